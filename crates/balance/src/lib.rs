@@ -1,0 +1,3 @@
+//! Load-balancing algorithms, persistence and queueing policy: pure.
+
+#![forbid(unsafe_code)]

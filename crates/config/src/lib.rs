@@ -1,0 +1,3 @@
+//! Keyword tables: draft to resolved plan.
+
+#![forbid(unsafe_code)]

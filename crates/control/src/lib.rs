@@ -1,0 +1,3 @@
+//! Runtime API commands and the statistics page.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Spans, severities, diagnostics, suggestions, and how they are shown.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Health checks and what they decide.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Accept, session, stream, route, connect, forward, retry, log.
+
+#![forbid(unsafe_code)]

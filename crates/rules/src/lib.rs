@@ -1,0 +1,3 @@
+//! Actions and the evaluation of rule sets.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Workers, mailboxes, lazy deadlines, per-thread counters and the buffer pool.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Values, fetches, converters, ACLs, variables and log formats.
+
+#![forbid(unsafe_code)]

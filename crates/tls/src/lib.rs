@@ -1,0 +1,3 @@
+//! Certificate stores and SNI choice; empty until TLS arrives.
+
+#![forbid(unsafe_code)]

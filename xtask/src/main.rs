@@ -1,0 +1,4 @@
+//! Chores of the repository: checks on the arrows between rooms, generated documents.
+#![forbid(unsafe_code)]
+
+fn main() {}
