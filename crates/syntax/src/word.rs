@@ -14,7 +14,7 @@ pub struct Word {
     span: Span,
     form: Form,
     /// The exact bytes, when they are no UTF-8 (`\x80`, or a file in another encoding).
-    bytes: Option<Box<Vec<u8>>>,
+    bytes: Option<Box<[u8]>>,
 }
 
 /// How the text relates to the bytes of the file, so that a part of the text can be underlined.
@@ -43,7 +43,7 @@ impl Word {
                 text: CompactString::from(String::from_utf8_lossy(bytes).as_ref()),
                 span,
                 form: Form::Altered,
-                bytes: Some(Box::new(bytes.to_vec())),
+                bytes: Some(bytes.into()),
             },
         }
     }
@@ -55,7 +55,7 @@ impl Word {
 
     /// The exact bytes.
     pub fn bytes(&self) -> &[u8] {
-        self.bytes.as_ref().map_or(self.text.as_bytes(), |bytes| bytes.as_slice())
+        self.bytes.as_ref().as_deref().unwrap_or(self.text.as_bytes())
     }
 
     /// Where the word stands in its file, quotes included.
