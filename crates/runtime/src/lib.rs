@@ -1,3 +1,16 @@
 //! Workers, mailboxes, lazy deadlines, per-thread counters and the buffer pool.
+//!
+//! One OS thread a worker, each with its own single-threaded tokio runtime and `!Send` tasks. Nothing here
+//! knows what is proxied. Called by every room above; `state` uses only [`shard`] and [`count`].
 
 #![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod count;
+pub mod shard;
+pub mod timer;
+pub mod worker;
+
+pub use buffer::Buffer;
+pub use count::{Count, Gauge, Rate};
+pub use shard::{Sharded, current_worker};

@@ -1,3 +1,18 @@
-//! What lives on while plans change: proxies, servers, their counters and queues. No I/O; time is passed in.
+//! What lives on while plans change: proxies, servers, their counters and queues.
+//!
+//! No I/O, no clock: time is passed in as milliseconds of the monotonic clock. Request tasks write here,
+//! health checks and the runtime socket read and change it; they never call each other.
 
 #![forbid(unsafe_code)]
+
+pub mod counters;
+pub mod process;
+pub mod proxy;
+pub mod queue;
+pub mod server;
+
+pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
+pub use process::Process;
+pub use proxy::{Listener, Mode, Proxy};
+pub use queue::{Queue, Ticket};
+pub use server::{Admin, Operational, Server};

@@ -1,0 +1,190 @@
+//! Buffers borrowed from the worker's pool while bytes are in flight.
+//!
+//! A buffer's memory is zeroed once when it is made and then reused as it is, so that handing it to the
+//! kernel costs nothing and needs no `unsafe`. Two sizes: `tune.bufsize` for heads, and a larger one for bodies.
+
+use std::cell::{Cell, RefCell};
+
+/// Bytes that a body's buffer holds: large enough that a system call moves much, small enough to stay in the
+/// second-level cache with its peer.
+pub const LARGE: usize = 64 * 1024;
+
+/// How many free buffers of each size a worker keeps.
+const KEEP: usize = 256;
+
+thread_local! {
+    static SMALL_SIZE: Cell<usize> = const { Cell::new(16 * 1024) };
+    static SMALL_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static LARGE_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Sets the calling worker's small buffer size (`tune.bufsize`). Called once before the first buffer is taken.
+pub fn set_small_size(bytes: usize) {
+    SMALL_SIZE.set(bytes);
+    SMALL_FREE.with_borrow_mut(Vec::clear);
+}
+
+/// A window of filled bytes in a block of memory. Returns to the pool of the thread that drops it.
+#[derive(Debug)]
+pub struct Buffer {
+    data: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    /// A buffer of `tune.bufsize` bytes.
+    pub fn small() -> Self {
+        let data = SMALL_FREE.with_borrow_mut(Vec::pop);
+        Self::wrap(data.unwrap_or_else(|| vec![0; SMALL_SIZE.get()].into_boxed_slice()))
+    }
+
+    /// A buffer of [`LARGE`] bytes.
+    pub fn large() -> Self {
+        let data = LARGE_FREE.with_borrow_mut(Vec::pop);
+        Self::wrap(data.unwrap_or_else(|| vec![0; LARGE].into_boxed_slice()))
+    }
+
+    /// A buffer of exactly `bytes` bytes, outside of the pools.
+    pub fn sized(bytes: usize) -> Self {
+        Self::wrap(vec![0; bytes].into_boxed_slice())
+    }
+
+    fn wrap(data: Box<[u8]>) -> Self {
+        Self { data, start: 0, end: 0 }
+    }
+
+    /// The filled bytes.
+    #[inline]
+    pub fn filled(&self) -> &[u8] {
+        &self.data[self.start..self.end]
+    }
+
+    /// The filled bytes, to be changed in place.
+    #[inline]
+    pub fn filled_mut(&mut self) -> &mut [u8] {
+        &mut self.data[self.start..self.end]
+    }
+
+    /// How many bytes are filled.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether nothing is filled.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The bytes it can hold at all.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The free room behind the filled bytes.
+    #[inline]
+    pub fn room(&mut self) -> &mut [u8] {
+        &mut self.data[self.end..]
+    }
+
+    /// How many bytes [`room`](Self::room) has.
+    #[inline]
+    pub fn room_len(&self) -> usize {
+        self.data.len() - self.end
+    }
+
+    /// Counts `n` bytes of the room as filled.
+    #[inline]
+    pub fn fill(&mut self, n: usize) {
+        debug_assert!(self.end + n <= self.data.len());
+        self.end = (self.end + n).min(self.data.len());
+    }
+
+    /// Drops the first `n` filled bytes.
+    #[inline]
+    pub fn consume(&mut self, n: usize) {
+        debug_assert!(n <= self.len());
+        self.start = (self.start + n).min(self.end);
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Keeps only the first `n` filled bytes.
+    pub fn truncate(&mut self, n: usize) {
+        self.end = self.end.min(self.start + n);
+    }
+
+    /// Forgets all bytes.
+    pub fn clear(&mut self) {
+        self.start = 0;
+        self.end = 0;
+    }
+
+    /// Moves the filled bytes to the front, so that all the free room lies behind them.
+    pub fn compact(&mut self) {
+        if self.start > 0 {
+            self.data.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+    }
+
+    /// Appends as much of `bytes` as there is room for; returns how many were taken.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        if self.room_len() < bytes.len() {
+            self.compact();
+        }
+        let n = bytes.len().min(self.room_len());
+        self.data[self.end..self.end + n].copy_from_slice(&bytes[..n]);
+        self.end += n;
+        n
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let data = std::mem::take(&mut self.data);
+        let size = data.len();
+        // try_with: a buffer may be dropped while the thread itself ends.
+        let keep = |free: &RefCell<Vec<Box<[u8]>>>| {
+            let mut free = free.borrow_mut();
+            if free.len() < KEEP {
+                free.push(data);
+            }
+        };
+        if size == LARGE {
+            let _ = LARGE_FREE.try_with(keep);
+        } else if size > 0 && SMALL_SIZE.try_with(Cell::get) == Ok(size) {
+            let _ = SMALL_FREE.try_with(keep);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_pushed_are_the_bytes_read_and_room_returns_when_all_is_consumed() {
+        let mut buffer = Buffer::sized(8);
+        assert_eq!(buffer.push(b"abcdef"), 6);
+        buffer.consume(4);
+        assert_eq!(buffer.push(b"ghijklm"), 6);
+        assert_eq!(buffer.filled(), b"efghijkl");
+        buffer.consume(8);
+        assert_eq!(buffer.room_len(), 8);
+    }
+
+    #[test]
+    fn a_dropped_buffer_is_taken_again() {
+        let first = Buffer::small();
+        let address = first.data.as_ptr();
+        drop(first);
+        assert_eq!(Buffer::small().data.as_ptr(), address);
+    }
+}

@@ -1,0 +1,164 @@
+//! Counters that one worker writes and any thread reads: plain loads and stores, no locked instruction.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A number that only grows. One writer (the owner of the shard it stands in); readers sum.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds `n`. Only the owning worker may call this: it is a load and a store.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The value as last written.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Sets it back to zero (`clear counters`); an addition under way may survive it.
+    pub fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// Raises it to `n` if lower. Only the owning worker may call this.
+    #[inline]
+    pub fn raise(&self, n: u64) {
+        if n > self.0.load(Relaxed) {
+            self.0.store(n, Relaxed);
+        }
+    }
+}
+
+/// A number that goes up and down, with its highest value. One writer; readers sum.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    now: AtomicI64,
+    max: AtomicI64,
+}
+
+impl Gauge {
+    /// Adds one and keeps the maximum.
+    #[inline]
+    pub fn up(&self) {
+        let now = self.now.load(Relaxed) + 1;
+        self.now.store(now, Relaxed);
+        if now > self.max.load(Relaxed) {
+            self.max.store(now, Relaxed);
+        }
+    }
+
+    /// Takes one off.
+    #[inline]
+    pub fn down(&self) {
+        self.now.store(self.now.load(Relaxed) - 1, Relaxed);
+    }
+
+    /// The value now. A shard's own value may be negative for an instant; the sum is not.
+    pub fn get(&self) -> i64 {
+        self.now.load(Relaxed)
+    }
+
+    /// The highest value seen since the start or the last [`clear_max`](Self::clear_max).
+    pub fn max(&self) -> i64 {
+        self.max.load(Relaxed)
+    }
+
+    /// Makes the maximum the current value.
+    pub fn clear_max(&self) {
+        self.max.store(self.now.load(Relaxed), Relaxed);
+    }
+}
+
+/// Events a second over a sliding second, as HAProxy's frequency counters count: the events of the current
+/// second plus the share of the previous one that still lies within the last 1,000 ms. One writer.
+#[derive(Debug, Default)]
+pub struct Rate {
+    /// The second (of the monotonic clock) that `current` counts.
+    second: AtomicU32,
+    current: AtomicU32,
+    previous: AtomicU32,
+    max: AtomicU32,
+}
+
+impl Rate {
+    /// Counts one event at `now_ms` of the monotonic clock.
+    #[inline]
+    pub fn tick(&self, now_ms: u64) {
+        self.rotate(now_ms);
+        let current = self.current.load(Relaxed) + 1;
+        self.current.store(current, Relaxed);
+        if current > self.max.load(Relaxed) {
+            self.max.store(current, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn rotate(&self, now_ms: u64) {
+        let second = (now_ms / 1000) as u32;
+        let last = self.second.load(Relaxed);
+        if second != last {
+            let previous = if second == last.wrapping_add(1) { self.current.load(Relaxed) } else { 0 };
+            self.previous.store(previous, Relaxed);
+            self.current.store(0, Relaxed);
+            self.second.store(second, Relaxed);
+        }
+    }
+
+    /// Events in the second that ends at `now_ms`. Any thread.
+    pub fn per_second(&self, now_ms: u64) -> u32 {
+        let second = (now_ms / 1000) as u32;
+        let last = self.second.load(Relaxed);
+        let (current, previous) = match second.wrapping_sub(last) {
+            0 => (self.current.load(Relaxed), self.previous.load(Relaxed)),
+            1 => (0, self.current.load(Relaxed)),
+            _ => (0, 0),
+        };
+        let left = 1000 - (now_ms % 1000);
+        current + (u64::from(previous) * left / 1000) as u32
+    }
+
+    /// The most events counted in one clock second.
+    pub fn max(&self) -> u32 {
+        self.max.load(Relaxed)
+    }
+
+    /// Forgets the maximum.
+    pub fn clear_max(&self) {
+        self.max.store(0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_slides_over_the_second_boundary() {
+        let rate = Rate::default();
+        for _ in 0..100 {
+            rate.tick(5_500);
+        }
+        assert_eq!(rate.per_second(5_900), 100);
+        assert_eq!(rate.per_second(6_000), 100);
+        assert_eq!(rate.per_second(6_250), 75);
+        assert_eq!(rate.per_second(7_000), 0);
+        rate.tick(6_250);
+        assert_eq!(rate.per_second(6_250), 76);
+        assert_eq!(rate.max(), 100);
+    }
+
+    #[test]
+    fn a_gauge_keeps_its_highest_value() {
+        let gauge = Gauge::default();
+        gauge.up();
+        gauge.up();
+        gauge.down();
+        assert_eq!((gauge.get(), gauge.max()), (1, 2));
+        gauge.clear_max();
+        assert_eq!(gauge.max(), 1);
+    }
+}

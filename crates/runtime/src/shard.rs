@@ -1,0 +1,65 @@
+//! Values of which every worker has its own copy, each on cache lines of its own, summed by the reader.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+thread_local! {
+    static WORKER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many workers the process runs; written once at boot, before any [`Sharded`] is made.
+static WORKERS: AtomicUsize = AtomicUsize::new(1);
+
+/// Sets how many copies each [`Sharded`] made from now on has. Called once at boot.
+pub fn set_workers(count: usize) {
+    WORKERS.store(count.max(1), Ordering::Relaxed);
+}
+
+/// How many workers the process runs.
+pub fn workers() -> usize {
+    WORKERS.load(Ordering::Relaxed)
+}
+
+/// Names the calling thread as worker `index`. Threads that never call this write into the first shard's
+/// copy and must not: they only read.
+pub fn enter_worker(index: usize) {
+    WORKER.set(index);
+}
+
+/// The index of the calling worker, 0 outside of workers.
+#[inline]
+pub fn current_worker() -> usize {
+    WORKER.get()
+}
+
+/// Two cache lines: adjacent-line prefetch pairs them on x86.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub struct Padded<T>(pub T);
+
+/// One `T` a worker. Written by the worker that owns the copy, read by all.
+#[derive(Debug)]
+pub struct Sharded<T> {
+    shards: Box<[Padded<T>]>,
+}
+
+impl<T: Default> Default for Sharded<T> {
+    fn default() -> Self {
+        Self { shards: (0..workers()).map(|_| Padded(T::default())).collect() }
+    }
+}
+
+impl<T> Sharded<T> {
+    /// The calling worker's own copy.
+    #[inline]
+    pub fn mine(&self) -> &T {
+        let index = current_worker();
+        // A thread that is no worker reads the first copy; an index past the end cannot happen after boot.
+        &self.shards.get(index).unwrap_or(&self.shards[0]).0
+    }
+
+    /// All copies, in the order of the workers.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.shards.iter().map(|padded| &padded.0)
+    }
+}

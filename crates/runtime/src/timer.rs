@@ -1,0 +1,266 @@
+//! Lazy deadlines: moving a deadline is a store, not a timer operation.
+//!
+//! A connection owns one [`Timer`] for its whole life and moves it with every phase. The worker's heap holds
+//! at most the earliest instant a timer was ever asked for; when that passes, the timer is compared with its
+//! real deadline and queued again if it moved. The grain is one millisecond.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use slab::Slab;
+
+/// "Never", as a deadline.
+pub const NEVER: u64 = u64::MAX;
+
+pub use base::clock::{now_ms, now_us, start as epoch};
+
+struct Slot {
+    deadline: u64,
+    /// The instant of this slot's entry in the heap; [`NEVER`] when it has none. Never later than `deadline`.
+    armed: u64,
+    /// Tells entries of an earlier owner of the same slot from this one's.
+    generation: u32,
+    waker: Option<Waker>,
+}
+
+#[derive(Default)]
+struct Timers {
+    slots: Slab<Slot>,
+    heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    generation: u32,
+    /// When the driver will wake by itself.
+    driver_at: u64,
+    driver: Option<Waker>,
+}
+
+thread_local! {
+    static TIMERS: RefCell<Timers> = RefCell::new(Timers { driver_at: NEVER, ..Timers::default() });
+}
+
+impl Timers {
+    fn arm(&mut self, index: usize, at: u64) {
+        let slot = &mut self.slots[index];
+        slot.armed = at;
+        self.heap.push(Reverse((at, index as u32, slot.generation)));
+        if at < self.driver_at {
+            self.driver_at = at;
+            if let Some(driver) = self.driver.take() {
+                driver.wake();
+            }
+        }
+    }
+
+    /// Wakes every timer whose deadline is at or before `now`; returns the next instant to look again.
+    fn fire(&mut self, now: u64) -> u64 {
+        while let Some(&Reverse((at, index, generation))) = self.heap.peek() {
+            if at > now {
+                return at;
+            }
+            self.heap.pop();
+            let Some(slot) = self.slots.get_mut(index as usize) else { continue };
+            if slot.generation != generation || slot.armed != at {
+                continue;
+            }
+            slot.armed = NEVER;
+            if slot.deadline <= now {
+                if let Some(waker) = slot.waker.take() {
+                    waker.wake();
+                }
+            } else if slot.deadline != NEVER {
+                slot.armed = slot.deadline;
+                self.heap.push(Reverse((slot.deadline, index, generation)));
+            }
+        }
+        NEVER
+    }
+}
+
+/// A deadline that a task waits for beside its sockets.
+#[derive(Debug)]
+pub struct Timer {
+    slot: u32,
+}
+
+impl Default for Timer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Timer {
+    /// A timer without a deadline.
+    pub fn new() -> Self {
+        TIMERS.with_borrow_mut(|timers| {
+            timers.generation = timers.generation.wrapping_add(1);
+            let generation = timers.generation;
+            let slot = timers.slots.insert(Slot { deadline: NEVER, armed: NEVER, generation, waker: None });
+            Self { slot: slot as u32 }
+        })
+    }
+
+    /// Moves the deadline to `at` ms of [`now_ms`]; [`NEVER`] takes it away.
+    #[inline]
+    pub fn set(&self, at: u64) {
+        TIMERS.with_borrow_mut(|timers| {
+            let slot = &mut timers.slots[self.slot as usize];
+            slot.deadline = at;
+            if at < slot.armed {
+                timers.arm(self.slot as usize, at);
+            }
+        });
+    }
+
+    /// Moves the deadline to `after` from now; `None` takes it away.
+    #[inline]
+    pub fn set_after(&self, now: u64, after: Option<Duration>) {
+        self.set(after.map_or(NEVER, |after| now.saturating_add(after.as_millis() as u64)));
+    }
+
+    /// The deadline as last set.
+    pub fn deadline(&self) -> u64 {
+        TIMERS.with_borrow(|timers| timers.slots[self.slot as usize].deadline)
+    }
+
+    /// Ready once the deadline has passed; otherwise the task is woken then.
+    #[inline]
+    pub fn poll_expired(&self, context: &mut Context<'_>) -> Poll<()> {
+        TIMERS.with_borrow_mut(|timers| {
+            let slot = &mut timers.slots[self.slot as usize];
+            if slot.deadline == NEVER {
+                return Poll::Pending;
+            }
+            // An unfired entry in the heap that is still ahead spares reading the clock.
+            if slot.armed == NEVER {
+                if slot.deadline <= now_ms() {
+                    return Poll::Ready(());
+                }
+                let at = slot.deadline;
+                timers.arm(self.slot as usize, at);
+            }
+            let slot = &mut timers.slots[self.slot as usize];
+            match &mut slot.waker {
+                Some(waker) if waker.will_wake(context.waker()) => {}
+                waker => *waker = Some(context.waker().clone()),
+            }
+            Poll::Pending
+        })
+    }
+
+    /// Waits until the deadline has passed.
+    pub async fn expired(&self) {
+        poll_fn(|context| self.poll_expired(context)).await;
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // try_with: a task may be dropped while the thread itself ends.
+        let _ = TIMERS.try_with(|timers| {
+            timers.borrow_mut().slots.try_remove(self.slot as usize);
+        });
+    }
+}
+
+/// Waits for `duration`.
+pub async fn sleep(duration: Duration) {
+    let timer = Timer::new();
+    timer.set_after(now_ms(), Some(duration));
+    timer.expired().await;
+}
+
+/// Fires the worker's timers; runs as one task of each worker, for ever.
+pub async fn drive() {
+    let mut pause = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+    poll_fn(|context| {
+        loop {
+            let next = TIMERS.with_borrow_mut(|timers| {
+                let next = timers.fire(now_ms());
+                timers.driver_at = next;
+                timers.driver = Some(context.waker().clone());
+                next
+            });
+            if next == NEVER {
+                return Poll::<()>::Pending;
+            }
+            // One more millisecond: our clock drops the fraction, the deadline must have passed whole.
+            let at = epoch() + Duration::from_millis(next);
+            pause.as_mut().reset(at.into());
+            if pause.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    fn run<F: Future>(future: F) -> F::Output {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async {
+            tokio::task::spawn_local(drive());
+            future.await
+        })
+    }
+
+    #[test]
+    fn timers_expire_in_the_order_of_their_deadlines_and_not_before() {
+        run(async {
+            let order = Rc::new(RefCell::new(Vec::new()));
+            let tasks: Vec<_> = [30u64, 10, 20]
+                .into_iter()
+                .map(|ms| {
+                    let order = order.clone();
+                    tokio::task::spawn_local(async move {
+                        let start = now_ms();
+                        sleep(Duration::from_millis(ms)).await;
+                        assert!(now_ms() >= start + ms);
+                        order.borrow_mut().push(ms);
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            assert_eq!(*order.borrow(), [10, 20, 30]);
+        });
+    }
+
+    #[test]
+    fn a_deadline_moved_later_does_not_fire_at_the_earlier_instant() {
+        run(async {
+            let timer = Timer::new();
+            let start = now_ms();
+            timer.set(start + 5);
+            let moved = Cell::new(false);
+            poll_fn(|context| {
+                if !moved.replace(true) {
+                    assert!(timer.poll_expired(context).is_pending());
+                    timer.set(start + 25);
+                }
+                timer.poll_expired(context)
+            })
+            .await;
+            assert!(now_ms() >= start + 25);
+        });
+    }
+
+    #[test]
+    fn a_deadline_moved_earlier_fires_at_the_earlier_instant() {
+        run(async {
+            let timer = Timer::new();
+            timer.set(now_ms() + 3_600_000);
+            timer.set(now_ms() + 5);
+            timer.expired().await;
+        });
+    }
+}

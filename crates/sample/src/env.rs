@@ -1,0 +1,88 @@
+//! What an expression can see when it is evaluated ([`Env`]), and what names mean when it is compiled ([`Scope`]).
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use state::{Mode, Process, Proxy};
+
+use crate::session::Session;
+use crate::transaction::Transaction;
+
+/// Everything an expression reads. Made for a moment and dropped before anything is changed.
+pub struct Env<'a> {
+    /// The process.
+    pub process: &'a Process,
+    /// The client connection; `None` in health checks and at boot (`set-var` in global).
+    pub session: Option<&'a Session>,
+    /// The request; `None` before there is a stream.
+    pub transaction: Option<&'a Transaction>,
+    /// Bytes received from the client and not forwarded: the body as far as it came, decoded of chunks in HTTP
+    /// mode; raw bytes in TCP mode.
+    pub request_bytes: &'a [u8],
+    /// Likewise from the server.
+    pub response_bytes: &'a [u8],
+    /// Whether no more bytes will come into what is being looked at: end of stream, full buffer or delay over.
+    pub complete: bool,
+    /// Set by a fetch whose result may change when more bytes come. The caller waits if it may.
+    pub may_change: Cell<bool>,
+    /// Milliseconds of the monotonic clock.
+    pub now_ms: u64,
+}
+
+/// Where an expression stands: decides which fetches may be used (the columns of `-dKsmp`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Place {
+    /// `tcp-request connection`.
+    TcpConnection,
+    /// `tcp-request session`.
+    TcpSession,
+    /// `tcp-request content` of a frontend or backend.
+    TcpRequestContent,
+    /// `http-request`, `use_backend`, `redirect` …
+    HttpRequest,
+    /// `use-server`, `balance`, server names and `source`: the request on the backend's side.
+    BackendRequest,
+    /// `tcp-response content`.
+    TcpResponseContent,
+    /// `http-response`, and `http-after-response`.
+    HttpResponse,
+    /// Log formats, when all is over.
+    Log,
+    /// Health checks.
+    Check,
+    /// `global`, at boot.
+    Boot,
+}
+
+/// What names mean while a plan is resolved. Implemented by `config`.
+pub trait Names {
+    /// The proxy with a backend's side of that name.
+    fn backend(&self, name: &str) -> Option<Arc<Proxy>>;
+    /// The proxy with a frontend's side of that name.
+    fn frontend(&self, name: &str) -> Option<Arc<Proxy>>;
+    /// The users of a `userlist`: checks a name and password, and tells groups.
+    fn userlist(&self, name: &str) -> Option<Arc<crate::auth::Userlist>>;
+    /// The raw messages of an `http-errors` section, by status.
+    fn http_errors(&self, name: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>>;
+    /// Reads a file named in the configuration (pattern files, error files), relative to the working directory.
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
+}
+
+/// The setting in which expressions, conditions and rules of one proxy are compiled.
+pub struct Scope<'a> {
+    /// What names mean.
+    pub names: &'a dyn Names,
+    /// The variables of the whole plan: names become slots.
+    pub variables: &'a RefCell<crate::vars::Variables>,
+    /// Pattern files and other pattern sets of the whole plan, shared between ACLs and maps.
+    pub patterns: &'a RefCell<crate::pattern::PatternSets>,
+    /// The ACLs of the proxy declared so far, by name.
+    pub acls: &'a crate::acl::Acls,
+    /// The proxy itself; `None` in global.
+    pub proxy: Option<&'a Arc<Proxy>>,
+    /// Its mode.
+    pub mode: Mode,
+    /// Where the expression stands.
+    pub place: Place,
+}

@@ -1,0 +1,282 @@
+//! A request with its response, or a TCP stream, as data: what expressions read, rules change and logs tell.
+//!
+//! Reused between the requests of a connection: [`Transaction::reset`] keeps the memory.
+
+use std::sync::Arc;
+
+use http::Head;
+use state::Server;
+
+use crate::session::Endpoint;
+use crate::vars::Slots;
+
+/// Who ended the stream: the first letter of the termination state (configuration manual, 8.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Cause {
+    /// Nobody: it ended as it should.
+    #[default]
+    None = b'-',
+    /// The client aborted.
+    Client = b'C',
+    /// The server aborted or refused.
+    Server = b'S',
+    /// The proxy: a rule, a bad message, a limit.
+    Proxy = b'P',
+    /// Answered by the proxy itself (redirect, return, statistics).
+    Local = b'L',
+    /// A resource ran out.
+    Resource = b'R',
+    /// An error inside the proxy.
+    Internal = b'I',
+    /// The server went down and `on-marked-down shutdown-sessions` ended it.
+    Down = b'D',
+    /// The active servers came up and `on-marked-up` ended this backup's session.
+    Up = b'U',
+    /// An administrator ended it.
+    Killed = b'K',
+    /// The client's timeout.
+    ClientTimeout = b'c',
+    /// The server's timeout.
+    ServerTimeout = b's',
+}
+
+/// In what phase: the second letter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Phase {
+    /// After everything.
+    #[default]
+    None = b'-',
+    /// Waiting for a whole request.
+    Request = b'R',
+    /// Waiting in a queue.
+    Queue = b'Q',
+    /// Connecting to the server.
+    Connect = b'C',
+    /// Waiting for response headers.
+    Headers = b'H',
+    /// Transferring data.
+    Data = b'D',
+    /// Sending the last data to the client.
+    Last = b'L',
+    /// Held in a tarpit.
+    Tarpit = b'T',
+}
+
+/// The termination state: cause and phase, and the two letters about cookies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Termination {
+    /// Who.
+    pub cause: Cause,
+    /// When.
+    pub phase: Phase,
+    /// The client's cookie: `N I D V E O U` or `-`.
+    pub cookie: u8,
+    /// What was done to the cookie in the response: `N I U P R D` or `-`.
+    pub set_cookie: u8,
+}
+
+impl Default for Termination {
+    fn default() -> Self {
+        Self { cause: Cause::None, phase: Phase::None, cookie: b'-', set_cookie: b'-' }
+    }
+}
+
+impl Termination {
+    /// Notes the first reason; what follows from it does not overwrite it.
+    pub fn set(&mut self, cause: Cause, phase: Phase) {
+        if self.cause == Cause::None {
+            self.cause = cause;
+            self.phase = phase;
+        }
+    }
+}
+
+/// Instants of a stream in µs of the monotonic clock, 0 for "not reached".
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// When the stream began to wait for its request: accept for the first, the end of the previous for others.
+    pub idle_from: u64,
+    /// When the first byte of the request was there.
+    pub started: u64,
+    /// Wall clock then, in µs since the UNIX epoch: the date of the logs.
+    pub started_wall: u64,
+    /// When the head of the request was complete.
+    pub request: u64,
+    /// When it left the queue.
+    pub queued: u64,
+    /// When the connection to the server was there.
+    pub connected: u64,
+    /// When the head of the response was complete.
+    pub response: u64,
+    /// When the last byte was forwarded.
+    pub closed: u64,
+}
+
+/// A part of the request line or of a head kept for the logs, in [`Transaction::kept`].
+pub type Kept = Option<(u32, u32)>;
+
+/// One request and its response, or one TCP stream.
+#[derive(Debug)]
+pub struct Transaction {
+    /// The request's head; empty in TCP mode.
+    pub request: Head,
+    /// The response's head; empty until it came.
+    pub response: Head,
+    /// Whether the transaction is one of HTTP.
+    pub is_http: bool,
+    /// Whether a response head is there: from the server, or made by a rule.
+    pub has_response: bool,
+    /// The backend, once chosen.
+    pub backend: Option<Arc<state::Proxy>>,
+    /// The server, once chosen.
+    pub server: Option<Arc<Server>>,
+    /// Addresses of the connection to the server: ours, theirs (`bc_src`, `bc_dst`).
+    pub server_ends: Option<(Endpoint, Endpoint)>,
+    /// Instants.
+    pub times: Times,
+    /// How it ended.
+    pub termination: Termination,
+    /// The status sent to the client, 0 for none.
+    pub status: u16,
+    /// The status that the server sent, 0 for none.
+    pub server_status: u16,
+    /// Bytes received from the client and from the server, heads included (`%U`, `%B` is what went to the client).
+    pub bytes_in: u64,
+    /// Bytes sent to the client.
+    pub bytes_out: u64,
+    /// Retries, and whether one went to another server (`%rc`, its `+`).
+    pub retries: u32,
+    /// Whether a redispatch happened.
+    pub redispatched: bool,
+    /// Requests before this one in the server's queue and in the backend's (`%sq`, `%bq`).
+    pub server_queue: u32,
+    /// Likewise the backend's.
+    pub backend_queue: u32,
+    /// Bytes kept for the logs: the request line as received, captures, the unique id.
+    pub kept: Vec<u8>,
+    /// The request's method, target and version as received (one range: the request line without CRLF).
+    pub request_line: Kept,
+    /// `capture request header` and `http-request capture`, a slot each.
+    pub request_captures: Vec<Kept>,
+    /// `capture response header`, a slot each.
+    pub response_captures: Vec<Kept>,
+    /// `capture cookie`: the client's, the server's.
+    pub cookie_captures: [Kept; 2],
+    /// The unique id, once made.
+    pub unique_id: Kept,
+    /// Variables of the scopes `txn`, `req` and `res`.
+    pub txn_vars: Slots,
+    /// Likewise.
+    pub req_vars: Slots,
+    /// Likewise.
+    pub res_vars: Slots,
+    /// The log level that a rule set: `Some(None)` for silent.
+    pub log_level: Option<Option<u8>>,
+    /// The rule that ended the request: file id and line (`last_rule_file`, `last_rule_line`).
+    pub last_rule: Option<(u32, u32)>,
+    /// `set-priority-class`, and `set-priority-offset` in ms.
+    pub priority: (i32, i32),
+    /// Timeouts that `set-timeout` changed, in ms: client, server, tunnel, connect, queue, tarpit.
+    pub timeouts: [Option<u32>; 6],
+    /// `set-retries`.
+    pub max_retries: Option<u32>,
+    /// Addresses that `set-src`/`set-dst` of this stream changed.
+    pub source: Option<Endpoint>,
+    /// Likewise the destination.
+    pub destination: Option<Endpoint>,
+    /// Process-wide number of the stream (`%rt`).
+    pub id: u64,
+}
+
+/// Indexes of [`Transaction::timeouts`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum TimeoutSlot {
+    Client,
+    Server,
+    Tunnel,
+    Connect,
+    Queue,
+    Tarpit,
+}
+
+impl Default for Transaction {
+    fn default() -> Self {
+        Self {
+            request: Head::new(),
+            response: Head::new(),
+            is_http: false,
+            has_response: false,
+            backend: None,
+            server: None,
+            server_ends: None,
+            times: Times::default(),
+            termination: Termination::default(),
+            status: 0,
+            server_status: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            retries: 0,
+            redispatched: false,
+            server_queue: 0,
+            backend_queue: 0,
+            kept: Vec::new(),
+            request_line: None,
+            request_captures: Vec::new(),
+            response_captures: Vec::new(),
+            cookie_captures: [None; 2],
+            unique_id: None,
+            txn_vars: Slots::default(),
+            req_vars: Slots::default(),
+            res_vars: Slots::default(),
+            log_level: None,
+            last_rule: None,
+            priority: (0, 0),
+            timeouts: [None; 6],
+            max_retries: None,
+            source: None,
+            destination: None,
+            id: 0,
+        }
+    }
+}
+
+impl Transaction {
+    /// Makes it as new for the next request; its memory stays.
+    pub fn reset(&mut self) {
+        let mut next = Self {
+            request: std::mem::take(&mut self.request),
+            response: std::mem::take(&mut self.response),
+            kept: std::mem::take(&mut self.kept),
+            request_captures: std::mem::take(&mut self.request_captures),
+            response_captures: std::mem::take(&mut self.response_captures),
+            txn_vars: std::mem::take(&mut self.txn_vars),
+            req_vars: std::mem::take(&mut self.req_vars),
+            res_vars: std::mem::take(&mut self.res_vars),
+            ..Self::default()
+        };
+        next.request.clear();
+        next.response.clear();
+        next.kept.clear();
+        next.request_captures.clear();
+        next.response_captures.clear();
+        next.txn_vars.clear();
+        next.req_vars.clear();
+        next.res_vars.clear();
+        *self = next;
+    }
+
+    /// Keeps `bytes` for the logs.
+    pub fn keep(&mut self, bytes: &[u8]) -> Kept {
+        let start = self.kept.len() as u32;
+        self.kept.extend_from_slice(bytes);
+        Some((start, self.kept.len() as u32))
+    }
+
+    /// The bytes of a kept part.
+    pub fn kept(&self, part: Kept) -> Option<&[u8]> {
+        part.and_then(|(start, end)| self.kept.get(start as usize..end as usize))
+    }
+}

@@ -1,0 +1,211 @@
+//! Counters of frontends, listeners, backends and servers (management manual, 9.1), one copy a worker.
+
+use runtime::{Count, Gauge, Rate, Sharded};
+
+/// HTTP responses by class of status: 1xx to 5xx, then everything else.
+#[derive(Debug, Default)]
+pub struct Responses(pub [Count; 6]);
+
+impl Responses {
+    /// Counts one response with `status`.
+    #[inline]
+    pub fn add(&self, status: u16) {
+        let class = match status / 100 {
+            class @ 1..=5 => class as usize - 1,
+            _ => 5,
+        };
+        self.0[class].add(1);
+    }
+}
+
+/// What both sides of a proxy, listeners and servers count alike.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Bytes received from clients (`bin`).
+    pub bytes_in: Count,
+    /// Bytes sent to clients (`bout`).
+    pub bytes_out: Count,
+    /// Sessions now and at most (`scur`, `smax`).
+    pub sessions: Gauge,
+    /// Sessions in all (`stot`).
+    pub sessions_total: Count,
+    /// New sessions a second (`rate`, `rate_max`).
+    pub session_rate: Rate,
+    /// Requests denied by rules (`dreq`).
+    pub denied_requests: Count,
+    /// Responses denied by rules (`dresp`).
+    pub denied_responses: Count,
+    /// Request errors (`ereq`).
+    pub request_errors: Count,
+    /// Rewrites that failed for want of room (`wrew`).
+    pub failed_rewrites: Count,
+    /// Errors inside the proxy (`eint`).
+    pub internal_errors: Count,
+    /// HTTP responses by class (`hrsp_*`).
+    pub responses: Responses,
+}
+
+/// One worker's counters of a frontend.
+#[derive(Debug, Default)]
+pub struct FrontendCounters {
+    /// What every proxy counts.
+    pub traffic: Traffic,
+    /// Connections in all (`conn_tot`).
+    pub connections_total: Count,
+    /// Connections a second (`conn_rate`).
+    pub connection_rate: Rate,
+    /// Connections refused by `tcp-request connection` rules (`dcon`).
+    pub denied_connections: Count,
+    /// Sessions refused by `tcp-request session` rules (`dses`).
+    pub denied_sessions: Count,
+    /// HTTP requests in all (`req_tot`).
+    pub requests_total: Count,
+    /// HTTP requests a second (`req_rate`, `req_rate_max`).
+    pub request_rate: Rate,
+    /// Requests that rules or services answered (`intercepted`).
+    pub intercepted: Count,
+}
+
+/// One worker's counters of a listener.
+#[derive(Debug, Default)]
+pub struct ListenerCounters {
+    /// What every proxy counts.
+    pub traffic: Traffic,
+    /// Connections refused by rules.
+    pub denied_connections: Count,
+    /// Sessions refused by rules.
+    pub denied_sessions: Count,
+}
+
+/// One worker's counters of a backend or a server: the two have the same columns.
+#[derive(Debug, Default)]
+pub struct BackendCounters {
+    /// What every proxy counts; for servers `sessions` counts those being served.
+    pub traffic: Traffic,
+    /// HTTP requests in all (`req_tot`).
+    pub requests_total: Count,
+    /// HTTP requests a second (`req_rate`).
+    pub request_rate: Rate,
+    /// Connection errors (`econ`).
+    pub connection_errors: Count,
+    /// Response errors (`eresp`).
+    pub response_errors: Count,
+    /// Retries (`wretr`).
+    pub retries: Count,
+    /// Redispatches to another server (`wredis`).
+    pub redispatches: Count,
+    /// Transfers that the client aborted (`cli_abrt`).
+    pub client_aborts: Count,
+    /// Transfers that the server aborted (`srv_abrt`).
+    pub server_aborts: Count,
+    /// Times a server was chosen (`lbtot`).
+    pub chosen: Count,
+    /// Connections opened (`connect`).
+    pub connects: Count,
+    /// Connections reused (`reuse`).
+    pub reuses: Count,
+    /// Idle connections now, of this worker (`idle_conn_cur`).
+    pub idle: Gauge,
+    /// Sums of the times of the last 1,024 requests, in ms (`qtime`, `ctime`, `rtime`, `ttime`).
+    pub times: Times,
+}
+
+/// One worker's counters of a server.
+pub type ServerCounters = BackendCounters;
+
+/// Sliding sums over the last 1,024 requests, as HAProxy's averages are made: each new value takes the place
+/// of one 1,024th of the sum. Milliseconds.
+#[derive(Debug, Default)]
+pub struct Times {
+    queue: SlidingSum,
+    connect: SlidingSum,
+    response: SlidingSum,
+    total: SlidingSum,
+    /// The highest of each: queue, connect, response, total (`qtime_max` …).
+    pub max: [Count; 4],
+}
+
+impl Times {
+    /// Adds the times of one finished request, in ms: queue, connect, response, total.
+    #[inline]
+    pub fn add(&self, times: [u64; 4]) {
+        for (sum, time) in [&self.queue, &self.connect, &self.response, &self.total].into_iter().zip(times) {
+            sum.add(time);
+        }
+        for (max, time) in self.max.iter().zip(times) {
+            max.raise(time);
+        }
+    }
+
+    /// The averages: queue, connect, response, total, in ms; zeros before the first request.
+    pub fn averages(&self) -> [u64; 4] {
+        [&self.queue, &self.connect, &self.response, &self.total].map(SlidingSum::average)
+    }
+}
+
+/// How many values a sliding sum holds.
+const WINDOW: u64 = 1024;
+
+#[derive(Debug, Default)]
+struct SlidingSum {
+    sum: Count,
+    values: Count,
+}
+
+impl SlidingSum {
+    #[inline]
+    fn add(&self, value: u64) {
+        let held = self.values.get();
+        if held < WINDOW {
+            self.values.add(1);
+            self.sum.add(value);
+        } else {
+            let sum = self.sum.get();
+            let next = sum - sum.div_ceil(WINDOW) + value;
+            self.sum.add(next.wrapping_sub(sum));
+        }
+    }
+
+    fn average(&self) -> u64 {
+        let held = self.values.get().min(WINDOW);
+        if held == 0 { 0 } else { self.sum.get().div_ceil(held) }
+    }
+}
+
+/// Sums one counter over all workers.
+pub fn total<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
+    shards.all().map(of).sum()
+}
+
+/// Sums a signed value over all workers; what remains below zero is an instant's race.
+pub fn current<T>(shards: &Sharded<T>, of: impl Fn(&T) -> i64) -> u64 {
+    shards.all().map(of).sum::<i64>().max(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_outside_the_five_classes_counts_as_other() {
+        let responses = Responses::default();
+        for status in [100, 200, 204, 304, 404, 503, 600, 0] {
+            responses.add(status);
+        }
+        assert_eq!(responses.0.each_ref().map(Count::get), [1, 2, 1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn the_average_time_follows_the_last_thousand_requests() {
+        let times = Times::default();
+        for _ in 0..2000 {
+            times.add([0, 1, 10, 10]);
+        }
+        assert_eq!(times.averages(), [0, 1, 10, 10]);
+        for _ in 0..10_000 {
+            times.add([0, 1, 50, 50]);
+        }
+        assert_eq!(times.averages()[2], 50);
+        assert_eq!(times.max.each_ref().map(Count::get), [0, 1, 50, 50]);
+    }
+}

@@ -1,0 +1,285 @@
+//! A proxy (frontend, backend, listen) as it is now, and its listeners.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use runtime::Sharded;
+
+use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
+use crate::queue::Queue;
+use crate::server::Server;
+
+/// `mode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Bytes.
+    #[default]
+    Tcp,
+    /// HTTP messages.
+    Http,
+    /// Log messages.
+    Log,
+    /// SPOP frames.
+    Spop,
+}
+
+impl Mode {
+    /// The keyword.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Http => "http",
+            Self::Log => "log",
+            Self::Spop => "spop",
+        }
+    }
+}
+
+/// What a frontend does with connections now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Admission {
+    /// Listening.
+    Open = 0,
+    /// `disable frontend`: sockets kept, not accepting.
+    Paused = 1,
+    /// `shutdown frontend`, or a soft stop: sockets closed.
+    Stopped = 2,
+}
+
+/// One proxy.
+#[derive(Debug)]
+pub struct Proxy {
+    /// `id`: unique in the process, starting at 2 for the first proxy as HAProxy counts.
+    pub id: u32,
+    /// Its name.
+    pub name: Box<str>,
+    /// What it forwards.
+    pub mode: Mode,
+    /// Whether it has a frontend's side.
+    pub is_frontend: bool,
+    /// Whether it has a backend's side.
+    pub is_backend: bool,
+    /// Counters of the frontend's side.
+    pub frontend: Sharded<FrontendCounters>,
+    /// Counters of the backend's side.
+    pub backend: Sharded<BackendCounters>,
+    /// Connections of the frontend now. Written at accept and at close by every worker.
+    pub connections: AtomicU32,
+    /// The most connections at once (`smax` of the frontend).
+    pub connections_max: AtomicU32,
+    /// The frontend's `maxconn`; `set maxconn frontend` writes it.
+    pub maxconn: AtomicU32,
+    /// `rate-limit sessions`, 0 for none; `set rate-limit` is the process's own.
+    pub session_limit: AtomicU32,
+    admission: AtomicU8,
+    /// Requests that wait for any server.
+    pub queue: Queue,
+    /// The backend's servers, in the order of the configuration. Replaced whole when a server is added or removed.
+    pub servers: ArcSwap<Vec<Arc<Server>>>,
+    /// The listeners of its frontend.
+    pub listeners: ArcSwap<Vec<Arc<Listener>>>,
+    /// Whether the backend is down (no usable server), for transition messages.
+    pub down: AtomicBool,
+    /// When the backend's state last changed, in ms.
+    pub changed_at: AtomicU64,
+    /// When a session last ended, in ms; 0 for never.
+    pub last_session: AtomicU64,
+    /// Times the backend went down.
+    pub downs: AtomicU32,
+}
+
+/// What makes a proxy at boot.
+#[derive(Debug, Clone)]
+pub struct ProxySeed {
+    /// `id`.
+    pub id: u32,
+    /// Its name.
+    pub name: Box<str>,
+    /// `mode`.
+    pub mode: Mode,
+    /// Whether it has a frontend's side.
+    pub is_frontend: bool,
+    /// Whether it has a backend's side.
+    pub is_backend: bool,
+    /// `maxconn`, 0 for the process's own limit.
+    pub maxconn: u32,
+    /// `rate-limit sessions`, 0 for none.
+    pub session_limit: u32,
+    /// `disabled`.
+    pub disabled: bool,
+}
+
+impl Proxy {
+    /// A proxy without servers or listeners.
+    pub fn new(seed: ProxySeed) -> Self {
+        Self {
+            id: seed.id,
+            name: seed.name,
+            mode: seed.mode,
+            is_frontend: seed.is_frontend,
+            is_backend: seed.is_backend,
+            frontend: Sharded::default(),
+            backend: Sharded::default(),
+            connections: AtomicU32::new(0),
+            connections_max: AtomicU32::new(0),
+            maxconn: AtomicU32::new(seed.maxconn),
+            session_limit: AtomicU32::new(seed.session_limit),
+            admission: AtomicU8::new(if seed.disabled { Admission::Stopped } else { Admission::Open } as u8),
+            queue: Queue::default(),
+            servers: ArcSwap::default(),
+            listeners: ArcSwap::default(),
+            down: AtomicBool::new(false),
+            changed_at: AtomicU64::new(0),
+            last_session: AtomicU64::new(0),
+            downs: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether connections are accepted now.
+    pub fn admission(&self) -> Admission {
+        match self.admission.load(Relaxed) {
+            1 => Admission::Paused,
+            2 => Admission::Stopped,
+            _ => Admission::Open,
+        }
+    }
+
+    /// Changes whether connections are accepted; listeners look at it when they are woken.
+    pub fn set_admission(&self, admission: Admission) {
+        self.admission.store(admission as u8, Relaxed);
+        for listener in self.listeners.load().iter() {
+            listener.wake();
+        }
+    }
+
+    /// Takes a connection's place if the frontend's limit allows one more.
+    pub fn try_connect(&self) -> bool {
+        let limit = self.maxconn.load(Relaxed);
+        let taken = self
+            .connections
+            .fetch_update(Relaxed, Relaxed, |now| (limit == 0 || now < limit).then_some(now + 1));
+        if let Ok(before) = taken {
+            self.connections_max.fetch_max(before + 1, Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    /// Gives a connection's place back; who waits to accept is woken when the frontend was full.
+    pub fn disconnect(&self) {
+        let before = self.connections.fetch_sub(1, Relaxed);
+        if before == self.maxconn.load(Relaxed) {
+            for listener in self.listeners.load().iter() {
+                listener.wake();
+            }
+        }
+    }
+
+    /// The server named `name`, or with id `#n`.
+    pub fn server(&self, name: &str) -> Option<Arc<Server>> {
+        let servers = self.servers.load();
+        let found = match name.strip_prefix('#').and_then(|id| id.parse::<u32>().ok()) {
+            Some(id) => servers.iter().find(|server| server.id == id),
+            None => servers.iter().find(|server| &*server.name == name),
+        };
+        found.cloned()
+    }
+
+    /// How many servers can take requests: the active ones, and the backup ones.
+    pub fn usable(&self) -> (u32, u32) {
+        self.servers.load().iter().filter(|server| server.effective_weight() > 0).fold(
+            (0, 0),
+            |(active, backup), server| if server.backup { (active, backup + 1) } else { (active + 1, backup) },
+        )
+    }
+
+    /// The sum of the weights that count now: of the active servers, or of the backups when none is active.
+    pub fn total_weight(&self) -> u32 {
+        let servers = self.servers.load();
+        let sum = |backup| {
+            servers.iter().filter(|server| server.backup == backup).map(|server| server.effective_weight()).sum()
+        };
+        match sum(false) {
+            0 => sum(true),
+            active => active,
+        }
+    }
+}
+
+/// One bound address of a frontend.
+#[derive(Debug)]
+pub struct Listener {
+    /// `id`.
+    pub id: u32,
+    /// `name`, or `sock-N` as HAProxy names them in the statistics.
+    pub name: Box<str>,
+    /// The address as bound, for the statistics.
+    pub address: Box<str>,
+    /// The bind's own `maxconn`, 0 for none.
+    pub maxconn: u32,
+    /// Connections now.
+    pub connections: AtomicU32,
+    /// Counters, when `option socket-stats` asks for them.
+    pub counters: Sharded<ListenerCounters>,
+    /// Tasks that wait until accepting is allowed again.
+    waiting: std::sync::Mutex<Vec<std::task::Waker>>,
+}
+
+impl Listener {
+    /// A listener with no connection.
+    pub fn new(id: u32, name: Box<str>, address: Box<str>, maxconn: u32) -> Self {
+        Self {
+            id,
+            name,
+            address,
+            maxconn,
+            connections: AtomicU32::new(0),
+            counters: Sharded::default(),
+            waiting: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Registers the accepting task, to be woken by [`wake`](Self::wake).
+    pub fn wait(&self, waker: std::task::Waker) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !waiting.iter().any(|other| other.will_wake(&waker)) {
+            waiting.push(waker);
+        }
+    }
+
+    /// Wakes the accepting tasks.
+    pub fn wake(&self) {
+        let waiting =
+            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        waiting.into_iter().for_each(std::task::Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy(maxconn: u32) -> Proxy {
+        Proxy::new(ProxySeed {
+            id: 2,
+            name: "fe".into(),
+            mode: Mode::Http,
+            is_frontend: true,
+            is_backend: false,
+            maxconn,
+            session_limit: 0,
+            disabled: false,
+        })
+    }
+
+    #[test]
+    fn a_full_frontend_takes_no_connection_until_one_ends() {
+        let proxy = proxy(1);
+        assert!(proxy.try_connect());
+        assert!(!proxy.try_connect());
+        proxy.disconnect();
+        assert!(proxy.try_connect());
+        assert_eq!(proxy.connections_max.load(Relaxed), 1);
+    }
+}

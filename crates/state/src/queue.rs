@@ -1,0 +1,128 @@
+//! Requests that wait for a server or a backend: in order of priority class, then of their (offset) arrival.
+//!
+//! Held behind a mutex, touched only when a limit is reached: never on the path of a request that need not wait.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::Waker;
+
+/// Order of service: class, then date of arrival in ms shifted by the offset, then the order of arrival.
+type Key = (i32, i64, u64);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    entries: BTreeMap<Key, Waker>,
+    order: u64,
+}
+
+/// A queue of requests.
+#[derive(Debug, Default)]
+pub struct Queue {
+    waiting: Mutex<Waiting>,
+    /// How many wait now: read without the lock.
+    length: AtomicU32,
+    /// The most that ever waited (`qmax`).
+    pub max: AtomicU32,
+    /// How many left the queue, for `srv_queue` estimates and positions.
+    pub served: AtomicU64,
+}
+
+/// A place in a queue. Leave it with [`Queue::leave`].
+#[derive(Debug, Clone, Copy)]
+pub struct Ticket(Key);
+
+impl Queue {
+    /// How many wait now.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.length.load(Relaxed)
+    }
+
+    /// Whether nobody waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn with<R>(&self, change: impl FnOnce(&mut Waiting) -> R) -> R {
+        // A panic while the map was held cannot leave it half changed: its operations are whole.
+        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let result = change(&mut waiting);
+        let length = waiting.entries.len() as u32;
+        self.length.store(length, Relaxed);
+        self.max.fetch_max(length, Relaxed);
+        result
+    }
+
+    /// Waits in line; `waker` is woken when it is this ticket's turn to try. Returns the ticket and how many
+    /// stand before it. `limit` 0 means none; `None` when the queue is full.
+    pub fn enter(&self, class: i32, date_ms: i64, limit: u32, waker: Waker) -> Option<(Ticket, u32)> {
+        self.with(|waiting| {
+            if limit > 0 && waiting.entries.len() >= limit as usize {
+                return None;
+            }
+            waiting.order += 1;
+            let key = (class, date_ms, waiting.order);
+            let before = waiting.entries.range(..key).count() as u32;
+            waiting.entries.insert(key, waker);
+            Some((Ticket(key), before))
+        })
+    }
+
+    /// Leaves the line, having been served or having given up; says whether the ticket was still in it.
+    pub fn leave(&self, ticket: Ticket) -> bool {
+        self.with(|waiting| waiting.entries.remove(&ticket.0).is_some())
+    }
+
+    /// Whether `ticket` is the first in line.
+    pub fn is_first(&self, ticket: Ticket) -> bool {
+        self.with(|waiting| waiting.entries.first_key_value().is_some_and(|(key, _)| *key == ticket.0))
+    }
+
+    /// Wakes the first in line, who then tries for a place; it stays in line until it leaves.
+    pub fn wake_first(&self) {
+        if !self.is_empty() {
+            let first = self.with(|waiting| waiting.entries.first_key_value().map(|(_, waker)| waker.clone()));
+            if let Some(waker) = first {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Wakes all, to choose anew (a server came up or went down).
+    pub fn wake_all(&self) {
+        if !self.is_empty() {
+            let all: Vec<Waker> = self.with(|waiting| waiting.entries.values().cloned().collect());
+            all.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lower_class_then_the_earlier_date_is_first() {
+        let queue = Queue::default();
+        let enter = |class, date| queue.enter(class, date, 0, Waker::noop().clone()).unwrap();
+        let (late, before) = enter(0, 50);
+        assert_eq!(before, 0);
+        let (early, _) = enter(0, 10);
+        assert!(queue.is_first(early) && !queue.is_first(late));
+        let (urgent, before) = enter(-5, 99);
+        assert!(queue.is_first(urgent));
+        assert_eq!(before, 0);
+        assert!(queue.leave(urgent) && !queue.leave(urgent));
+        assert!(queue.is_first(early));
+        assert_eq!((queue.len(), queue.max.load(Relaxed)), (2, 3));
+    }
+
+    #[test]
+    fn a_full_queue_takes_nobody() {
+        let queue = Queue::default();
+        assert!(queue.enter(0, 0, 1, Waker::noop().clone()).is_some());
+        assert!(queue.enter(0, 0, 1, Waker::noop().clone()).is_none());
+    }
+}

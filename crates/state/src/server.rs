@@ -1,0 +1,410 @@
+//! A server as it is now: address, weight, administrative and operational state, load and counters.
+//!
+//! Written by the runtime socket and by health checks through the methods here; read by request tasks on
+//! every pick. What is read on that path is one atomic each.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use runtime::shard::Padded;
+use runtime::{Sharded, timer};
+
+use crate::counters::ServerCounters;
+use crate::queue::Queue;
+
+/// Why an administrator (or what stands for one) holds a server back. A set of flags, shown by
+/// `show servers state` as one number (management manual, `srv_admin_state`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Admin(pub u32);
+
+impl Admin {
+    /// `set server … state maint`.
+    pub const FORCED_MAINT: u32 = 0x01;
+    /// In maintenance because the tracked server is.
+    pub const INHERITED_MAINT: u32 = 0x02;
+    /// In maintenance by the configuration (`disabled`).
+    pub const CONFIGURED_MAINT: u32 = 0x04;
+    /// `set server … state drain`.
+    pub const FORCED_DRAIN: u32 = 0x08;
+    /// Draining because the tracked server is.
+    pub const INHERITED_DRAIN: u32 = 0x10;
+    /// In maintenance because its name does not resolve.
+    pub const RESOLUTION_MAINT: u32 = 0x20;
+    /// All that means maintenance.
+    pub const MAINT: u32 =
+        Self::FORCED_MAINT | Self::INHERITED_MAINT | Self::CONFIGURED_MAINT | Self::RESOLUTION_MAINT;
+    /// All that means draining.
+    pub const DRAIN: u32 = Self::FORCED_DRAIN | Self::INHERITED_DRAIN;
+
+    /// Whether the server is in maintenance: no new connection, no check.
+    pub fn in_maintenance(self) -> bool {
+        self.0 & Self::MAINT != 0
+    }
+
+    /// Whether the server only serves what is bound to it.
+    pub fn draining(self) -> bool {
+        self.0 & Self::DRAIN != 0
+    }
+}
+
+/// What checks found (`srv_op_state`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Operational {
+    /// Down.
+    Stopped = 0,
+    /// Up, its weight still rising (`slowstart`).
+    Starting = 1,
+    /// Up.
+    Running = 2,
+    /// Up for what is bound to it, going down.
+    Stopping = 3,
+}
+
+/// Where connections to the server go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ServerAddress {
+    /// TCP. Port 0 keeps the port that the client connected to.
+    Ip(SocketAddr),
+    /// A UNIX stream socket.
+    Unix(PathBuf),
+    /// A socket in Linux's abstract namespace; `padded` with NULs to the full length (`abns`) or not (`abnsz`).
+    Abstract {
+        /// The name, without the leading NUL.
+        name: Vec<u8>,
+        /// Whether the address has the full length.
+        padded: bool,
+    },
+    /// A name that has not been resolved: no connection is possible.
+    Unresolved,
+}
+
+/// One server of a backend.
+#[derive(Debug)]
+pub struct Server {
+    /// `id`, unique within the backend.
+    pub id: u32,
+    /// Its name.
+    pub name: Box<str>,
+    /// The name of its backend.
+    pub proxy: Box<str>,
+    /// Whether it is used only when no other is up (`backup`).
+    pub backup: bool,
+    /// The limit of connections (`maxconn`), 0 for none; `set maxconn server` writes it.
+    pub maxconn: AtomicU32,
+    /// The lower limit under low load (`minconn`).
+    pub minconn: u32,
+    /// How many may wait for it (`maxqueue`), 0 for no limit.
+    pub maxqueue: u32,
+    /// Where connections go now.
+    pub address: ArcSwap<ServerAddress>,
+    /// The weight of the configuration (`initial weight`), 0 to 256.
+    pub initial_weight: u32,
+    /// The weight as an administrator or agent set it, 0 to 256.
+    weight: AtomicU32,
+    /// 0 to 100: the share of the weight that counts while `slowstart` raises it.
+    ramp: AtomicU32,
+    admin: AtomicU32,
+    operational: AtomicU8,
+    /// Grows with every change that a balancer must see.
+    pub version: AtomicU64,
+    /// Requests being served now. Written by every worker that picks this server: the only shared write of a
+    /// request beside its release.
+    pub served: Padded<AtomicU32>,
+    /// Requests waiting for this server.
+    pub queue: Queue,
+    /// Counters.
+    pub counters: Sharded<ServerCounters>,
+    /// The highest number of requests served at once (`smax`).
+    pub served_max: AtomicU32,
+    /// Whether health checks run.
+    pub checked: AtomicBool,
+    /// Check results, for the statistics.
+    pub health: Health,
+    /// When the state last changed, in ms of the monotonic clock.
+    pub changed_at: AtomicU64,
+    /// When a session last ended, in ms; 0 for never.
+    pub last_session: AtomicU64,
+    /// Times it went down, and ms spent down before the present state.
+    pub downs: AtomicU32,
+    /// Total downtime in ms before `changed_at`.
+    pub down_ms: AtomicU64,
+}
+
+/// What health checks keep of a server (`check_status`, `check_code`, `check_duration`, …).
+#[derive(Debug, Default)]
+pub struct Health {
+    /// Successes and failures counted towards `rise` and `fall`: 0 to rise + fall - 1, up from `rise` on.
+    pub level: AtomicU32,
+    /// Checks needed to come up.
+    pub rise: AtomicU32,
+    /// Failures needed to go down.
+    pub fall: AtomicU32,
+    /// Failed checks in all (`chkfail`).
+    pub failed: AtomicU32,
+    /// The last result as the statistics show it (`L4OK`, `L7STS` …), and its explanation.
+    pub last: ArcSwap<CheckResult>,
+}
+
+/// The result of one check.
+#[derive(Debug, Default, Clone)]
+pub struct CheckResult {
+    /// `L4OK`, `L7STS`, `UNK` …; empty before the first.
+    pub status: &'static str,
+    /// The layer's code (HTTP status), if any.
+    pub code: Option<u32>,
+    /// How long it took, in ms.
+    pub duration_ms: u64,
+    /// What was seen, for people.
+    pub description: String,
+}
+
+/// What makes a server at boot.
+#[derive(Debug, Clone)]
+pub struct ServerSeed {
+    /// `id`.
+    pub id: u32,
+    /// Its name.
+    pub name: Box<str>,
+    /// The name of its backend.
+    pub proxy: Box<str>,
+    /// `backup`.
+    pub backup: bool,
+    /// `maxconn`.
+    pub maxconn: u32,
+    /// `minconn`.
+    pub minconn: u32,
+    /// `maxqueue`.
+    pub maxqueue: u32,
+    /// Where connections go.
+    pub address: ServerAddress,
+    /// `weight`.
+    pub weight: u32,
+    /// `disabled`.
+    pub disabled: bool,
+    /// Whether checks run at start.
+    pub checked: bool,
+}
+
+impl Server {
+    /// A server in the state that the configuration gives it: up until a check says otherwise.
+    pub fn new(seed: ServerSeed) -> Arc<Self> {
+        Arc::new(Self {
+            id: seed.id,
+            name: seed.name,
+            proxy: seed.proxy,
+            backup: seed.backup,
+            maxconn: AtomicU32::new(seed.maxconn),
+            minconn: seed.minconn,
+            maxqueue: seed.maxqueue,
+            address: ArcSwap::from_pointee(seed.address),
+            initial_weight: seed.weight,
+            weight: AtomicU32::new(seed.weight),
+            ramp: AtomicU32::new(100),
+            admin: AtomicU32::new(if seed.disabled { Admin::CONFIGURED_MAINT } else { 0 }),
+            operational: AtomicU8::new(Operational::Running as u8),
+            version: AtomicU64::new(0),
+            served: Padded(AtomicU32::new(0)),
+            queue: Queue::default(),
+            counters: Sharded::default(),
+            served_max: AtomicU32::new(0),
+            checked: AtomicBool::new(seed.checked),
+            health: Health::default(),
+            changed_at: AtomicU64::new(timer::now_ms()),
+            last_session: AtomicU64::new(0),
+            downs: AtomicU32::new(0),
+            down_ms: AtomicU64::new(0),
+        })
+    }
+
+    /// The administrative flags.
+    #[inline]
+    pub fn admin(&self) -> Admin {
+        Admin(self.admin.load(Relaxed))
+    }
+
+    /// What checks found.
+    #[inline]
+    pub fn operational(&self) -> Operational {
+        match self.operational.load(Relaxed) {
+            0 => Operational::Stopped,
+            1 => Operational::Starting,
+            3 => Operational::Stopping,
+            _ => Operational::Running,
+        }
+    }
+
+    /// Whether a connection may be made at all: running and not in maintenance. A draining server is usable
+    /// for what is bound to it (persistence).
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        !self.admin().in_maintenance() && self.operational() != Operational::Stopped
+    }
+
+    /// The weight that counts for balancing: 0 when the server must get nothing new.
+    #[inline]
+    pub fn effective_weight(&self) -> u32 {
+        if !self.is_up() || self.admin().draining() || self.operational() == Operational::Stopping {
+            return 0;
+        }
+        let weight = self.weight.load(Relaxed);
+        let ramp = self.ramp.load(Relaxed);
+        if ramp >= 100 || weight == 0 { weight } else { (weight * ramp / 100).max(1) }
+    }
+
+    /// The weight as set, 0 to 256, whatever the state.
+    pub fn user_weight(&self) -> u32 {
+        self.weight.load(Relaxed)
+    }
+
+    /// Sets the weight (0 to 256).
+    pub fn set_weight(&self, weight: u32) {
+        self.weight.store(weight.min(256), Relaxed);
+        self.touch();
+    }
+
+    /// Sets the share of the weight that counts, in percent (`slowstart`).
+    pub fn set_ramp(&self, percent: u32) {
+        self.ramp.store(percent.min(100), Relaxed);
+        self.touch();
+    }
+
+    /// Sets `set` and clears `clear` among the administrative flags; says whether anything changed.
+    pub fn change_admin(&self, set: u32, clear: u32, now_ms: u64) -> bool {
+        let old = self.admin.load(Relaxed);
+        let new = (old & !clear) | set;
+        if new == old {
+            return false;
+        }
+        let was_up = self.is_up();
+        self.admin.store(new, Relaxed);
+        self.note_change(was_up, now_ms);
+        true
+    }
+
+    /// Sets what checks found; says whether anything changed.
+    pub fn set_operational(&self, new: Operational, now_ms: u64) -> bool {
+        if self.operational() == new {
+            return false;
+        }
+        let was_up = self.is_up();
+        self.operational.store(new as u8, Relaxed);
+        self.note_change(was_up, now_ms);
+        true
+    }
+
+    fn note_change(&self, was_up: bool, now_ms: u64) {
+        let up = self.is_up();
+        if was_up != up {
+            let since = self.changed_at.swap(now_ms, Relaxed);
+            if up {
+                self.down_ms.fetch_add(now_ms.saturating_sub(since), Relaxed);
+            } else {
+                self.downs.fetch_add(1, Relaxed);
+            }
+        }
+        self.touch();
+        if up {
+            self.queue.wake_all();
+        }
+    }
+
+    fn touch(&self) {
+        self.version.fetch_add(1, Relaxed);
+    }
+
+    /// Counts one more request as served by this server.
+    #[inline]
+    pub fn enter(&self) {
+        let served = self.served.0.fetch_add(1, Relaxed) + 1;
+        // Rarely true, so that the line is only read on most requests.
+        if served > self.served_max.load(Relaxed) {
+            self.served_max.fetch_max(served, Relaxed);
+        }
+    }
+
+    /// Counts one request less; the next that waits for this server may then try.
+    #[inline]
+    pub fn leave(&self) {
+        self.served.0.fetch_sub(1, Relaxed);
+    }
+
+    /// Takes a place if `limit` (0: none) allows one more.
+    #[inline]
+    pub fn try_enter(&self, limit: u32) -> bool {
+        if limit == 0 {
+            self.enter();
+            return true;
+        }
+        let taken = self
+            .served
+            .0
+            .fetch_update(Relaxed, Relaxed, |served| (served < limit).then_some(served + 1));
+        if let Ok(before) = taken {
+            self.served_max.fetch_max(before + 1, Relaxed);
+        }
+        taken.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Arc<Server> {
+        Server::new(ServerSeed {
+            id: 1,
+            name: "s1".into(),
+            proxy: "be".into(),
+            backup: false,
+            maxconn: 0,
+            minconn: 0,
+            maxqueue: 0,
+            address: ServerAddress::Ip(SocketAddr::from(([127, 0, 0, 1], 80))),
+            weight: 100,
+            disabled: false,
+            checked: false,
+        })
+    }
+
+    #[test]
+    fn a_draining_server_is_up_but_gets_nothing_new() {
+        let server = server();
+        assert!(server.change_admin(Admin::FORCED_DRAIN, 0, 1));
+        assert!(server.is_up());
+        assert_eq!(server.effective_weight(), 0);
+        assert!(server.change_admin(0, Admin::DRAIN, 2));
+        assert_eq!(server.effective_weight(), 100);
+    }
+
+    #[test]
+    fn downtime_is_counted_from_the_change_to_the_change_back() {
+        let server = server();
+        let start = server.changed_at.load(Relaxed);
+        server.set_operational(Operational::Stopped, start + 1000);
+        server.set_operational(Operational::Running, start + 4000);
+        assert_eq!(server.downs.load(Relaxed), 1);
+        assert_eq!(server.down_ms.load(Relaxed), 3000);
+    }
+
+    #[test]
+    fn a_limit_refuses_the_request_above_it() {
+        let server = server();
+        assert!(server.try_enter(2) && server.try_enter(2));
+        assert!(!server.try_enter(2));
+        server.leave();
+        assert!(server.try_enter(2));
+        assert_eq!(server.served_max.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn slow_start_never_rounds_a_weight_down_to_nothing() {
+        let server = server();
+        server.set_weight(1);
+        server.set_ramp(5);
+        assert_eq!(server.effective_weight(), 1);
+    }
+}
