@@ -1,3 +1,12 @@
 //! Clock, time and size units, addresses and hashes: what three or more rooms use and that knows no word of the domain.
+//!
+//! No file, socket or environment variable is touched here, except by [`clock`], which asks the system for the time
+//! and for the local time zone.
 
 #![forbid(unsafe_code)]
+
+pub mod address;
+pub mod clock;
+pub mod hash;
+pub mod network;
+pub mod units;

@@ -1,3 +1,28 @@
 //! Configuration text to lines to words: quoting, environment, conditions. Knows no keyword.
+//!
+//! Follows sections 2.1 to 2.4 of the manual. [`load`] reads files and directories into a [`diag::SourceMap`];
+//! [`Reader`] gives their lines one after the other, split into words, with conditional blocks resolved and the
+//! directives `.notice`, `.warning`, `.alert` and `.diag` turned into diagnostics. The configuration's keywords may
+//! change the [`Environment`] between two lines.
 
 #![forbid(unsafe_code)]
+
+mod arguments;
+mod condition;
+mod environment;
+mod facts;
+mod load;
+mod predicate;
+mod reader;
+mod split;
+mod version;
+mod word;
+
+pub use condition::evaluate_condition;
+pub use environment::Environment;
+pub use facts::Facts;
+pub use load::load;
+pub use reader::Reader;
+pub use split::{PseudoVariables, split_text};
+pub use version::Version;
+pub use word::{Line, Word};

@@ -1,0 +1,551 @@
+//! Addresses as `bind`, `server`, `log`, `source`, `nameserver` and `peer` write them (manual, section 2.9).
+//!
+//! Parsing only: no name is resolved and no socket made. What a statement accepts (a range of ports, an offset, a
+//! host name) is checked by [`Address::check`] against its [`Accepts`], because the same text is right in one place
+//! and wrong in another.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// An address: where, and by which kind of socket.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// What the prefix forces, if anything (sections 2.9.2 and 2.9.3).
+    pub transport: Transport,
+    /// Where.
+    pub place: Place,
+}
+
+/// The kind of socket an address forces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// None named: the statement decides (stream for `bind` and `server`, datagram for `log`).
+    Default,
+    /// `tcp@`, `uxst@`, `stream+...`.
+    Stream,
+    /// `udp@`, `uxdg@`, `dgram+...`.
+    Datagram,
+    /// `quic4@`, `quic6@`, `quic+...`.
+    Quic,
+    /// `mptcp@`, `mptcp4@`, `mptcp6@`.
+    Mptcp,
+}
+
+/// Where an address points.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// An IP address or host name, with ports.
+    Ip {
+        /// The address or name.
+        host: Host,
+        /// The port, range or offset.
+        ports: Ports,
+    },
+    /// A UNIX socket: `/path` or `unix@path`.
+    Unix(String),
+    /// An abstract socket padded with NULs to the full length: `abns@name`.
+    Abns(String),
+    /// An abstract socket without the padding: `abnsz@name`.
+    Abnsz(String),
+    /// An inherited file descriptor: `fd@3`.
+    Fd(i32),
+    /// One end of a socket pair: `sockpair@3`.
+    SockPair(i32),
+    /// A reverse HTTP connection of the named backend and server: `rhttp@backend/server` (or `rhttp@` for a server).
+    ReverseHttp(String),
+}
+
+/// An IP address, or a name still to be resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// A literal address; `*` and the empty host are `0.0.0.0`, or `::` behind an IPv6 prefix.
+    Ip(IpAddr),
+    /// A name, and the family its prefix asks for.
+    Name {
+        /// The name as written.
+        name: String,
+        /// The family, when a prefix such as `ipv4@` names it.
+        family: Option<Family>,
+    },
+}
+
+/// An IP family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// The port part of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ports {
+    /// None written.
+    None,
+    /// One port.
+    One(u16),
+    /// An inclusive range, first not above last.
+    Range(u16, u16),
+    /// `+8` or `-8`: relative to the port the client connected to.
+    Offset(i32),
+}
+
+/// What a statement accepts.
+#[derive(Debug, Clone, Copy)]
+pub struct Accepts {
+    /// Whether a port may, must or must not be there.
+    pub port: PortRule,
+    /// Whether a range of ports is fine.
+    pub range: bool,
+    /// Whether `+n` and `-n` are fine.
+    pub offset: bool,
+}
+
+/// Whether a port is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortRule {
+    /// No port may be written.
+    Forbidden,
+    /// With or without.
+    Optional,
+    /// Without one the address is an error.
+    Required,
+}
+
+/// What is wrong with an address; `at` is a byte offset in the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressError {
+    /// What is wrong.
+    pub kind: AddressErrorKind,
+    /// Byte offset of the first wrong byte.
+    pub at: usize,
+}
+
+/// The kinds of wrong addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddressErrorKind {
+    /// Nothing written.
+    Empty,
+    /// A prefix such as `foo@` that names nothing.
+    UnknownPrefix(String),
+    /// The host is not of the family of its prefix, or is malformed.
+    Host(String),
+    /// The port is not a number up to 65535.
+    Port(String),
+    /// The range ends before it begins.
+    Range(u16, u16),
+    /// The file descriptor is not a number.
+    Descriptor(String),
+    /// The path of a UNIX socket is empty or longer than the system allows.
+    Path(String),
+    /// No port where one must be.
+    MissingPort,
+    /// A port where none may be.
+    UnwantedPort,
+    /// A range where only one port may be.
+    UnwantedRange,
+    /// An offset where only a port may be.
+    UnwantedOffset,
+}
+
+impl fmt::Display for AddressErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("missing address"),
+            Self::UnknownPrefix(prefix) => write!(f, "unknown address prefix '{prefix}@'"),
+            Self::Host(host) => write!(f, "invalid address: '{host}'"),
+            Self::Port(port) => write!(f, "invalid port number '{port}'"),
+            Self::Range(first, last) => write!(f, "invalid port range '{first}-{last}'"),
+            Self::Descriptor(text) => write!(f, "file descriptor '{text}' is not a number"),
+            Self::Path(path) => {
+                write!(f, "socket path '{path}' is empty or longer than {UNIX_PATH_MAX} characters")
+            }
+            Self::MissingPort => f.write_str("missing port number"),
+            Self::UnwantedPort => f.write_str("a port number is not permitted here"),
+            Self::UnwantedRange => f.write_str("a port range is not permitted here"),
+            Self::UnwantedOffset => f.write_str("a port offset is not permitted here"),
+        }
+    }
+}
+
+/// Longest path of a UNIX socket on Linux, without its final NUL.
+pub const UNIX_PATH_MAX: usize = 107;
+
+/// What stands behind a prefix.
+#[derive(Clone, Copy)]
+enum Kind {
+    Ip(Option<Family>),
+    Unix,
+    Abns,
+    Abnsz,
+    Fd,
+    SockPair,
+    ReverseHttp,
+}
+
+/// The families, which `stream+`, `dgram+` and `quic+` may stand before.
+const FAMILIES: &[(&str, Kind)] = &[
+    ("ip", Kind::Ip(None)),
+    ("ipv4", Kind::Ip(Some(Family::V4))),
+    ("ipv6", Kind::Ip(Some(Family::V6))),
+    ("unix", Kind::Unix),
+    ("abns", Kind::Abns),
+    ("abnsz", Kind::Abnsz),
+    ("fd", Kind::Fd),
+    ("sockpair", Kind::SockPair),
+    ("rhttp", Kind::ReverseHttp),
+];
+
+/// The aliases that name a family and a transport at once.
+const PROTOCOLS: &[(&str, Transport, Kind)] = &[
+    ("tcp", Transport::Stream, Kind::Ip(None)),
+    ("tcp4", Transport::Stream, Kind::Ip(Some(Family::V4))),
+    ("tcp6", Transport::Stream, Kind::Ip(Some(Family::V6))),
+    ("udp", Transport::Datagram, Kind::Ip(None)),
+    ("udp4", Transport::Datagram, Kind::Ip(Some(Family::V4))),
+    ("udp6", Transport::Datagram, Kind::Ip(Some(Family::V6))),
+    ("quic4", Transport::Quic, Kind::Ip(Some(Family::V4))),
+    ("quic6", Transport::Quic, Kind::Ip(Some(Family::V6))),
+    ("mptcp", Transport::Mptcp, Kind::Ip(None)),
+    ("mptcp4", Transport::Mptcp, Kind::Ip(Some(Family::V4))),
+    ("mptcp6", Transport::Mptcp, Kind::Ip(Some(Family::V6))),
+    ("uxst", Transport::Stream, Kind::Unix),
+    ("uxdg", Transport::Datagram, Kind::Unix),
+];
+
+impl Address {
+    /// Parses an address with whatever port part it has.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        if text.is_empty() {
+            return Err(error(AddressErrorKind::Empty, 0));
+        }
+        let (transport, kind, at) = split_prefix(text)?;
+        let rest = &text[at..];
+        let place = match kind {
+            None if rest.starts_with('/') => unix_path(rest, at)?,
+            None => parse_ip(rest, at, None)?,
+            Some(Kind::Ip(family)) => parse_ip(rest, at, family)?,
+            Some(Kind::Unix) => unix_path(rest, at)?,
+            Some(Kind::Abns) => Place::Abns(socket_name(rest, at)?),
+            Some(Kind::Abnsz) => Place::Abnsz(socket_name(rest, at)?),
+            Some(Kind::Fd) => Place::Fd(descriptor(rest, at)?),
+            Some(Kind::SockPair) => Place::SockPair(descriptor(rest, at)?),
+            Some(Kind::ReverseHttp) => Place::ReverseHttp(rest.to_owned()),
+        };
+        Ok(Self { transport, place })
+    }
+
+    /// Checks the port part against what the statement accepts. The offset of an error is 0: it concerns the whole.
+    pub fn check(&self, accepts: Accepts) -> Result<(), AddressError> {
+        let Place::Ip { ports, .. } = &self.place else { return Ok(()) };
+        let kind = match (ports, accepts.port) {
+            (Ports::None, PortRule::Required) => AddressErrorKind::MissingPort,
+            (Ports::None, _) => return Ok(()),
+            (_, PortRule::Forbidden) => AddressErrorKind::UnwantedPort,
+            (Ports::Range(..), _) if !accepts.range => AddressErrorKind::UnwantedRange,
+            (Ports::Offset(_), _) if !accepts.offset => AddressErrorKind::UnwantedOffset,
+            _ => return Ok(()),
+        };
+        Err(error(kind, 0))
+    }
+
+    /// The socket address, when the host is a literal and the port is one or none (then 0).
+    pub fn socket_addr(&self) -> Option<SocketAddr> {
+        match &self.place {
+            Place::Ip { host: Host::Ip(ip), ports: Ports::One(port) } => Some(SocketAddr::new(*ip, *port)),
+            Place::Ip { host: Host::Ip(ip), ports: Ports::None } => Some(SocketAddr::new(*ip, 0)),
+            _ => None,
+        }
+    }
+}
+
+impl Ports {
+    /// Every port of the address, first to last; empty for none and for an offset.
+    pub fn iter(self) -> impl Iterator<Item = u16> {
+        let (first, last) = match self {
+            Self::One(port) => (u32::from(port), u32::from(port)),
+            Self::Range(first, last) => (u32::from(first), u32::from(last)),
+            Self::None | Self::Offset(_) => (1, 0),
+        };
+        (first..=last).map(|port| port as u16)
+    }
+}
+
+fn split_prefix(text: &str) -> Result<(Transport, Option<Kind>, usize), AddressError> {
+    let Some(at_sign) = text.find('@').filter(|_| !text.starts_with('/')) else {
+        return Ok((Transport::Default, None, 0));
+    };
+    let prefix = &text[..at_sign];
+    let unknown = || error(AddressErrorKind::UnknownPrefix(prefix.to_owned()), 0);
+    if let Some((_, transport, kind)) = PROTOCOLS.iter().find(|row| row.0 == prefix) {
+        return Ok((*transport, Some(*kind), at_sign + 1));
+    }
+    let (transport, family) = match prefix.split_once('+') {
+        None => (Transport::Default, prefix),
+        Some(("stream", family)) => (Transport::Stream, family),
+        Some(("dgram", family)) => (Transport::Datagram, family),
+        Some(("quic", family)) => (Transport::Quic, family),
+        Some(_) => return Err(unknown()),
+    };
+    let (_, kind) = FAMILIES.iter().find(|row| row.0 == family).ok_or_else(unknown)?;
+    Ok((transport, Some(*kind), at_sign + 1))
+}
+
+fn parse_ip(text: &str, at: usize, family: Option<Family>) -> Result<Place, AddressError> {
+    // The last colon splits host and port unless it lies within brackets, so that `:::80` is `::` and 80.
+    let split = text.rfind([':', ']']).filter(|position| text.as_bytes()[*position] == b':');
+    if let Some(position) = split {
+        let host = parse_host(&text[..position], at, family);
+        let ports = parse_ports(&text[position + 1..], at + position + 1);
+        if let (Ok(host), Ok(ports)) = (&host, &ports)
+            && !matches!(host, Host::Name { name, .. } if name.contains(':'))
+        {
+            return Ok(Place::Ip { host: host.clone(), ports: *ports });
+        }
+        // An IPv6 address without a port, such as `fe80::1:a`.
+        if family != Some(Family::V4)
+            && let Ok(v6) = text.parse::<Ipv6Addr>()
+        {
+            return Ok(Place::Ip { host: Host::Ip(v6.into()), ports: Ports::None });
+        }
+        return Ok(Place::Ip { host: host?, ports: ports? });
+    }
+    Ok(Place::Ip { host: parse_host(text, at, family)?, ports: Ports::None })
+}
+
+fn parse_host(text: &str, at: usize, family: Option<Family>) -> Result<Host, AddressError> {
+    let invalid = || error(AddressErrorKind::Host(text.to_owned()), at);
+    if text.is_empty() || text == "*" {
+        return Ok(Host::Ip(match family {
+            Some(Family::V6) => Ipv6Addr::UNSPECIFIED.into(),
+            _ => Ipv4Addr::UNSPECIFIED.into(),
+        }));
+    }
+    if let Some(inside) = text.strip_prefix('[') {
+        let inside = inside.strip_suffix(']').ok_or_else(invalid)?;
+        let v6: Ipv6Addr = inside.parse().map_err(|_| invalid())?;
+        return if family == Some(Family::V4) { Err(invalid()) } else { Ok(Host::Ip(v6.into())) };
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        let wanted = match family {
+            Some(Family::V4) => ip.is_ipv4(),
+            Some(Family::V6) => ip.is_ipv6(),
+            None => true,
+        };
+        return if wanted { Ok(Host::Ip(ip)) } else { Err(invalid()) };
+    }
+    if text.bytes().any(|byte| byte == b':' || byte == b'/' || byte.is_ascii_whitespace() || byte == b']') {
+        return Err(invalid());
+    }
+    Ok(Host::Name { name: text.to_owned(), family })
+}
+
+fn parse_ports(text: &str, at: usize) -> Result<Ports, AddressError> {
+    let port = |digits: &str, offset: usize| {
+        let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        all_digits
+            .then(|| digits.parse::<u16>().ok())
+            .flatten()
+            .ok_or_else(|| error(AddressErrorKind::Port(digits.to_owned()), at + offset))
+    };
+    match text.as_bytes() {
+        [] => Ok(Ports::None),
+        [b'+', ..] => port(&text[1..], 1).map(|offset| Ports::Offset(i32::from(offset))),
+        [b'-', ..] => port(&text[1..], 1).map(|offset| Ports::Offset(-i32::from(offset))),
+        _ => match text.split_once('-') {
+            None => port(text, 0).map(Ports::One),
+            Some((first, last)) => {
+                let (low, high) = (port(first, 0)?, port(last, first.len() + 1)?);
+                if low > high || low == 0 {
+                    return Err(error(AddressErrorKind::Range(low, high), at));
+                }
+                Ok(if low == high { Ports::One(low) } else { Ports::Range(low, high) })
+            }
+        },
+    }
+}
+
+fn unix_path(text: &str, at: usize) -> Result<Place, AddressError> {
+    socket_name(text, at).map(Place::Unix)
+}
+
+fn socket_name(text: &str, at: usize) -> Result<String, AddressError> {
+    if text.is_empty() || text.len() > UNIX_PATH_MAX {
+        return Err(error(AddressErrorKind::Path(text.to_owned()), at));
+    }
+    Ok(text.to_owned())
+}
+
+fn descriptor(text: &str, at: usize) -> Result<i32, AddressError> {
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())
+        .flatten()
+        .ok_or_else(|| error(AddressErrorKind::Descriptor(text.to_owned()), at))
+}
+
+fn error(kind: AddressErrorKind, at: usize) -> AddressError {
+    AddressError { kind, at }
+}
+
+impl fmt::Display for Address {
+    /// Writes the address so that it parses back to the same value.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = match self.transport {
+            Transport::Default => "",
+            Transport::Stream => "stream+",
+            Transport::Datagram => "dgram+",
+            Transport::Quic => "quic+",
+            Transport::Mptcp => "mptcp",
+        };
+        let (host, ports) = match &self.place {
+            Place::Unix(path) if self.transport == Transport::Default && path.starts_with('/') => {
+                return f.write_str(path);
+            }
+            Place::Unix(path) => return write!(f, "{prefix}unix@{path}"),
+            Place::Abns(name) => return write!(f, "{prefix}abns@{name}"),
+            Place::Abnsz(name) => return write!(f, "{prefix}abnsz@{name}"),
+            Place::Fd(number) => return write!(f, "{prefix}fd@{number}"),
+            Place::SockPair(number) => return write!(f, "{prefix}sockpair@{number}"),
+            Place::ReverseHttp(name) => return write!(f, "{prefix}rhttp@{name}"),
+            Place::Ip { host, ports } => (host, ports),
+        };
+        let family = match host {
+            Host::Name { family: Some(Family::V4), .. } => "v4",
+            Host::Name { family: Some(Family::V6), .. } => "v6",
+            _ => "",
+        };
+        match self.transport {
+            Transport::Mptcp => write!(f, "mptcp{}@", family.trim_start_matches('v'))?,
+            Transport::Default if family.is_empty() => {}
+            _ => write!(f, "{prefix}ip{family}@")?,
+        }
+        match (host, ports) {
+            (Host::Ip(IpAddr::V6(ip)), Ports::None) => write!(f, "[{ip}]")?,
+            (Host::Ip(IpAddr::V6(ip)), _) => write!(f, "[{ip}]")?,
+            (Host::Ip(ip), _) => write!(f, "{ip}")?,
+            (Host::Name { name, .. }, _) => f.write_str(name)?,
+        }
+        match ports {
+            Ports::None => Ok(()),
+            Ports::One(port) => write!(f, ":{port}"),
+            Ports::Range(first, last) => write!(f, ":{first}-{last}"),
+            Ports::Offset(offset) => write!(f, ":{offset:+}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ip(host: &str, ports: Ports) -> Place {
+        Place::Ip { host: Host::Ip(host.parse().unwrap()), ports }
+    }
+
+    fn name(host: &str, family: Option<Family>, ports: Ports) -> Place {
+        Place::Ip { host: Host::Name { name: host.to_owned(), family }, ports }
+    }
+
+    #[test]
+    fn every_form_of_section_2_9_is_understood() {
+        use Transport::*;
+        let cases: Vec<(&str, Transport, Place)> = vec![
+            ("*:80", Default, ip("0.0.0.0", Ports::One(80))),
+            (":80", Default, ip("0.0.0.0", Ports::One(80))),
+            ("[::]:80", Default, ip("::", Ports::One(80))),
+            (":::80", Default, ip("::", Ports::One(80))),
+            ("::1", Default, ip("::1", Ports::None)),
+            ("fe80::a:b", Default, ip("fe80::a:b", Ports::None)),
+            ("2001:db8::1:8080", Default, ip("2001:db8::1", Ports::One(8080))),
+            ("[2001:db8::1]", Default, ip("2001:db8::1", Ports::None)),
+            ("10.0.0.1", Default, ip("10.0.0.1", Ports::None)),
+            ("10.0.0.1:", Default, ip("10.0.0.1", Ports::None)),
+            ("10.0.0.1:1-10", Default, ip("10.0.0.1", Ports::Range(1, 10))),
+            ("10.0.0.1:+8", Default, ip("10.0.0.1", Ports::Offset(8))),
+            ("10.0.0.1:-8", Default, ip("10.0.0.1", Ports::Offset(-8))),
+            ("www.example.com:443", Default, name("www.example.com", None, Ports::One(443))),
+            ("ipv4@www:443", Default, name("www", Some(Family::V4), Ports::One(443))),
+            ("ipv6@:443", Default, ip("::", Ports::One(443))),
+            ("ipv6@*:443", Default, ip("::", Ports::One(443))),
+            ("ip@10.0.0.1:1", Default, ip("10.0.0.1", Ports::One(1))),
+            ("tcp@10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
+            ("tcp4@10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
+            ("tcp6@[::1]:1", Stream, ip("::1", Ports::One(1))),
+            ("udp@10.0.0.1:1", Datagram, ip("10.0.0.1", Ports::One(1))),
+            ("quic4@:443", Quic, ip("0.0.0.0", Ports::One(443))),
+            ("quic+ipv6@:443", Quic, ip("::", Ports::One(443))),
+            ("mptcp@10.0.0.1:1", Mptcp, ip("10.0.0.1", Ports::One(1))),
+            ("stream+ip@10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
+            ("/run/a@b.sock", Default, Place::Unix("/run/a@b.sock".into())),
+            ("unix@relative", Default, Place::Unix("relative".into())),
+            ("uxdg@/run/log", Datagram, Place::Unix("/run/log".into())),
+            ("uxst@/run/log", Stream, Place::Unix("/run/log".into())),
+            ("abns@name", Default, Place::Abns("name".into())),
+            ("abnsz@name", Default, Place::Abnsz("name".into())),
+            ("fd@3", Default, Place::Fd(3)),
+            ("dgram+fd@3", Datagram, Place::Fd(3)),
+            ("sockpair@7", Default, Place::SockPair(7)),
+            ("rhttp@be/srv", Default, Place::ReverseHttp("be/srv".into())),
+        ];
+        for (text, transport, place) in cases {
+            assert_eq!(Address::parse(text), Ok(Address { transport, place }), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_addresses_say_what_is_wrong_and_where() {
+        use AddressErrorKind::*;
+        let long = format!("/{}", "x".repeat(107));
+        let cases: Vec<(&str, AddressErrorKind, usize)> = vec![
+            ("", Empty, 0),
+            ("foo@bar", UnknownPrefix("foo".into()), 0),
+            ("blah+ip@bar", UnknownPrefix("blah+ip".into()), 0),
+            ("ipv4@[::1]:80", Host("[::1]".into()), 5),
+            ("ipv6@10.0.0.1:80", Host("10.0.0.1".into()), 5),
+            ("[::1:80", Host("[::1".into()), 0),
+            ("10.0.0.1:65536", Port("65536".into()), 9),
+            ("10.0.0.1:8o", Port("8o".into()), 9),
+            ("10.0.0.1:10-x", Port("x".into()), 12),
+            ("10.0.0.1:10-1", Range(10, 1), 9),
+            ("fd@x", Descriptor("x".into()), 3),
+            ("fd@", Descriptor("".into()), 3),
+            ("unix@", Path("".into()), 5),
+            (&long, Path(long.clone()), 0),
+        ];
+        for (text, kind, at) in cases {
+            assert_eq!(Address::parse(text), Err(AddressError { kind, at }), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_statement_refuses_the_ports_it_has_no_use_for() {
+        let bind = Accepts { port: PortRule::Required, range: true, offset: false };
+        let log = Accepts { port: PortRule::Optional, range: false, offset: false };
+        let none = Accepts { port: PortRule::Forbidden, range: false, offset: false };
+        let cases = [
+            ("*", bind, Some(AddressErrorKind::MissingPort)),
+            ("*:80-90", bind, None),
+            ("*:+1", bind, Some(AddressErrorKind::UnwantedOffset)),
+            ("*:80-90", log, Some(AddressErrorKind::UnwantedRange)),
+            ("10.0.0.1", log, None),
+            ("10.0.0.1:1", none, Some(AddressErrorKind::UnwantedPort)),
+            ("/run/x", bind, None),
+        ];
+        for (text, accepts, expected) in cases {
+            let checked = Address::parse(text).unwrap().check(accepts);
+            assert_eq!(checked.err().map(|error| error.kind), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics_and_what_is_shown_parses_back(text in "\\PC{0,24}|[a-z0-9:@.+\\[\\]*/-]{0,24}") {
+            if let Ok(address) = Address::parse(&text) {
+                prop_assert_eq!(Address::parse(&address.to_string()), Ok(address));
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Time and size values as configurations write them (manual, sections 2.5 and 2.6).
+//!
+//! Both are unsigned integers with an optional suffix. Nothing here knows which keyword the value belongs to; the
+//! caller turns a [`UnitError`] into a message of its own.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The unit of a number written without a suffix, which is also the grain of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultUnit {
+    /// Microseconds.
+    Microseconds,
+    /// Milliseconds: the default of nearly every keyword.
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+    /// Minutes.
+    Minutes,
+    /// Hours.
+    Hours,
+    /// Days.
+    Days,
+}
+
+impl DefaultUnit {
+    const fn micros(self) -> u64 {
+        match self {
+            Self::Microseconds => 1,
+            Self::Milliseconds => 1_000,
+            Self::Seconds => 1_000_000,
+            Self::Minutes => 60_000_000,
+            Self::Hours => 3_600_000_000,
+            Self::Days => 86_400_000_000,
+        }
+    }
+
+    /// The suffix of the unit, for messages.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Microseconds => "us",
+            Self::Milliseconds => "ms",
+            Self::Seconds => "s",
+            Self::Minutes => "m",
+            Self::Hours => "h",
+            Self::Days => "d",
+        }
+    }
+}
+
+/// What is wrong with a time or a size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnitError {
+    /// No text at all.
+    Empty,
+    /// The byte at this offset is neither a digit nor a known suffix.
+    Unexpected {
+        /// Byte offset of the offending character.
+        at: usize,
+        /// The character itself.
+        found: char,
+    },
+    /// Larger than 2147483647 of the default unit, or than 64 bits for a size.
+    Overflow,
+    /// Not zero, but less than one of the default unit.
+    Underflow,
+}
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("missing value"),
+            Self::Unexpected { found, .. } => write!(f, "unexpected character '{found}'"),
+            Self::Overflow => f.write_str("value too large"),
+            Self::Underflow => f.write_str("value too small"),
+        }
+    }
+}
+
+impl std::error::Error for UnitError {}
+
+/// The largest number of default units a time may have: HAProxy keeps its timers in 31 bits.
+pub const TIME_MAX: u64 = i32::MAX as u64;
+
+/// Parses a time such as `30s`, `1500`, `5m` or `200us` (section 2.5).
+///
+/// The result is truncated to whole default units, as HAProxy does, so that `1500us` is one millisecond where the
+/// default unit is the millisecond.
+pub fn parse_duration(text: &str, unit: DefaultUnit) -> Result<Duration, UnitError> {
+    let (number, rest_at) = leading_number(text)?;
+    let rest = &text[rest_at..];
+    let multiplier = match rest {
+        "" => unit.micros(),
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        "d" => 86_400_000_000,
+        _ => {
+            // Point behind what could still have been a unit: `5mx` fails on the x.
+            let known = ["us", "ms", "s", "m", "h", "d"]
+                .iter()
+                .filter(|suffix| rest.starts_with(**suffix))
+                .map(|suffix| suffix.len())
+                .max()
+                .unwrap_or(usize::from(rest == "u"));
+            return Err(unexpected(text, rest_at + if known < rest.len() { known } else { 0 }));
+        }
+    };
+    let micros = number.checked_mul(multiplier).ok_or(UnitError::Overflow)?;
+    let units = micros / unit.micros();
+    match units {
+        0 if micros > 0 => Err(UnitError::Underflow),
+        0..=TIME_MAX => Ok(Duration::from_micros(units * unit.micros())),
+        _ => Err(UnitError::Overflow),
+    }
+}
+
+/// Parses a size in bytes such as `16384`, `64k` or `1G` (section 2.6).
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let (number, rest_at) = leading_number(text)?;
+    let rest = &text[rest_at..];
+    let shift = match rest.as_bytes() {
+        [] => 0,
+        [b'k' | b'K'] => 10,
+        [b'm' | b'M'] => 20,
+        [b'g' | b'G'] => 30,
+        [b'k' | b'K' | b'm' | b'M' | b'g' | b'G', ..] => return Err(unexpected(text, rest_at + 1)),
+        _ => return Err(unexpected(text, rest_at)),
+    };
+    number.checked_mul(1 << shift).ok_or(UnitError::Overflow)
+}
+
+fn leading_number(text: &str) -> Result<(u64, usize), UnitError> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    if text.is_empty() {
+        return Err(UnitError::Empty);
+    }
+    if digits == 0 {
+        return Err(unexpected(text, 0));
+    }
+    let number = text[..digits].parse().map_err(|_| UnitError::Overflow)?;
+    Ok((number, digits))
+}
+
+fn unexpected(text: &str, at: usize) -> UnitError {
+    UnitError::Unexpected { at, found: text[at..].chars().next().unwrap_or(' ') }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DefaultUnit::*;
+
+    #[test]
+    fn every_unit_of_section_2_5_is_understood() {
+        let cases: &[(&str, DefaultUnit, u64)] = &[
+            ("0", Milliseconds, 0),
+            ("1500", Milliseconds, 1_500_000),
+            ("1500us", Milliseconds, 1_000),
+            ("1500us", Microseconds, 1_500),
+            ("3ms", Milliseconds, 3_000),
+            ("30s", Milliseconds, 30_000_000),
+            ("5m", Milliseconds, 300_000_000),
+            ("2h", Milliseconds, 7_200_000_000),
+            ("24d", Milliseconds, 24 * 86_400_000_000),
+            ("10", Seconds, 10_000_000),
+            ("2", Days, 2 * 86_400_000_000),
+            ("0us", Days, 0),
+        ];
+        for (text, unit, micros) in cases {
+            assert_eq!(parse_duration(text, *unit), Ok(Duration::from_micros(*micros)), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_times_say_what_is_wrong_and_where() {
+        let cases: &[(&str, UnitError)] = &[
+            ("", UnitError::Empty),
+            ("x", UnitError::Unexpected { at: 0, found: 'x' }),
+            ("-1", UnitError::Unexpected { at: 0, found: '-' }),
+            ("1.5s", UnitError::Unexpected { at: 1, found: '.' }),
+            ("5mx", UnitError::Unexpected { at: 2, found: 'x' }),
+            ("5sm", UnitError::Unexpected { at: 2, found: 'm' }),
+            ("5S", UnitError::Unexpected { at: 1, found: 'S' }),
+            ("5é", UnitError::Unexpected { at: 1, found: 'é' }),
+            ("25d", UnitError::Overflow),
+            ("2147483648", UnitError::Overflow),
+            ("99999999999999999999999", UnitError::Overflow),
+            ("18446744073709551615d", UnitError::Overflow),
+            ("999us", UnitError::Underflow),
+        ];
+        for (text, error) in cases {
+            assert_eq!(parse_duration(text, Milliseconds), Err(*error), "{text}");
+        }
+        assert_eq!(parse_duration("999ms", Seconds), Err(UnitError::Underflow));
+    }
+
+    #[test]
+    fn sizes_take_one_binary_suffix_in_either_case() {
+        let cases: &[(&str, Result<u64, UnitError>)] = &[
+            ("16384", Ok(16384)),
+            ("64k", Ok(65536)),
+            ("1M", Ok(1 << 20)),
+            ("2g", Ok(2 << 30)),
+            ("1kb", Err(UnitError::Unexpected { at: 2, found: 'b' })),
+            ("1t", Err(UnitError::Unexpected { at: 1, found: 't' })),
+            ("", Err(UnitError::Empty)),
+            ("18446744073709551615k", Err(UnitError::Overflow)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse_size(text), *expected, "{text}");
+        }
+    }
+}

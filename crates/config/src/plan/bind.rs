@@ -1,0 +1,113 @@
+//! One `bind` line, resolved (configuration manual, chapter 5.1). An address range has become one entry a port.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a socket is bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindAddress {
+    /// TCP.
+    Ip(SocketAddr),
+    /// A UNIX stream socket.
+    Unix(PathBuf),
+    /// Linux's abstract namespace, the name without its leading NUL; padded to the full length (`abns`) or not.
+    Abstract {
+        /// The name.
+        name: Vec<u8>,
+        /// Whether the address has the full length.
+        padded: bool,
+    },
+    /// A listening descriptor inherited under this number (`fd@N`).
+    Inherited(i32),
+    /// One end of a socket pair inherited under this number, over which connections' descriptors are received (`sockpair@N`).
+    SocketPair(i32),
+}
+
+/// Who may do what on a runtime socket (`level`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Level {
+    /// Only what is harmless to see.
+    User,
+    /// Everything that only looks, and counters.
+    #[default]
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+/// One socket to listen on.
+#[derive(Debug, Clone)]
+pub struct Bind {
+    /// What it is bound to.
+    pub address: BindAddress,
+    /// Its state: name, counters. For `stats socket` too.
+    pub listener: Arc<state::Listener>,
+    /// `accept-proxy`.
+    pub accept_proxy: bool,
+    /// `tcp-ut`.
+    pub tcp_ut: Option<Duration>,
+    /// `tfo`.
+    pub tfo: bool,
+    /// `tcp-md5sig`: the key.
+    pub md5sig: Option<Box<str>>,
+    /// `mss`: positive to cap, negative to subtract from the interface's.
+    pub mss: Option<i32>,
+    /// `defer-accept`.
+    pub defer_accept: bool,
+    /// `transparent`.
+    pub transparent: bool,
+    /// `v4v6`, `v6only`; `None` for the system's default.
+    pub v6only: Option<bool>,
+    /// `interface`.
+    pub interface: Option<Box<str>>,
+    /// `namespace`.
+    pub namespace: Option<Box<str>>,
+    /// `backlog`; 0 for the frontend's.
+    pub backlog: u32,
+    /// `mode`, of a UNIX socket.
+    pub mode: Option<u32>,
+    /// `uid`/`user`.
+    pub uid: Option<u32>,
+    /// `gid`/`group`.
+    pub gid: Option<u32>,
+    /// `level`, of a runtime socket.
+    pub level: Level,
+    /// `expose-fd listeners`.
+    pub expose_fds: bool,
+    /// `nice`.
+    pub nice: i32,
+    /// `cc`: the congestion control.
+    pub congestion: Option<Box<str>>,
+    /// `shards`: sockets of the same address.
+    pub shards: Shards,
+    /// `severity-output`.
+    pub severity_output: SeverityOutput,
+    /// `idle-ping`, `label`, `guid-prefix` and the like that change nothing here stand in the draft only.
+    pub tos: Option<u32>,
+}
+
+/// `severity-output` of a runtime socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SeverityOutput {
+    /// Not shown.
+    #[default]
+    None,
+    /// As a number.
+    Number,
+    /// As a word.
+    String,
+}
+
+/// `shards`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shards {
+    /// One socket a thread group.
+    #[default]
+    ByGroup,
+    /// One socket a thread.
+    ByThread,
+    /// So many.
+    Count(usize),
+}

@@ -1,0 +1,204 @@
+//! The `global` section, resolved (configuration manual, chapter 3).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::plan::bind::Bind;
+use crate::plan::log::Logger;
+
+/// Settings of the process.
+#[derive(Debug, Default)]
+pub struct Global {
+    /// `daemon`.
+    pub daemon: bool,
+    /// `master-worker` (removed in 3.5, still accepted) or `-W`.
+    pub master_worker: bool,
+    /// `quiet`.
+    pub quiet: bool,
+    /// `zero-warning`.
+    pub zero_warning: bool,
+    /// `nbthread`; `None` for one a core this process may run on.
+    pub threads: Option<usize>,
+    /// `thread-groups`; `None` for as many as `max_threads_per_group` makes.
+    pub thread_groups: Option<usize>,
+    /// `max-threads-per-group`.
+    pub max_threads_per_group: usize,
+    /// `maxconn`; `None` to be derived from the descriptor limit.
+    pub maxconn: Option<u32>,
+    /// `maxconnrate`, `maxsessrate`; 0 for none.
+    pub max_connection_rate: u32,
+    /// Likewise sessions.
+    pub max_session_rate: u32,
+    /// `ulimit-n`.
+    pub ulimit_n: Option<u64>,
+    /// `fd-hard-limit`.
+    pub fd_hard_limit: Option<u64>,
+    /// `user`/`uid`.
+    pub uid: Option<u32>,
+    /// `group`/`gid`.
+    pub gid: Option<u32>,
+    /// `chroot`.
+    pub chroot: Option<PathBuf>,
+    /// `pidfile`, or `-p`.
+    pub pidfile: Option<PathBuf>,
+    /// `log`.
+    pub loggers: Vec<Logger>,
+    /// `log-tag`; `haproxy` when not set.
+    pub log_tag: Option<Box<str>>,
+    /// `log-send-hostname`: `Some("")` for the machine's own name.
+    pub log_send_hostname: Option<Box<str>>,
+    /// `stats socket`: where the runtime socket listens; level and mode are in the bind.
+    pub stats_sockets: Vec<Bind>,
+    /// `stats timeout`.
+    pub stats_timeout: Duration,
+    /// `stats maxconn`.
+    pub stats_maxconn: u32,
+    /// `node`, `description`.
+    pub node: Option<Box<str>>,
+    /// Likewise.
+    pub description: Option<Box<str>>,
+    /// `hard-stop-after`.
+    pub hard_stop_after: Option<Duration>,
+    /// `grace`.
+    pub grace: Option<Duration>,
+    /// `close-spread-time`.
+    pub close_spread_time: Option<Duration>,
+    /// `spread-checks`, in percent.
+    pub spread_checks: u32,
+    /// `max-spread-checks`.
+    pub max_spread_checks: Option<Duration>,
+    /// `insecure-fork-wanted`.
+    pub insecure_fork_wanted: bool,
+    /// `busy-polling`.
+    pub busy_polling: bool,
+    /// `set-dumpable`.
+    pub set_dumpable: bool,
+    /// `server-state-base`, `server-state-file`.
+    pub server_state_base: Option<PathBuf>,
+    /// Likewise.
+    pub server_state_file: Option<PathBuf>,
+    /// `unix-bind`.
+    pub unix_bind: UnixBind,
+    /// `h1-case-adjust`: lower-case name, and how it is to be written.
+    pub h1_case_adjust: Vec<(Box<str>, Box<str>)>,
+    /// `h1-accept-payload-with-any-method`.
+    pub h1_accept_payload_with_any_method: bool,
+    /// `tune.*`.
+    pub tune: Tune,
+    /// `-d…` of the command line and `no…` of global.
+    pub debug: bool,
+    /// `nosplice` / `-dS`.
+    pub no_splice: bool,
+    /// `noreuseport` / `-dR`.
+    pub no_reuseport: bool,
+    /// `nogetaddrinfo` / `-dG`.
+    pub no_getaddrinfo: bool,
+    /// `strict-limits`.
+    pub strict_limits: bool,
+    /// `http-err-codes` and `http-fail-codes`: status ranges that count as request or server errors.
+    pub http_err_codes: Option<Arc<[bool]>>,
+    /// Likewise.
+    pub http_fail_codes: Option<Arc<[bool]>>,
+    /// `default-path`.
+    pub default_path: DefaultPath,
+    /// Values that `set-var`/`set-var-fmt` of global give to `proc.` variables were already evaluated; see
+    /// [`Plan::variables`](super::Plan::variables).
+    pub warnings_are_errors: bool,
+}
+
+/// `default-path`.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub enum DefaultPath {
+    /// Relative to the working directory.
+    #[default]
+    Current,
+    /// Relative to the file's own directory.
+    Config,
+    /// Relative to the directory above the file's own.
+    Parent,
+    /// Relative to this directory.
+    Origin(PathBuf),
+}
+
+/// `unix-bind`: defaults of UNIX sockets bound.
+#[derive(Debug, Default, Clone)]
+pub struct UnixBind {
+    /// `prefix`.
+    pub prefix: Option<Box<str>>,
+    /// `mode`, `uid`/`user`, `gid`/`group`.
+    pub mode: Option<u32>,
+    /// Likewise.
+    pub uid: Option<u32>,
+    /// Likewise.
+    pub gid: Option<u32>,
+}
+
+/// The `tune.*` settings that the data path reads.
+#[derive(Debug, Clone)]
+pub struct Tune {
+    /// `tune.bufsize`, in bytes.
+    pub bufsize: usize,
+    /// `tune.maxrewrite`, in bytes.
+    pub maxrewrite: usize,
+    /// `tune.http.maxhdr`.
+    pub max_headers: usize,
+    /// `tune.http.cookielen`, `tune.http.logurilen`.
+    pub cookie_length: usize,
+    /// Likewise.
+    pub log_uri_length: usize,
+    /// `tune.maxaccept`.
+    pub maxaccept: i32,
+    /// `tune.pool-high-fd-ratio`, `tune.pool-low-fd-ratio`, in percent.
+    pub pool_high_fd_ratio: u32,
+    /// Likewise.
+    pub pool_low_fd_ratio: u32,
+    /// `tune.idle-pool.shared`.
+    pub idle_pool_shared: bool,
+    /// `tune.rcvbuf.client` …: bytes, 0 for the kernel's choice.
+    pub rcvbuf_client: usize,
+    /// Likewise.
+    pub rcvbuf_server: usize,
+    /// Likewise.
+    pub sndbuf_client: usize,
+    /// Likewise.
+    pub sndbuf_server: usize,
+    /// `tune.idletimer`.
+    pub idletimer: Duration,
+    /// `tune.pipesize`, 0 for the kernel's default.
+    pub pipesize: usize,
+    /// `maxpipes`, 0 for a quarter of maxconn.
+    pub max_pipes: usize,
+    /// `tune.listener.multi-queue`.
+    pub multi_queue: bool,
+    /// `tune.max-checks-per-thread`, 0 for none.
+    pub max_checks_per_thread: u32,
+    /// `tune.vars.*-max-size`: global, proc, sess, txn, reqres, check; 0 for none.
+    pub vars_max: [usize; 6],
+}
+
+impl Default for Tune {
+    fn default() -> Self {
+        Self {
+            bufsize: 16_384,
+            maxrewrite: 1_024,
+            max_headers: 101,
+            cookie_length: 64,
+            log_uri_length: 1_024,
+            maxaccept: 4,
+            pool_high_fd_ratio: 25,
+            pool_low_fd_ratio: 20,
+            idle_pool_shared: true,
+            rcvbuf_client: 0,
+            rcvbuf_server: 0,
+            sndbuf_client: 0,
+            sndbuf_server: 0,
+            idletimer: Duration::from_secs(1),
+            pipesize: 0,
+            max_pipes: 0,
+            multi_queue: true,
+            max_checks_per_thread: 0,
+            vars_max: [0; 6],
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The resolved plan: immutable, shared by all workers, the only form of the configuration that data ever meets.
+
+pub mod bind;
+pub mod global;
+pub mod log;
+pub mod proxy;
+pub mod server;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use bind::Bind;
+pub use global::Global;
+pub use log::Logger;
+pub use proxy::{Cookie, Options, Proxy, Timeouts};
+pub use server::ServerSettings;
+
+/// A whole configuration, resolved.
+#[derive(Debug)]
+pub struct Plan {
+    /// The `global` section.
+    pub global: Global,
+    /// All proxies, in the order of the configuration. A [`ProxyIndex`] points in here.
+    pub proxies: Vec<Arc<Proxy>>,
+    /// Index of each frontend (`frontend`, `listen`) by name.
+    pub frontends: HashMap<Box<str>, ProxyIndex>,
+    /// Index of each backend (`backend`, `listen`) by name.
+    pub backends: HashMap<Box<str>, ProxyIndex>,
+    /// The files read, in order, for `show info` and messages.
+    pub files: Vec<String>,
+    /// Values of the process's variables set in `global`, and their slots.
+    pub variables: Arc<sample::vars::Variables>,
+    /// Pattern sets by name and id, for the runtime socket (`show acl`, `show map`).
+    pub patterns: Arc<sample::pattern::PatternSets>,
+    /// The environment after all `setenv` and its kin, for `show env`.
+    pub environment: Vec<(String, String)>,
+}
+
+/// Where a proxy stands in [`Plan::proxies`].
+pub type ProxyIndex = usize;
+
+impl Plan {
+    /// The proxy with a backend's side named `name`.
+    pub fn backend(&self, name: &str) -> Option<&Arc<Proxy>> {
+        self.backends.get(name).map(|&index| &self.proxies[index])
+    }
+
+    /// The proxy with a frontend's side named `name`.
+    pub fn frontend(&self, name: &str) -> Option<&Arc<Proxy>> {
+        self.frontends.get(name).map(|&index| &self.proxies[index])
+    }
+}

@@ -1,0 +1,441 @@
+//! A proxy, resolved: frontend, backend or both (configuration manual, chapter 4).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::network::Network;
+use rules::{Reply, RuleSet};
+use sample::condition::Condition;
+use sample::expression::Expression;
+use sample::format::Format;
+use state::Mode;
+
+use crate::plan::ProxyIndex;
+use crate::plan::bind::Bind;
+use crate::plan::log::Logger;
+use crate::plan::server::{ServerSettings, Source};
+
+/// One proxy.
+#[derive(Debug)]
+pub struct Proxy {
+    /// Its place in the plan.
+    pub index: ProxyIndex,
+    /// What it is now: counters, servers, queue.
+    pub state: Arc<state::Proxy>,
+    /// `mode`.
+    pub mode: Mode,
+    /// `option …`.
+    pub options: Options,
+    /// `timeout …`.
+    pub timeouts: Timeouts,
+    /// `disabled`.
+    pub disabled: bool,
+    /// `description`.
+    pub description: Option<Box<str>>,
+
+    /// `bind`, a socket each.
+    pub binds: Vec<Bind>,
+    /// `backlog`; 0 for the frontend's maxconn.
+    pub backlog: u32,
+    /// `use_backend`, in order.
+    pub use_backends: Vec<UseBackend>,
+    /// `default_backend`; a `listen` without one has itself.
+    pub default_backend: Option<ProxyIndex>,
+    /// `monitor-uri`.
+    pub monitor_uri: Option<Box<[u8]>>,
+    /// `monitor fail`.
+    pub monitor_fail: Vec<Condition>,
+    /// `capture request header`: prepared name, longest length.
+    pub request_captures: Vec<Capture>,
+    /// `capture response header`.
+    pub response_captures: Vec<Capture>,
+    /// `capture cookie`: name or prefix, whether a prefix, longest length.
+    pub cookie_capture: Option<CookieCapture>,
+    /// `unique-id-format`.
+    pub unique_id_format: Option<Format>,
+    /// `unique-id-header`.
+    pub unique_id_header: Option<Box<str>>,
+
+    /// `log`, after inheritance (`log global` is resolved to global's).
+    pub loggers: Vec<Logger>,
+    /// `log-tag`, the proxy's own or global's.
+    pub log_tag: Box<str>,
+    /// What a line says: `log-format`, or what `option httplog|tcplog|httpslog` stands for, or the default line.
+    pub log_format: Option<Format>,
+    /// `error-log-format`.
+    pub error_log_format: Option<Format>,
+    /// `log-format-sd`.
+    pub log_format_sd: Option<Format>,
+
+    /// `tcp-request connection`.
+    pub tcp_connection: RuleSet,
+    /// `tcp-request session`.
+    pub tcp_session: RuleSet,
+    /// `tcp-request content`.
+    pub tcp_request: RuleSet,
+    /// `tcp-request inspect-delay`.
+    pub request_inspect_delay: Option<Duration>,
+    /// `tcp-response content`.
+    pub tcp_response: RuleSet,
+    /// `tcp-response inspect-delay`.
+    pub response_inspect_delay: Option<Duration>,
+    /// `http-request`.
+    pub http_request: RuleSet,
+    /// `redirect` lines, evaluated after `http-request`.
+    pub redirects: RuleSet,
+    /// `http-response`.
+    pub http_response: RuleSet,
+    /// `http-after-response`.
+    pub http_after_response: RuleSet,
+
+    /// `errorfile`, `errorloc*`, `errorfiles`, `http-error`, by status.
+    pub errors: Vec<(u16, Arc<Reply>)>,
+    /// `option forwardfor`.
+    pub forward_for: Option<ForwardFor>,
+    /// `option originalto`.
+    pub original_to: Option<ForwardFor>,
+    /// `option forwarded`.
+    pub forwarded: Option<Forwarded>,
+
+    /// `balance`, `hash-type`, `hash-balance-factor`.
+    pub balance: balance::Settings,
+    /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
+    pub servers: Vec<Arc<ServerSettings>>,
+    /// `use-server`, in order.
+    pub use_servers: Vec<UseServer>,
+    /// `force-persist`.
+    pub force_persist: Vec<Condition>,
+    /// `ignore-persist`.
+    pub ignore_persist: Vec<Condition>,
+    /// `cookie`.
+    pub cookie: Option<Cookie>,
+    /// `retries`.
+    pub retries: u32,
+    /// `option redispatch`: 0 for never, n for every n-th retry, -n for the n-th from the last.
+    pub redispatch: i32,
+    /// `retry-on`.
+    pub retry_on: RetryOn,
+    /// `http-reuse`.
+    pub reuse: Reuse,
+    /// `fullconn`; 0 when it is to be derived.
+    pub fullconn: u32,
+    /// `max-keep-alive-queue`: −1 for no limit.
+    pub max_keep_alive_queue: i32,
+    /// `source` of the backend (also copied into servers without their own).
+    pub source: Option<Source>,
+    /// `dispatch` (removed in 3.5, still accepted with a warning).
+    pub dispatch: Option<std::net::SocketAddr>,
+    /// `option transparent` / `transparent`: connect where the client wanted to.
+    pub transparent: bool,
+    /// `http-send-name-header`.
+    pub send_name_header: Option<Box<str>>,
+    /// `stats enable` and its kin.
+    pub stats: Option<Arc<StatsPage>>,
+    /// Which log lines `max-session-srv-conns` and the like govern.
+    pub max_session_server_connections: i32,
+}
+
+/// `timeout …`, `None` for no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Timeouts {
+    pub client: Option<Duration>,
+    pub client_fin: Option<Duration>,
+    pub client_handshake: Option<Duration>,
+    pub http_request: Option<Duration>,
+    pub http_keep_alive: Option<Duration>,
+    pub connect: Option<Duration>,
+    pub queue: Option<Duration>,
+    pub server: Option<Duration>,
+    pub server_fin: Option<Duration>,
+    pub tunnel: Option<Duration>,
+    pub tarpit: Option<Duration>,
+    pub check: Option<Duration>,
+}
+
+/// How connections are kept after a response.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ConnectionMode {
+    /// `option http-keep-alive`, and the default.
+    #[default]
+    KeepAlive,
+    /// `option http-server-close`.
+    ServerClose,
+    /// `option httpclose`.
+    Close,
+}
+
+/// `option …`: those that are on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Options {
+    pub connection: ConnectionMode,
+    pub abortonclose: Option<bool>,
+    pub accept_unsafe_request: bool,
+    pub accept_unsafe_response: bool,
+    pub allbackups: bool,
+    pub checkcache: bool,
+    pub clitcpka: bool,
+    pub srvtcpka: bool,
+    pub tcp_keepalive_client: KeepAliveProbe,
+    pub tcp_keepalive_server: KeepAliveProbe,
+    pub contstats: bool,
+    pub dontlog_normal: bool,
+    pub dontlognull: bool,
+    pub log_separate_errors: bool,
+    pub logasap: bool,
+    pub h1_case_adjust_bogus_client: bool,
+    pub h1_case_adjust_bogus_server: bool,
+    pub http_buffer_request: bool,
+    pub http_drop_request_trailers: bool,
+    pub http_drop_response_trailers: bool,
+    pub http_ignore_probes: bool,
+    pub http_no_delay: bool,
+    pub http_pretend_keepalive: bool,
+    pub restrict_header_names: RestrictNames,
+    pub http_use_proxy_header: bool,
+    pub idle_close_on_response: bool,
+    pub independent_streams: bool,
+    pub nolinger_frontend: bool,
+    pub nolinger_backend: bool,
+    pub persist: bool,
+    pub prefer_last_server: bool,
+    pub socket_stats: bool,
+    pub splice_auto: bool,
+    pub splice_request: bool,
+    pub splice_response: bool,
+    pub tcp_smart_accept: Option<bool>,
+    pub tcp_smart_connect: bool,
+    pub log_health_checks: bool,
+    pub tcplog: bool,
+    pub httplog: bool,
+}
+
+/// `clitcpka-*`, `srvtcpka-*`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct KeepAliveProbe {
+    pub count: Option<u32>,
+    pub idle: Option<Duration>,
+    pub interval: Option<Duration>,
+}
+
+/// `option http-restrict-req-hdr-names`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum RestrictNames {
+    #[default]
+    Preserve,
+    Delete,
+    Reject,
+}
+
+/// `use_backend`.
+#[derive(Debug)]
+pub struct UseBackend {
+    /// Which.
+    pub target: BackendTarget,
+    /// When; `None` for always.
+    pub condition: Option<Condition>,
+}
+
+/// The backend of a `use_backend`.
+#[derive(Debug)]
+pub enum BackendTarget {
+    /// Known now.
+    Fixed(ProxyIndex),
+    /// A name made at run time; one that does not exist skips the rule.
+    Named(Format),
+}
+
+/// `use-server`.
+#[derive(Debug)]
+pub struct UseServer {
+    /// Which.
+    pub target: ServerTarget,
+    /// When.
+    pub condition: Option<Condition>,
+}
+
+/// The server of a `use-server`.
+#[derive(Debug)]
+pub enum ServerTarget {
+    /// Known now: an index.
+    Fixed(usize),
+    /// A name made at run time.
+    Named(Format),
+}
+
+/// `capture request|response header`.
+#[derive(Debug, Clone)]
+pub struct Capture {
+    /// The header; `None` for a slot that only `declare capture` made.
+    pub header: Option<http::Name>,
+    /// The longest value kept.
+    pub length: usize,
+}
+
+/// `capture cookie`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CookieCapture {
+    /// The name, or its beginning.
+    pub name: Box<str>,
+    /// Whether any cookie that begins so is meant.
+    pub prefix: bool,
+    /// The longest `name=value` kept.
+    pub length: usize,
+}
+
+/// `option forwardfor`, `option originalto`.
+#[derive(Debug, Clone)]
+pub struct ForwardFor {
+    /// The header.
+    pub header: Box<str>,
+    /// `except`: no header for these.
+    pub except: Option<Network>,
+    /// `if-none`.
+    pub if_none: bool,
+}
+
+/// `option forwarded` (RFC 7239): what each parameter shows.
+#[derive(Debug, Default)]
+pub struct Forwarded {
+    /// `proto`.
+    pub proto: bool,
+    /// `host`, `host-expr`.
+    pub host: Option<ForwardedHost>,
+    /// `by`, `by-expr`, `by_port`, `by_port-expr`.
+    pub by: Option<ForwardedNode>,
+    /// `for`, `for-expr`, `for_port`, `for_port-expr`.
+    pub for_: Option<ForwardedNode>,
+}
+
+/// The host of a `Forwarded` field.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub enum ForwardedHost {
+    Default,
+    Expression(Expression),
+}
+
+/// A node of a `Forwarded` field.
+#[derive(Debug, Default)]
+pub struct ForwardedNode {
+    /// An expression instead of the address.
+    pub name: Option<Expression>,
+    /// Whether the port is shown; an expression instead of it.
+    pub port: Option<Option<Expression>>,
+}
+
+/// `cookie` of a backend.
+#[derive(Debug, Clone)]
+pub struct Cookie {
+    /// Its name.
+    pub name: Box<str>,
+    /// `rewrite`, `insert`, `prefix`, or none of them: only read.
+    pub operation: CookieOperation,
+    /// `indirect`.
+    pub indirect: bool,
+    /// `nocache`.
+    pub nocache: bool,
+    /// `postonly`.
+    pub postonly: bool,
+    /// `preserve`.
+    pub preserve: bool,
+    /// `httponly`.
+    pub httponly: bool,
+    /// `secure`.
+    pub secure: bool,
+    /// `domain`, any number.
+    pub domains: Vec<Box<str>>,
+    /// `attr`, any number.
+    pub attributes: Vec<Box<str>>,
+    /// `maxidle`, `maxlife`.
+    pub max_idle: Option<Duration>,
+    /// Likewise.
+    pub max_life: Option<Duration>,
+    /// `dynamic`, with `dynamic-cookie-key`.
+    pub dynamic_key: Option<Box<str>>,
+}
+
+/// What is done to the cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub enum CookieOperation {
+    #[default]
+    Passive,
+    Rewrite,
+    Insert,
+    Prefix,
+}
+
+/// `retry-on`, a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct RetryOn {
+    pub conn_failure: bool,
+    pub empty_response: bool,
+    pub junk_response: bool,
+    pub response_timeout: bool,
+    pub zero_rtt_rejected: bool,
+    pub statuses: Vec<u16>,
+}
+
+impl Default for RetryOn {
+    fn default() -> Self {
+        Self {
+            conn_failure: true,
+            empty_response: false,
+            junk_response: false,
+            response_timeout: false,
+            zero_rtt_rejected: false,
+            statuses: Vec::new(),
+        }
+    }
+}
+
+/// `http-reuse`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub enum Reuse {
+    Never,
+    #[default]
+    Safe,
+    Aggressive,
+    Always,
+}
+
+/// The statistics page (`stats …`).
+#[derive(Debug, Default)]
+pub struct StatsPage {
+    /// `stats uri`: where it is.
+    pub uri: Box<str>,
+    /// `stats realm`.
+    pub realm: Box<str>,
+    /// `stats auth`: user and password, any number.
+    pub users: Vec<(Box<str>, Box<str>)>,
+    /// `stats refresh`.
+    pub refresh: Option<Duration>,
+    /// `stats scope`: proxies shown; `.` is this one. Empty for all.
+    pub scope: Vec<Box<str>>,
+    /// `stats hide-version`.
+    pub hide_version: bool,
+    /// `stats show-legends`.
+    pub show_legends: bool,
+    /// `stats show-modules`.
+    pub show_modules: bool,
+    /// `stats show-node`: the name shown.
+    pub node: Option<Box<str>>,
+    /// `stats show-desc`.
+    pub description: Option<Box<str>>,
+    /// `stats admin if …`: when changes are allowed.
+    pub admin: Vec<Condition>,
+    /// `stats http-request`.
+    pub rules: RuleSet,
+}
+
+/// Whether `address` is one that `except` names.
+pub fn excepted(except: &Option<Network>, address: IpAddr) -> bool {
+    except.as_ref().is_some_and(|network| network.contains(address))
+}

@@ -1,0 +1,84 @@
+//! Collects the messages of one pass over the configuration, so that all errors are shown and not only the first.
+
+use crate::{Diagnostic, Severity};
+
+/// Messages in the order in which they were found.
+#[derive(Debug, Clone, Default)]
+pub struct Diagnostics {
+    all: Vec<Diagnostic>,
+    alerts: usize,
+    warnings: usize,
+}
+
+impl Diagnostics {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a message.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        match diagnostic.severity {
+            Severity::Alert => self.alerts += 1,
+            Severity::Warning => self.warnings += 1,
+            Severity::Notice | Severity::Diag => {}
+        }
+        self.all.push(diagnostic);
+    }
+
+    /// Keeps the value, or the message that explains its absence.
+    pub fn take<T>(&mut self, result: Result<T, Diagnostic>) -> Option<T> {
+        result.map_err(|diagnostic| self.push(diagnostic)).ok()
+    }
+
+    /// Every message.
+    pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
+        self.all.iter()
+    }
+
+    /// The errors only.
+    pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.all.iter().filter(|diagnostic| diagnostic.severity == Severity::Alert)
+    }
+
+    /// Whether any message is an error.
+    pub fn has_errors(&self) -> bool {
+        self.alerts > 0
+    }
+
+    /// Whether any message is a warning (`zero-warning`, `-dW`).
+    pub fn has_warnings(&self) -> bool {
+        self.warnings > 0
+    }
+
+    /// How many errors.
+    pub fn error_count(&self) -> usize {
+        self.alerts
+    }
+
+    /// How many messages.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is no message.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Appends the messages of another pass.
+    pub fn append(&mut self, other: Self) {
+        for diagnostic in other.all {
+            self.push(diagnostic);
+        }
+    }
+}
+
+impl IntoIterator for Diagnostics {
+    type Item = Diagnostic;
+    type IntoIter = std::vec::IntoIter<Diagnostic>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.into_iter()
+    }
+}

@@ -1,0 +1,73 @@
+//! Reads configuration files, and the `.cfg` files of directories, into a source map (management guide, `-f` and `--`).
+
+use diag::{Diagnostic, FileId, SourceMap};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Reads every path in order. Of a directory, the regular files that end in `.cfg` and are not hidden, by name in byte
+/// order. Names in messages are the paths as given. Every unreadable path is reported.
+pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, Vec<Diagnostic>> {
+    let mut ids = Vec::new();
+    let mut errors = Vec::new();
+    for path in paths {
+        match files_of(path) {
+            Ok(files) => {
+                for file in files {
+                    match fs::read(&file) {
+                        Ok(text) => ids.push(sources.add(file.to_string_lossy(), text)),
+                        Err(error) => errors.push(unreadable(&file, "file", &error)),
+                    }
+                }
+            }
+            Err(error) => errors.push(unreadable(path, "file or directory", &error)),
+        }
+    }
+    if errors.is_empty() { Ok(ids) } else { Err(errors) }
+}
+
+fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
+        let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+        if name.ends_with(b".cfg") && !name.starts_with(b".") && file.is_file() {
+            files.push(file);
+        }
+    }
+    files
+        .sort_by(|left, right| left.as_os_str().as_encoded_bytes().cmp(right.as_os_str().as_encoded_bytes()));
+    Ok(files)
+}
+
+fn unreadable(path: &Path, what: &str, error: &io::Error) -> Diagnostic {
+    let path = path.display();
+    Diagnostic::alert(format!("cannot read configuration {what} `{path}`: {error}"))
+        .haproxy(format!("Could not open configuration file {path} : {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_gives_its_visible_cfg_files_in_byte_order() {
+        let directory = std::env::temp_dir().join(format!("weir-load-{}", std::process::id()));
+        fs::create_dir_all(directory.join("sub.cfg")).unwrap();
+        for name in ["b.cfg", "a.cfg", "B.cfg", ".hidden.cfg", "x.txt", "10.cfg", "9.cfg"] {
+            fs::write(directory.join(name), name).unwrap();
+        }
+        let mut sources = SourceMap::new();
+        let missing = directory.join("missing");
+        let ids = load(&mut sources, &[directory.join("b.cfg"), directory.clone()]).unwrap();
+        let errors = load(&mut sources, std::slice::from_ref(&missing)).unwrap_err();
+        fs::remove_dir_all(&directory).unwrap();
+        let texts: Vec<_> = ids.iter().map(|id| sources.file(*id).text()).collect();
+        let expected: [&[u8]; 6] = [b"b.cfg", b"10.cfg", b"9.cfg", b"B.cfg", b"a.cfg", b"b.cfg"];
+        assert_eq!(texts, expected);
+        assert!(errors[0].message.contains("missing"), "{errors:?}");
+    }
+}

@@ -1,0 +1,467 @@
+//! Gives the lines of several files, with conditional blocks resolved (manual, sections 2.1 and 2.4).
+//!
+//! Called by `config`, which looks at the words and may change the environment and name the section between two lines.
+
+use crate::condition::evaluate_words;
+use crate::environment::Environment;
+use crate::facts::Facts;
+use crate::split::{PseudoVariables, split_text};
+use crate::word::{Line, Word};
+use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
+
+/// A level of `.if`.
+struct Block {
+    opened: Span,
+    state: State,
+    after_else: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The lines count.
+    Taken,
+    /// No branch was true yet.
+    Waiting,
+    /// A branch was taken, or the block stands in lines that do not count: nothing more counts.
+    Over,
+}
+
+/// Reads lines one after the other.
+pub struct Reader<'a> {
+    /// The environment, which the keywords of the lines may change.
+    pub environment: Environment,
+    sources: &'a SourceMap,
+    files: std::vec::IntoIter<FileId>,
+    facts: &'a Facts,
+    file: FileId,
+    text: &'a [u8],
+    /// Offset of the next line.
+    at: usize,
+    number: u32,
+    section: String,
+    blocks: Vec<Block>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of `files` in their order.
+    pub fn new(
+        sources: &'a SourceMap,
+        files: Vec<FileId>,
+        facts: &'a Facts,
+        environment: Environment,
+    ) -> Self {
+        Self {
+            environment,
+            sources,
+            files: files.into_iter(),
+            facts,
+            file: FileId(0),
+            text: b"",
+            at: 0,
+            number: 0,
+            section: String::new(),
+            blocks: Vec::new(),
+        }
+    }
+
+    /// Names the section for `.SECTION`: its name, or its type when it has none.
+    pub fn set_section(&mut self, name: &str) {
+        self.section.clear();
+        self.section.push_str(name);
+    }
+
+    /// Puts the next line that counts into `line`, whose storage is reused; `false` behind the last line. Lines that
+    /// cannot be split are reported and passed over.
+    pub fn next_line(&mut self, line: &mut Line, diagnostics: &mut Diagnostics) -> bool {
+        loop {
+            if self.at >= self.text.len() && !self.next_file(diagnostics) {
+                return false;
+            }
+            if self.take_line(line, diagnostics) {
+                return true;
+            }
+        }
+    }
+
+    fn next_file(&mut self, diagnostics: &mut Diagnostics) -> bool {
+        for block in self.blocks.drain(..) {
+            let message = Diagnostic::alert("`.if` without `.endif`").at(block.opened);
+            diagnostics.push(message.haproxy(": non-terminated '.if' block."));
+        }
+        loop {
+            let Some(file) = self.files.next() else { return false };
+            (self.file, self.text) = (file, self.sources.file(file).text());
+            (self.at, self.number) = (0, 0);
+            self.section.clear();
+            if !self.text.is_empty() {
+                return true;
+            }
+        }
+    }
+
+    fn take_line(&mut self, line: &mut Line, diagnostics: &mut Diagnostics) -> bool {
+        let start = self.at;
+        let rest = &self.text[start..];
+        let end = memchr::memchr(b'\n', rest);
+        let text = &rest[..end.unwrap_or(rest.len())];
+        self.at = start + text.len() + 1;
+        self.number += 1;
+        if end.is_none() {
+            self.missing_line_feed(start, text, diagnostics);
+        }
+        let blanks = text.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let first = text.get(blanks);
+        if matches!(first, None | Some(b'#')) {
+            return false;
+        }
+        let counts = self.blocks.last().is_none_or(|block| block.state == State::Taken);
+        if !counts && first != Some(&b'.') {
+            return false;
+        }
+        if let Some(nul) = memchr::memchr(0, text) {
+            let place = Span::new(self.file, start + nul, start + nul + 1);
+            let message = Diagnostic::alert("a NUL byte in the configuration").at(place);
+            diagnostics.push(message.haproxy(format!(": Stray NUL character at position {}.", nul + 1)));
+            return false;
+        }
+        line.file = self.file;
+        line.number = self.number;
+        line.span = Span::new(self.file, start + blanks, start + text.len());
+        let name = self.sources.file(self.file).name();
+        let pseudo = PseudoVariables { file: name, line: self.number, section: &self.section };
+        let split = split_text(text, (self.file, start), &self.environment, pseudo, &mut line.words);
+        if first == Some(&b'.') {
+            self.run_directive(counts, line, split, diagnostics);
+            return false;
+        }
+        if let Err(error) = split {
+            diagnostics.push(error);
+            return false;
+        }
+        if let Some(error) = lost_arguments(line) {
+            diagnostics.push(error);
+            return false;
+        }
+        !line.words.is_empty()
+    }
+
+    fn missing_line_feed(&self, start: usize, text: &[u8], diagnostics: &mut Diagnostics) {
+        let position = text.len() + 1;
+        let message = Diagnostic::alert("the last line has no line feed at its end")
+            .at(Span::new(self.file, start + text.len(), start + text.len()))
+            .label("the file may have been cut off here")
+            .haproxy(format!(
+                ": Missing LF on last line, file might have been truncated at position {position}."
+            ));
+        diagnostics.push(message);
+    }
+
+    /// A line whose first byte is a dot. Nothing of it reaches the caller.
+    fn run_directive(
+        &mut self,
+        counts: bool,
+        line: &Line,
+        split: Result<(), Diagnostic>,
+        diagnostics: &mut Diagnostics,
+    ) {
+        let Some(directive) = line.words.first().cloned() else {
+            diagnostics.extend_error(split);
+            return;
+        };
+        let arguments = &line.words[1..];
+        let outcome = match directive.as_str() {
+            ".if" => self.open_block(&directive, counts, split, arguments),
+            ".elif" => self.alternative(&directive, split, arguments),
+            ".else" => self.otherwise(&directive, arguments),
+            ".endif" => self.close_block(&directive, arguments),
+            _ if !counts => Ok(()),
+            ".notice" => split.and_then(|()| message(&directive, arguments, Severity::Notice, diagnostics)),
+            ".warning" => split.and_then(|()| message(&directive, arguments, Severity::Warning, diagnostics)),
+            ".alert" => split.and_then(|()| message(&directive, arguments, Severity::Alert, diagnostics)),
+            ".diag" if !self.facts.diag_mode => split,
+            ".diag" => split.and_then(|()| message(&directive, arguments, Severity::Diag, diagnostics)),
+            other => Err(unknown_directive(&directive, other)),
+        };
+        diagnostics.extend_error(outcome);
+    }
+
+    fn open_block(
+        &mut self,
+        directive: &Word,
+        counts: bool,
+        split: Result<(), Diagnostic>,
+        arguments: &[Word],
+    ) -> Result<(), Diagnostic> {
+        // Pushed first: a wrong condition must not make the matching `.endif` look wrong too.
+        self.blocks.push(Block { opened: directive.span(), state: State::Over, after_else: false });
+        if !counts {
+            return Ok(());
+        }
+        split?;
+        self.decide(directive, arguments)
+    }
+
+    fn alternative(
+        &mut self,
+        directive: &Word,
+        split: Result<(), Diagnostic>,
+        arguments: &[Word],
+    ) -> Result<(), Diagnostic> {
+        let block = self.blocks.last_mut().ok_or_else(|| lone(directive))?;
+        if block.after_else {
+            return Err(after_else(directive, block.opened));
+        }
+        match block.state {
+            State::Taken => block.state = State::Over,
+            State::Over => {}
+            State::Waiting => {
+                block.state = State::Over;
+                split?;
+                return self.decide(directive, arguments);
+            }
+        }
+        Ok(())
+    }
+
+    fn otherwise(&mut self, directive: &Word, arguments: &[Word]) -> Result<(), Diagnostic> {
+        let block = self.blocks.last_mut().ok_or_else(|| lone(directive))?;
+        if block.after_else {
+            return Err(after_else(directive, block.opened));
+        }
+        block.after_else = true;
+        block.state = if block.state == State::Waiting { State::Taken } else { State::Over };
+        no_arguments(directive, arguments)
+    }
+
+    fn close_block(&mut self, directive: &Word, arguments: &[Word]) -> Result<(), Diagnostic> {
+        self.blocks.pop().ok_or_else(|| lone(directive))?;
+        no_arguments(directive, arguments)
+    }
+
+    fn decide(&mut self, directive: &Word, arguments: &[Word]) -> Result<(), Diagnostic> {
+        let value = evaluate_words(directive.as_str(), arguments, self.facts, &self.environment)
+            .map_err(|error| if error.span.is_none() { error.at(directive.span()) } else { error })?;
+        if let Some(block) = self.blocks.last_mut() {
+            block.state = if value { State::Taken } else { State::Waiting };
+        }
+        Ok(())
+    }
+}
+
+/// Keeps an error of a step that gives nothing else.
+trait ExtendError {
+    fn extend_error(&mut self, outcome: Result<(), Diagnostic>);
+}
+
+impl ExtendError for Diagnostics {
+    fn extend_error(&mut self, outcome: Result<(), Diagnostic>) {
+        if let Err(error) = outcome {
+            self.push(error);
+        }
+    }
+}
+
+/// HAProxy ends a line at its first empty argument; what follows would be lost without a word.
+fn lost_arguments(line: &Line) -> Option<Diagnostic> {
+    let (last, earlier) = line.words.split_last()?;
+    let empty = earlier.iter().position(|word| word.is_empty())?;
+    let span = line.words[empty].span();
+    let position = span.start - line.span.start + 1;
+    Some(
+        Diagnostic::alert("an empty argument ends the list of arguments")
+            .at(span)
+            .label(format!("`{last}` and what stands before it would be ignored"))
+            .help("if an environment variable made it empty, give a default: `${NAME-value}` (section 2.3)")
+            .haproxy(format!(
+                ": argument number {empty} at position {position} is empty and marks the end of the argument list; \
+                 all subsequent arguments would be ignored. If this is caused by an environment variable expansion, \
+                 please have a look at section 2.3 of the configuration manual."
+            )),
+    )
+}
+
+fn message(
+    directive: &Word,
+    arguments: &[Word],
+    severity: Severity,
+    diagnostics: &mut Diagnostics,
+) -> Result<(), Diagnostic> {
+    if let Some(extra) = arguments.get(1) {
+        return Err(Diagnostic::alert(format!("unexpected argument `{extra}` for `{directive}`"))
+            .at(extra.span())
+            .label("put the message between quotes when it holds spaces")
+            .haproxy(format!(
+                ": Unexpected argument '{extra}' for '{directive}'. Use quotes if the message should contain spaces."
+            )));
+    }
+    let text = arguments.first().map_or("", Word::as_str);
+    diagnostics.push(Diagnostic::new(severity, text).at(directive.span()).haproxy(format!(": '{text}'.")));
+    Ok(())
+}
+
+fn unknown_directive(directive: &Word, name: &str) -> Diagnostic {
+    const KNOWN: &[&str] = &[".if", ".elif", ".else", ".endif", ".diag", ".notice", ".warning", ".alert"];
+    Diagnostic::alert(format!("unknown directive `{name}`"))
+        .at(directive.span())
+        .did_you_mean(suggest(name, KNOWN.iter().copied()))
+        .haproxy(format!(": unknown directive '{name}'."))
+}
+
+fn lone(directive: &Word) -> Diagnostic {
+    Diagnostic::alert(format!("`{directive}` without `.if`"))
+        .at(directive.span())
+        .haproxy(format!(": lone '{directive}' with no matching '.if'."))
+}
+
+fn after_else(directive: &Word, opened: Span) -> Diagnostic {
+    Diagnostic::alert(format!("`{directive}` after `.else`"))
+        .at(directive.span())
+        .related(opened, "the block begins here")
+        .haproxy(format!(": '{directive}' after '.else' is not permitted."))
+}
+
+fn no_arguments(directive: &Word, arguments: &[Word]) -> Result<(), Diagnostic> {
+    match arguments.first() {
+        None => Ok(()),
+        Some(extra) => Err(Diagnostic::alert(format!("unexpected argument `{extra}` for `{directive}`"))
+            .at(extra.span())
+            .haproxy(format!(": Unexpected argument '{extra}' for '{directive}'."))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(texts: &[&str]) -> (Vec<String>, Vec<String>) {
+        let mut sources = SourceMap::new();
+        let files =
+            texts.iter().enumerate().map(|(n, text)| sources.add(format!("{n}.cfg"), *text)).collect();
+        let facts = Facts { diag_mode: true, ..Facts::default() };
+        let mut reader = Reader::new(&sources, files, &facts, Environment::new());
+        let (mut line, mut diagnostics) = (Line::default(), Diagnostics::new());
+        let mut lines = Vec::new();
+        while reader.next_line(&mut line, &mut diagnostics) {
+            if line.words[0] == "setenv" {
+                reader.environment.set(&line.words[1], &line.words[2]);
+            }
+            if line.words[0] == "frontend" {
+                reader.set_section(&line.words[1]);
+            }
+            let words: Vec<&str> = line.words.iter().map(Word::as_str).collect();
+            lines.push(format!("{}:{} {}", line.file.0, line.number, words.join("|")));
+        }
+        let shown = diagnostics.iter().map(|diagnostic| diag::render::line(diagnostic, &sources, 1));
+        (lines, shown.collect())
+    }
+
+    #[test]
+    fn lines_keep_their_numbers_over_files_comments_and_blanks() {
+        let (lines, errors) = read(&["\n# c\n a b # d\n\t\n  c\r\n", "", "x\n"]);
+        assert_eq!(lines, ["0:3 a|b", "0:5 c", "2:1 x"]);
+        assert!(errors.is_empty(), "{errors:?}");
+    }
+
+    #[test]
+    fn blocks_let_through_what_their_conditions_say() {
+        let cases: &[(&str, &str)] = &[
+            (".if 1\na\n.else\nb\n.endif\nc\n", "a c"),
+            (".if 0\na\n.else\nb\n.endif\nc\n", "b c"),
+            (".if 0\na\n.elif 1\nb\n.elif 1\nc\n.else\nd\n.endif\n", "b"),
+            (".if 0\na\n.elif 0\nb\n.else\nd\n.endif\n", "d"),
+            (".if 0\n.if 1\na\n.else\nb\n.endif\n.else\nc\n.endif\n", "c"),
+            (".if 1\n.if 0\na\n.else\nb\n.endif\n.else\nc\n.endif\n", "b"),
+            (".if 0\n.if nonsense(\n.elif 'x\n.unknown\n.alert x\n\"broken\n.endif\n.endif\na\n", "a"),
+            (".if 1\na\n.elif nonsense(\nb\n.endif\n", "a"),
+            ("setenv X 1\n.if \"$X\"\na\n.endif\n", "setenv|X|1 a"),
+            (".if \"$NONE\"\na\n.endif\nb\n", "b"),
+            ("frontend web\n name \"${.SECTION}.${.LINE}\"\n", "frontend|web name|web.2"),
+        ];
+        for (text, expected) in cases {
+            let (lines, errors) = read(&[text]);
+            let words: Vec<&str> = lines.iter().map(|line| line.split_once(' ').unwrap().1).collect();
+            assert_eq!(words.join(" "), *expected, "{text}");
+            assert!(errors.is_empty(), "{text}: {errors:?}");
+        }
+    }
+
+    #[test]
+    fn directives_report_in_the_words_of_haproxy() {
+        let cases: &[(&str, &[&str])] = &[
+            (".notice \"a b\"\n", &["[NOTICE]   (1) : config : parsing [0.cfg:1]: 'a b'."]),
+            (".warning x\n", &["[WARNING]  (1) : config : parsing [0.cfg:1]: 'x'."]),
+            (".alert x\n", &["[ALERT]    (1) : config : parsing [0.cfg:1]: 'x'."]),
+            (".diag x\n", &["[DIAG]     (1) : config : parsing [0.cfg:1]: 'x'."]),
+            (
+                ".endif\n",
+                &["[ALERT]    (1) : config : parsing [0.cfg:1]: lone '.endif' with no matching '.if'."],
+            ),
+            (
+                ".else\n",
+                &["[ALERT]    (1) : config : parsing [0.cfg:1]: lone '.else' with no matching '.if'."],
+            ),
+            (
+                ".elif 1\n",
+                &["[ALERT]    (1) : config : parsing [0.cfg:1]: lone '.elif' with no matching '.if'."],
+            ),
+            (".if 1\na\n", &["[ALERT]    (1) : config : parsing [0.cfg:1]: non-terminated '.if' block."]),
+            (
+                ".if 1\n.else\n.else\n.endif\n",
+                &["[ALERT]    (1) : config : parsing [0.cfg:3]: '.else' after '.else' is not permitted."],
+            ),
+            (
+                ".if 1\n.else\n.elif 1\n.endif\n",
+                &["[ALERT]    (1) : config : parsing [0.cfg:3]: '.elif' after '.else' is not permitted."],
+            ),
+            (
+                ".if foo(1)\nx\n.endif\n",
+                &[
+                    "[ALERT]    (1) : config : parsing [0.cfg:1]: unparsable conditional expression 'foo(1)' in '.if' at position 1:\n  .if foo(1)\n      ^",
+                ],
+            ),
+            (".foo\n", &["[ALERT]    (1) : config : parsing [0.cfg:1]: unknown directive '.foo'."]),
+            (
+                ".notice a b\n",
+                &[
+                    "[ALERT]    (1) : config : parsing [0.cfg:1]: Unexpected argument 'b' for '.notice'. Use quotes if the message should contain spaces.",
+                ],
+            ),
+            ("a\0b\n", &["[ALERT]    (1) : config : parsing [0.cfg:1]: Stray NUL character at position 2."]),
+            (
+                "a\nb",
+                &[
+                    "[ALERT]    (1) : config : parsing [0.cfg:2]: Missing LF on last line, file might have been truncated at position 2.",
+                ],
+            ),
+            (
+                "a 'b\n",
+                &[
+                    "[ALERT]    (1) : config : parsing [0.cfg:1]: unmatched quote at position 3:\n  a 'b\n    ^",
+                ],
+            ),
+        ];
+        for (text, expected) in cases {
+            let (_, errors) = read(&[text]);
+            let errors: Vec<&str> = errors.iter().map(|error| error.trim_end_matches('\n')).collect();
+            assert_eq!(errors, *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_argument_may_only_stand_last() {
+        let (lines, errors) = read(&["a b \"\"\na \"\" b\n"]);
+        assert_eq!(lines, ["0:1 a|b|"]);
+        assert!(
+            errors.len() == 1 && errors[0].contains("argument number 1 at position 3 is empty"),
+            "{errors:?}"
+        );
+    }
+
+    #[test]
+    fn very_long_lines_are_whole() {
+        let word = "w".repeat(100_000);
+        let (lines, errors) = read(&[&format!("a {word} b {}\n", "x ".repeat(5_000))]);
+        assert!(errors.is_empty());
+        assert_eq!(lines[0].matches('|').count(), 5_002);
+    }
+}

@@ -1,0 +1,128 @@
+//! A word and a line, as keyword tables see them: quotes and escapes gone, the place in the file kept.
+
+use compact_str::CompactString;
+use diag::{FileId, Span};
+use std::fmt;
+use std::ops::Deref;
+
+/// A word of a line.
+///
+/// Reads as a `str`. Words of up to 24 bytes live in the word itself.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Word {
+    text: CompactString,
+    span: Span,
+    form: Form,
+    /// The exact bytes, when they are no UTF-8 (`\x80`, or a file in another encoding).
+    bytes: Option<Box<[u8]>>,
+}
+
+/// How the text relates to the bytes of the file, so that a part of the text can be underlined.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Form {
+    /// Byte for byte.
+    #[default]
+    Plain,
+    /// One pair of quotes around text that is otherwise byte for byte.
+    Quoted,
+    /// Escapes, inner quotes or variables: only the whole can be underlined.
+    Altered,
+}
+
+impl Word {
+    /// A word that stands in no file as it is, made by the program at the place of `span`.
+    pub fn new(text: &str, span: Span) -> Self {
+        let form = if text.len() == span.len() { Form::Plain } else { Form::Altered };
+        Self { text: CompactString::new(text), span, form, bytes: None }
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8], span: Span, form: Form) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self { text: CompactString::new(text), span, form, bytes: None },
+            Err(_) => Self {
+                text: CompactString::from(String::from_utf8_lossy(bytes).as_ref()),
+                span,
+                form: Form::Altered,
+                bytes: Some(bytes.into()),
+            },
+        }
+    }
+
+    /// The text; bytes that are no UTF-8 read as U+FFFD, see [`Word::bytes`].
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The exact bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref().as_deref().unwrap_or(self.text.as_bytes())
+    }
+
+    /// Where the word stands in its file, quotes included.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// Where the bytes `start..end` of the text stand in the file; the whole word when escapes, quotes or variables
+    /// make that unclear.
+    pub fn part(&self, start: usize, end: usize) -> Span {
+        match self.form {
+            Form::Plain => self.span.part(start, end),
+            Form::Quoted => self.span.part(start + 1, end + 1),
+            Form::Altered => self.span,
+        }
+    }
+
+    /// The word from byte `start` on, such as what follows the `no` of a negated keyword.
+    #[must_use]
+    pub fn tail(&self, start: usize) -> Self {
+        let text = self.text.get(start..).unwrap_or("");
+        let span = self.part(start, self.text.len());
+        Self::new(text, span)
+    }
+}
+
+impl Deref for Word {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl PartialEq<str> for Word {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for Word {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+/// A line with at least one word.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// The file. A change of file ends the section (section 2.1).
+    pub file: FileId,
+    /// The line number, from 1.
+    pub number: u32,
+    /// The whole line, from its first word to before its line feed, comments included.
+    pub span: Span,
+    /// The words.
+    pub words: Vec<Word>,
+}
