@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+mod alias;
 pub mod args;
 pub mod auth;
 pub mod condition;

@@ -16,6 +16,12 @@ mod unbuilt;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+pub(crate) use capture::request_line;
+pub(crate) use connection::{destination, source};
+pub(crate) use internal::hostname;
+pub(crate) use proxy::{backend, backend_connections};
+pub(crate) use timer::{Timers, accepted, requested};
+
 use crate::args::{Arg, Args, Spec};
 use crate::env::{Env, Scope};
 use crate::place::Columns;
