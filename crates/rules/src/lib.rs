@@ -8,6 +8,7 @@
 
 mod action;
 mod apply;
+mod normalize;
 mod parse;
 mod redirect;
 mod reply;
