@@ -97,7 +97,7 @@ impl Page {
 }
 
 /// The statuses that error pages exist for.
-pub fn has_page(status: u16) -> bool {
+pub(crate) fn has_page(status: u16) -> bool {
     http::status::error_message(status).is_some()
 }
 

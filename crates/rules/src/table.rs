@@ -57,7 +57,7 @@ pub struct Row {
     /// What it does.
     pub doc: &'static str,
     /// Reads its arguments.
-    pub parse: fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>,
+    pub(crate) parse: fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>,
     /// Whether more letters may follow the name (`track-sc0`, `lua.name`).
     pub prefix: bool,
 }
