@@ -1,3 +1,35 @@
-//! Message heads and bodies, the HTTP/1 codec, cookies and URIs. No I/O.
+//! Message heads, the HTTP/1 codec, chunked coding, cookies, URIs, dates and status texts.
+//!
+//! Everything here is pure: bytes in, bytes or offsets out; no I/O, no clock, no async. The reading side is
+//! [`parse_request`] and [`parse_response`], which fill a reusable [`Head`]; rules then read and edit the head, and
+//! [`Head::write_to`] serialises it. Bodies are framed by [`BodyLength`] and, when chunked, followed by [`ChunkDecoder`].
+//!
+//! Rules of acceptance are those of RFC 9112 as HAProxy 3.5 applies them (its manual, section 4.2,
+//! `option accept-unsafe-violations-in-http-request`, says what may be relaxed). Callers: `proxy`, `health`, `sample`.
 
 #![forbid(unsafe_code)]
+
+pub mod chunk;
+pub mod cookie;
+pub mod date;
+mod framing;
+mod head;
+mod method;
+mod name;
+mod parse;
+mod scan;
+pub mod status;
+mod target;
+pub mod uri;
+mod values;
+mod write;
+
+pub use chunk::{ChunkDecoder, ChunkError, ChunkEvent};
+pub use framing::BodyLength;
+pub use head::{Head, Version};
+pub use method::Method;
+pub use name::{KnownName, Name};
+pub use parse::{ErrorKind, ParseError, ParseOptions, Status, parse_request, parse_response};
+pub use scan::{eq_ignore_case, is_token};
+pub use values::{ListValues, list_values};
+pub use write::RestrictNames;

@@ -1,3 +1,17 @@
-//! Listeners, dialing, the PROXY protocol, splice; the one room that may hold unsafe code, in sys.
+//! Listeners, dialing, the PROXY protocol, splice.
+//!
+//! The one room that may hold `unsafe`, in [`sys`] alone. Nothing here knows what a request is. Called by
+//! `proxy`, `health` and `control`.
 
 #![deny(unsafe_code)]
+
+pub mod dial;
+pub mod listen;
+pub mod proxy_protocol;
+pub mod splice;
+pub mod stream;
+pub mod sys;
+
+pub use dial::{Dial, Target};
+pub use listen::{Accepted, Listener};
+pub use stream::Stream;

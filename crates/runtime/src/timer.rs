@@ -8,33 +8,15 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::poll_fn;
-use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use slab::Slab;
 
 /// "Never", as a deadline.
 pub const NEVER: u64 = u64::MAX;
 
-static EPOCH: OnceLock<Instant> = OnceLock::new();
-
-/// The instant that [`now_ms`] counts from: the first call of either.
-pub fn epoch() -> Instant {
-    *EPOCH.get_or_init(Instant::now)
-}
-
-/// Milliseconds of the monotonic clock since [`epoch`].
-#[inline]
-pub fn now_ms() -> u64 {
-    epoch().elapsed().as_millis() as u64
-}
-
-/// Microseconds of the monotonic clock since [`epoch`].
-#[inline]
-pub fn now_us() -> u64 {
-    epoch().elapsed().as_micros() as u64
-}
+pub use base::clock::{now_ms, now_us, start as epoch};
 
 struct Slot {
     deadline: u64,

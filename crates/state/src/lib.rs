@@ -6,10 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod counters;
+pub mod errors;
 pub mod process;
 pub mod proxy;
 pub mod queue;
 pub mod server;
+pub mod sessions;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
 pub use process::Process;

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use runtime::{Count, Rate, Sharded};
 
+use crate::errors::Errors;
+
 /// What one worker counts for the whole process.
 #[derive(Debug, Default)]
 pub struct ProcessCounters {
@@ -44,4 +46,6 @@ pub struct Process {
     pub stopping: AtomicBool,
     /// Sequence of stream ids (`%rt`): a worker takes them in blocks.
     pub streams: AtomicU64,
+    /// The last malformed messages.
+    pub errors: Errors,
 }

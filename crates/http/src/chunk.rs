@@ -1,0 +1,353 @@
+//! Chunked transfer coding (RFC 9112 section 7.1): a decoder that only looks at slices, and the encoder's lines.
+//!
+//! The decoder copies no payload: it says which range of the input is payload, so bytes can be forwarded either decoded
+//! ([`ChunkDecoder::decode`]) or still encoded ([`ChunkDecoder::track`]). It is strict: hexadecimal sizes without sign
+//! or overflow, CRLF only, extensions and trailers within limits.
+
+use std::ops::Range;
+
+use crate::head::Head;
+use crate::scan::is_token_byte;
+
+/// Bytes of chunk extensions accepted in one message.
+const MAX_EXTENSIONS: u32 = 4096;
+/// Digits of a chunk size, leading zeros included.
+const MAX_DIGITS: u8 = 32;
+/// Bytes of trailers accepted.
+const MAX_TRAILERS: usize = 8192;
+
+/// What is wrong with a chunked body, and where in the slice given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkError {
+    /// A few words.
+    pub text: &'static str,
+    /// Offset in the input of the byte where it shows.
+    pub offset: usize,
+}
+
+impl std::fmt::Display for ChunkError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at offset {}", self.text, self.offset)
+    }
+}
+
+impl std::error::Error for ChunkError {}
+
+/// What one step of the decoder found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChunkEvent {
+    /// This range of the input is payload; `consumed` is its end. Go on with what follows.
+    Data {
+        /// Payload within the input.
+        range: Range<usize>,
+    },
+    /// The whole input was consumed and the body goes on.
+    More,
+    /// The body ended; `consumed` bytes of the input belonged to it. Trailers are in [`ChunkDecoder::trailers`].
+    Done {
+        /// Bytes of the input that belonged to the body.
+        consumed: usize,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    /// Before the first digit of a size.
+    #[default]
+    Size,
+    /// Within the digits.
+    Digits,
+    /// Spaces after the digits.
+    Blank,
+    /// Within an extension.
+    Extension,
+    /// After the CR of a size line.
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    /// At the start of a trailer line.
+    Trailer,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    /// After the CR of the last line.
+    LastLf,
+    Done,
+}
+
+/// Follows one chunked body. A fresh one is needed for each message; it allocates only for trailers.
+#[derive(Debug, Clone, Default)]
+pub struct ChunkDecoder {
+    state: State,
+    remaining: u64,
+    extensions: u32,
+    digits: u8,
+    trailers: Vec<u8>,
+}
+
+impl ChunkDecoder {
+    /// At the start of a body.
+    #[must_use]
+    pub fn new() -> ChunkDecoder {
+        ChunkDecoder::default()
+    }
+
+    /// Whether the body has ended.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Payload bytes still to come in the current chunk.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        if self.state == State::Data { self.remaining } else { 0 }
+    }
+
+    /// The trailer lines as received, without the last empty line; empty if there were none.
+    #[must_use]
+    pub fn trailers(&self) -> &[u8] {
+        &self.trailers
+    }
+
+    /// The next event in `input`, from byte `from`. After `Data`, call again with `from` at the range's end.
+    ///
+    /// # Errors
+    /// Any breach of the grammar or a limit; the message cannot be continued.
+    pub fn decode(&mut self, input: &[u8], from: usize) -> Result<ChunkEvent, ChunkError> {
+        let mut at = from;
+        while let Some(&b) = input.get(at) {
+            match self.state {
+                State::Data => {
+                    let available = (input.len() - at) as u64;
+                    let n = available.min(self.remaining);
+                    self.remaining -= n;
+                    if self.remaining == 0 {
+                        self.state = State::DataCr;
+                    }
+                    return Ok(ChunkEvent::Data { range: at..at + n as usize });
+                }
+                State::Done => return Ok(ChunkEvent::Done { consumed: at }),
+                _ => self.state = self.framing_byte(b).map_err(|text| ChunkError { text, offset: at })?,
+            }
+            at += 1;
+            if self.state == State::Done {
+                return Ok(ChunkEvent::Done { consumed: at });
+            }
+        }
+        Ok(ChunkEvent::More)
+    }
+
+    /// Follows the framing without taking it apart, to forward the encoded bytes unchanged: how many bytes of `input`
+    /// belong to the body. Fewer than all only when the body ended ([`ChunkDecoder::is_done`]).
+    ///
+    /// # Errors
+    /// As [`ChunkDecoder::decode`].
+    pub fn track(&mut self, input: &[u8]) -> Result<usize, ChunkError> {
+        let mut at = 0;
+        loop {
+            match self.decode(input, at)? {
+                ChunkEvent::Data { range } => at = range.end,
+                ChunkEvent::More => return Ok(input.len()),
+                ChunkEvent::Done { consumed } => return Ok(consumed),
+            }
+        }
+    }
+
+    fn framing_byte(&mut self, b: u8) -> Result<State, &'static str> {
+        let size_end = |b| match b {
+            b'\r' => Ok(State::SizeLf),
+            b';' => Ok(State::Extension),
+            b' ' | b'\t' => Ok(State::Blank),
+            _ => Err("invalid character in chunk size"),
+        };
+        match self.state {
+            State::Size | State::Digits => {
+                let Some(digit) = char::from(b).to_digit(16) else {
+                    return if self.state == State::Digits { size_end(b) } else { Err("missing chunk size") };
+                };
+                // Sizes stay below 2^62, and leading zeros are bounded.
+                self.digits = if self.state == State::Size { 1 } else { self.digits + 1 };
+                if self.remaining >> 58 != 0 || self.digits > MAX_DIGITS {
+                    return Err("chunk size too large");
+                }
+                self.remaining = self.remaining << 4 | u64::from(digit);
+                Ok(State::Digits)
+            }
+            State::Blank => {
+                self.count_extension()?;
+                size_end(b)
+            }
+            State::Extension => {
+                self.count_extension()?;
+                match b {
+                    b'\r' => Ok(State::SizeLf),
+                    b'\t' | b' '..=b'~' | 0x80..=0xff => Ok(State::Extension),
+                    _ => Err("invalid character in chunk extension"),
+                }
+            }
+            State::SizeLf if b == b'\n' => Ok(if self.remaining == 0 { State::Trailer } else { State::Data }),
+            State::DataCr if b == b'\r' => Ok(State::DataLf),
+            State::DataLf if b == b'\n' => {
+                self.remaining = 0;
+                Ok(State::Size)
+            }
+            State::SizeLf | State::DataCr | State::DataLf => Err("missing CRLF in chunked body"),
+            _ => self.trailer_byte(b),
+        }
+    }
+
+    /// Extensions and spaces are bounded over the message, so that framing cannot outweigh the payload without end.
+    fn count_extension(&mut self) -> Result<(), &'static str> {
+        self.extensions += 1;
+        if self.extensions > MAX_EXTENSIONS { Err("chunk extensions too long") } else { Ok(()) }
+    }
+
+    fn trailer_byte(&mut self, b: u8) -> Result<State, &'static str> {
+        let next = match self.state {
+            State::Trailer if b == b'\r' => return Ok(State::LastLf),
+            State::Trailer | State::TrailerName if is_token_byte(b) => State::TrailerName,
+            State::TrailerName if b == b':' => State::TrailerValue,
+            State::TrailerValue if b == b'\r' => State::TrailerLf,
+            State::TrailerValue if !matches!(b, b'\n' | 0) => State::TrailerValue,
+            State::TrailerLf if b == b'\n' => State::Trailer,
+            State::LastLf if b == b'\n' => return Ok(State::Done),
+            _ => return Err("invalid character in trailers"),
+        };
+        if self.trailers.len() >= MAX_TRAILERS {
+            return Err("trailers too long");
+        }
+        self.trailers.push(b);
+        Ok(next)
+    }
+
+    /// Adds the trailers to `head` as header lines. Those that frame or route a message (RFC 9110 section 6.5.1) are left out.
+    pub fn trailers_into(&self, head: &mut Head) {
+        const FORBIDDEN: &[&[u8]] =
+            &[b"content-length", b"transfer-encoding", b"host", b"trailer", b"connection", b"te"];
+        for line in self.trailers.split(|&b| b == b'\n') {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let Some(colon) = memchr::memchr(b':', line) else { continue };
+            let (name, value) = (&line[..colon], &line[colon + 1..]);
+            if !FORBIDDEN.iter().any(|f| f.eq_ignore_ascii_case(name)) {
+                head.append(name, value);
+            }
+        }
+    }
+}
+
+/// Ends a body without trailers.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+/// Follows the payload of each chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+
+/// Appends the size line of a chunk of `size` bytes. After the payload comes [`CHUNK_END`]; 0 would end the body.
+pub fn write_chunk_size(out: &mut Vec<u8>, size: usize) {
+    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
+    for i in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[(size >> (i * 4)) & 15]);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Payload and bytes consumed when the body comes in pieces of `step` bytes.
+    fn decode(input: &[u8], step: usize) -> Result<(Vec<u8>, usize, ChunkDecoder), &'static str> {
+        let mut decoder = ChunkDecoder::new();
+        let (mut payload, mut consumed) = (Vec::new(), 0);
+        for piece in input.chunks(step.max(1)) {
+            let mut at = 0;
+            loop {
+                match decoder.decode(piece, at).map_err(|e| e.text)? {
+                    ChunkEvent::Data { range } => {
+                        payload.extend_from_slice(&piece[range.clone()]);
+                        at = range.end;
+                    }
+                    ChunkEvent::More => break,
+                    ChunkEvent::Done { consumed: n } => return Ok((payload, consumed + n, decoder)),
+                }
+            }
+            consumed += piece.len();
+        }
+        Err("incomplete")
+    }
+
+    #[test]
+    fn bodies_decode_the_same_however_they_are_cut() {
+        #[rustfmt::skip]
+        let cases: &[(&[u8], &[u8], usize)] = &[
+            (b"0\r\n\r\nGET /",                                  b"",        5),
+            (b"1\r\n1\r\n1\r\n0\r\n1\r\n1\r\n0\r\n\r\n",          b"101",     0),
+            (b"5;a=b;c=\"d\"\r\nhello\r\n000A \t\r\n0123456789\r\n0\r\n\r\n", b"hello0123456789", 0),
+            (b"3\r\nabc\r\n0\r\nX-T: 1\r\nY:\r\n\r\nzz",          b"abc",     2),
+        ];
+        for (input, payload, left) in cases {
+            for step in 1..=input.len() {
+                let (found, consumed, _) = decode(input, step).unwrap();
+                assert_eq!((&found[..], consumed), (*payload, input.len() - *left), "step {step}");
+                let mut tracker = ChunkDecoder::new();
+                let mut tracked = 0;
+                for piece in input.chunks(step) {
+                    tracked += tracker.track(piece).unwrap();
+                    if tracker.is_done() {
+                        break;
+                    }
+                }
+                assert_eq!(tracked, consumed);
+            }
+        }
+        let (_, _, decoder) = decode(cases[3].0, 7).unwrap();
+        let mut head = Head::new();
+        head.start_response(200, None);
+        decoder.trailers_into(&mut head);
+        assert_eq!(head.fields().collect::<Vec<_>>(), [(&b"X-T"[..], &b"1"[..]), (b"Y", b"")]);
+    }
+
+    #[test]
+    fn loose_framing_is_refused() {
+        for input in [
+            &b"\r\n"[..],
+            b"g\r\n",
+            b"+5\r\n",
+            b"-1\r\n",
+            b"0x5\r\n",
+            b" 5\r\n",
+            b"5\n",
+            b"5\rx",
+            b"5 x\r\n",
+            b"5;a\n",
+            b"5;a\0\r\n",
+            b"1\r\nab\r\n",
+            b"1\r\na\n",
+            b"ffffffffffffffff\r\n",
+            b"4000000000000000\r\n",
+            b"0\r\nX\r\n\r\n",
+            b"0\r\nX : 1\r\n\r\n",
+            b"0\r\n X: 1\r\n\r\n",
+            b"0\r\nX: 1\n\r\n",
+            b"0\r\n\n",
+            b"000000000000000000000000000000000\r\n",
+        ] {
+            assert!(matches!(decode(input, 64), Err(e) if e != "incomplete"), "{input:?}");
+        }
+        let long = [b"1;", &[b'x'; 5000][..], b"\r\na\r\n0\r\n\r\n"].concat();
+        assert_eq!(decode(&long, 100).err(), Some("chunk extensions too long"));
+        let long = [b"0\r\nx:", &[b'x'; 9000][..], b"\r\n\r\n"].concat();
+        assert_eq!(decode(&long, 100).err(), Some("trailers too long"));
+    }
+
+    #[test]
+    fn size_lines_are_read_back() {
+        for size in [1, 9, 10, 15, 16, 255, 4096, 65_537, 1 << 40] {
+            let mut out = Vec::new();
+            write_chunk_size(&mut out, size);
+            let mut decoder = ChunkDecoder::new();
+            assert_eq!(decoder.decode(&out, 0), Ok(ChunkEvent::More));
+            assert_eq!(decoder.remaining(), size as u64);
+        }
+    }
+}

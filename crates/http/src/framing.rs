@@ -1,0 +1,342 @@
+//! What the header fields say about the body and the connection: length, coding, persistence, upgrades.
+//!
+//! RFC 9112 sections 6 and 9.3 as HAProxy applies them; checked once at the end of a parse, then read as flags.
+
+use crate::head::{Field, Head};
+use crate::name::KnownName;
+use crate::parse::{ErrorKind, ParseError, ParseOptions};
+use crate::scan::{decimal, trim};
+use crate::{Method, eq_ignore_case, list_values};
+
+/// How the end of a body is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLength {
+    /// There is no body.
+    None,
+    /// Exactly this many bytes.
+    Length(u64),
+    /// Chunked coding; see [`crate::ChunkDecoder`].
+    Chunked,
+    /// Until the connection closes. Also the tunnel after a 101 or an accepted CONNECT ([`Head::is_tunnel`]).
+    UntilClose,
+}
+
+pub(crate) const CLOSE: u16 = 1;
+pub(crate) const KEEP_ALIVE: u16 = 2;
+pub(crate) const UPGRADE: u16 = 4;
+pub(crate) const CHUNKED: u16 = 8;
+pub(crate) const HAS_LENGTH: u16 = 16;
+pub(crate) const EXPECT: u16 = 32;
+pub(crate) const MUST_CLOSE: u16 = 64;
+pub(crate) const OTHER_CODING: u16 = 128;
+pub(crate) const WEBSOCKET: u16 = 256;
+
+const CHECKED: u128 = KnownName::ContentLength.mask()
+    | KnownName::TransferEncoding.mask()
+    | KnownName::Connection.mask()
+    | KnownName::Upgrade.mask()
+    | KnownName::Expect.mask()
+    | KnownName::Te.mask();
+
+impl KnownName {
+    const fn mask(self) -> u128 {
+        1u128 << (self as u8)
+    }
+}
+
+/// Checks the fields that frame the message and sets the head's flags.
+pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
+    if head.seen & CHECKED == 0 {
+        return Ok(());
+    }
+    for i in 0..head.fields.len() {
+        let f = head.fields[i];
+        if f.is_dead() {
+            continue;
+        }
+        match f.known {
+            KnownName::Connection => connection(head, f),
+            KnownName::ContentLength => content_length(head, i)?,
+            KnownName::TransferEncoding => transfer_encoding(head, f, options)?,
+            KnownName::Upgrade if names_websocket(f.value(&head.bytes)) => head.flags |= WEBSOCKET,
+            KnownName::Expect if eq_ignore_case(f.value(&head.bytes), b"100-continue") => {
+                head.flags |= EXPECT
+            }
+            KnownName::Te if !head.is_response => te(head, i),
+            _ => {}
+        }
+    }
+    combine(head, options)
+}
+
+fn at(f: Field, kind: ErrorKind) -> ParseError {
+    ParseError { kind, offset: f.value as usize }
+}
+
+fn names_websocket(upgrade: &[u8]) -> bool {
+    list_values(upgrade).any(|v| eq_ignore_case(v, b"websocket"))
+}
+
+fn connection(head: &mut Head, f: Field) {
+    for value in list_values(f.value(&head.bytes)) {
+        head.flags |= match value.len() {
+            5 if eq_ignore_case(value, b"close") => CLOSE,
+            10 if eq_ignore_case(value, b"keep-alive") => KEEP_ALIVE,
+            7 if eq_ignore_case(value, b"upgrade") => UPGRADE,
+            _ => 0,
+        };
+    }
+}
+
+/// RFC 9112 section 6.3: a list of equal numbers counts once; the header is reduced to one line with one number.
+fn content_length(head: &mut Head, index: usize) -> Result<(), ParseError> {
+    let f = head.fields[index];
+    let value = f.value(&head.bytes);
+    let mut length = (head.flags & HAS_LENGTH != 0).then_some(head.content_length);
+    for part in value.split(|&b| b == b',') {
+        let number = decimal(trim(part)).ok_or(at(f, ErrorKind::ContentLength))?;
+        if length.is_some_and(|l| l != number) {
+            return Err(at(f, ErrorKind::ContentLength));
+        }
+        length = Some(number);
+    }
+    head.content_length = length.unwrap_or_default();
+    if head.flags & HAS_LENGTH != 0 {
+        head.remove_at(index);
+    } else if value.contains(&b',') {
+        let first = trim(value.split(|&b| b == b',').next().unwrap_or_default()).to_vec();
+        head.replace_value_at(index, &first);
+    }
+    head.flags |= HAS_LENGTH;
+    Ok(())
+}
+
+/// `chunked` must come once and last. A relaxed response may repeat it or have empty values.
+fn transfer_encoding(head: &mut Head, f: Field, options: &ParseOptions) -> Result<(), ParseError> {
+    let relaxed = options.relaxed && head.is_response;
+    let mut flags = head.flags;
+    for value in list_values(f.value(&head.bytes)) {
+        let chunked = eq_ignore_case(value, b"chunked");
+        let breach = value.is_empty() || (chunked && flags & CHUNKED != 0);
+        if breach {
+            if !relaxed {
+                return Err(at(f, ErrorKind::TransferEncoding));
+            }
+            head.violation.get_or_insert(at(f, ErrorKind::TransferEncoding));
+        } else if chunked {
+            flags |= CHUNKED;
+        } else if flags & CHUNKED != 0 {
+            return Err(at(f, ErrorKind::TransferEncoding));
+        } else {
+            flags |= OTHER_CODING;
+        }
+    }
+    head.flags = flags;
+    Ok(())
+}
+
+/// `TE` keeps `trailers` and nothing else: we do not decode what the next hop might otherwise be asked for.
+fn te(head: &mut Head, index: usize) {
+    let value = head.fields[index].value(&head.bytes);
+    if value == b"trailers" {
+        return;
+    }
+    if list_values(value).any(|v| eq_ignore_case(v, b"trailers")) {
+        head.replace_value_at(index, b"trailers");
+    } else {
+        head.remove_at(index);
+    }
+}
+
+/// Rules over several fields.
+fn combine(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
+    let fail = |head: &Head, name, kind| {
+        let field = head.fields.iter().find(|f| f.known == name);
+        Err(ParseError { kind, offset: field.map_or(0, |f| f.value as usize) })
+    };
+    if head.seen & KnownName::TransferEncoding.mask() != 0 {
+        if head.flags & (CHUNKED | OTHER_CODING) == OTHER_CODING {
+            return fail(head, KnownName::TransferEncoding, ErrorKind::TransferEncoding);
+        }
+        if head.flags & OTHER_CODING != 0 && !head.is_response {
+            return fail(head, KnownName::TransferEncoding, ErrorKind::TransferCoding);
+        }
+        let both = head.flags & HAS_LENGTH != 0;
+        if both {
+            head.remove_known(KnownName::ContentLength);
+            head.flags &= !HAS_LENGTH;
+            head.content_length = 0;
+        }
+        if (both && !options.keep_insecure) || !head.version.is_11_or_above() {
+            head.flags |= MUST_CLOSE;
+        }
+    }
+    if !head.version.is_11_or_above() {
+        head.flags &= !EXPECT;
+        let bare = matches!(head.method_id, Method::Get | Method::Head | Method::Delete);
+        let payload = head.flags & CHUNKED != 0 || head.content_length > 0;
+        if !head.is_response && bare && payload && !options.any_method_payload {
+            return Err(ParseError { kind: ErrorKind::Payload, offset: 0 });
+        }
+    }
+    if head.flags & (UPGRADE | WEBSOCKET) == UPGRADE | WEBSOCKET {
+        websocket(head, options)?;
+    }
+    Ok(())
+}
+
+/// RFC 6455: a handshake has a key of 16 bytes in base64; the presence of an answer to it is checked, not its value.
+fn websocket(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
+    let sound = if !head.is_response {
+        let key = head.get_known(KnownName::SecWebsocketKey);
+        key.is_some_and(|key| key.len() == 24 && key.ends_with(b"=="))
+    } else {
+        head.status != 101 || head.get_known(KnownName::SecWebsocketAccept).is_some()
+    };
+    if sound {
+        return Ok(());
+    }
+    let error = ParseError { kind: ErrorKind::WebSocket, offset: 0 };
+    if !options.relaxed {
+        return Err(error);
+    }
+    head.violation.get_or_insert(error);
+    Ok(())
+}
+
+impl Head {
+    /// How a parsed request's body ends. (A request body is never delimited by the close.)
+    #[must_use]
+    pub fn request_body(&self) -> BodyLength {
+        if self.flags & CHUNKED != 0 {
+            BodyLength::Chunked
+        } else if self.content_length > 0 {
+            BodyLength::Length(self.content_length)
+        } else {
+            BodyLength::None
+        }
+    }
+
+    /// How a parsed response's body ends, given the method it answers (RFC 9112 section 6.3).
+    #[must_use]
+    pub fn response_body(&self, request: Method) -> BodyLength {
+        if self.is_tunnel(request) {
+            BodyLength::UntilClose
+        } else if request == Method::Head || matches!(self.status, 100..=199 | 204 | 304) {
+            BodyLength::None
+        } else if self.flags & CHUNKED != 0 {
+            BodyLength::Chunked
+        } else if self.flags & HAS_LENGTH != 0 {
+            BodyLength::Length(self.content_length)
+        } else {
+            BodyLength::UntilClose
+        }
+    }
+
+    /// Whether this response turns the connection into a tunnel: 101, or 2xx to CONNECT.
+    #[must_use]
+    pub fn is_tunnel(&self, request: Method) -> bool {
+        self.status == 101 || (request == Method::Connect && matches!(self.status, 200..=299))
+    }
+
+    /// The parsed `Content-Length`, if there is one that counts.
+    #[must_use]
+    pub fn content_length(&self) -> Option<u64> {
+        (self.flags & HAS_LENGTH != 0).then_some(self.content_length)
+    }
+
+    /// Whether the sender of this head lets the connection live on after the message (RFC 9112 section 9.3).
+    #[must_use]
+    pub fn keep_alive(&self) -> bool {
+        if self.flags & (CLOSE | MUST_CLOSE) != 0 {
+            return false;
+        }
+        self.version.is_11_or_above() || self.flags & KEEP_ALIVE != 0
+    }
+
+    /// `Connection` named `close`.
+    #[must_use]
+    pub fn has_close(&self) -> bool {
+        self.flags & CLOSE != 0
+    }
+
+    /// `Connection` named `keep-alive`.
+    #[must_use]
+    pub fn has_keep_alive(&self) -> bool {
+        self.flags & KEEP_ALIVE != 0
+    }
+
+    /// `Connection` named `upgrade` and there is an `Upgrade` header.
+    #[must_use]
+    pub fn has_upgrade(&self) -> bool {
+        self.flags & UPGRADE != 0 && self.get_known(KnownName::Upgrade).is_some()
+    }
+
+    /// Whether it is, or answers, a WebSocket handshake.
+    #[must_use]
+    pub fn is_websocket(&self) -> bool {
+        self.flags & (UPGRADE | WEBSOCKET) == UPGRADE | WEBSOCKET
+    }
+
+    /// The framing was ambiguous (both lengths, or chunked in HTTP/1.0): close after the exchange whatever else is said.
+    #[must_use]
+    pub fn must_close(&self) -> bool {
+        self.flags & MUST_CLOSE != 0
+    }
+
+    /// The client waits for a 100 before it sends the body (RFC 9110 section 10.1.1).
+    #[must_use]
+    pub fn expects_continue(&self) -> bool {
+        self.flags & EXPECT != 0
+    }
+
+    /// Takes what concerns this connection only out of the `Connection` header (`close`, `keep-alive`), keeping other
+    /// tokens, and an `Upgrade` to h2c, which a proxy must not pass on. Called before forwarding; the flags stay readable.
+    pub fn clean_connection(&mut self) {
+        if self.flags & (CLOSE | KEEP_ALIVE) != 0 {
+            for i in 0..self.fields.len() {
+                let f = self.fields[i];
+                if f.known != KnownName::Connection || f.is_dead() {
+                    continue;
+                }
+                let ours = |v: &&[u8]| eq_ignore_case(v, b"close") || eq_ignore_case(v, b"keep-alive");
+                let value = f.value(&self.bytes);
+                if list_values(value).all(|v| v.is_empty() || ours(&v)) {
+                    self.remove_at(i);
+                } else if list_values(value).any(|v| ours(&v)) {
+                    let kept: Vec<&[u8]> = list_values(value).filter(|v| !v.is_empty() && !ours(v)).collect();
+                    let kept = kept.join(&b","[..]);
+                    self.replace_value_at(i, &kept);
+                }
+            }
+        }
+        let h2c = |v: &[u8]| eq_ignore_case(v, b"h2c") || eq_ignore_case(v, b"h2");
+        if self.get_known(KnownName::Upgrade).is_some_and(|value| list_values(value).any(h2c)) {
+            self.remove_known(KnownName::Upgrade);
+            self.remove_known(KnownName::Http2Settings);
+        }
+    }
+
+    /// Forgets the length: for a message whose body is rewritten. The caller then adds its own header.
+    pub fn remove_body_length(&mut self) {
+        self.remove_known(KnownName::ContentLength);
+        self.remove_known(KnownName::TransferEncoding);
+        self.flags &= !(CHUNKED | HAS_LENGTH);
+        self.content_length = 0;
+    }
+
+    /// Declares a body of `length` bytes in place of what was said before.
+    pub fn set_content_length(&mut self, length: u64) {
+        self.remove_body_length();
+        self.append(b"content-length", length.to_string().as_bytes());
+        self.flags |= HAS_LENGTH;
+        self.content_length = length;
+    }
+
+    /// Declares a chunked body in place of what was said before.
+    pub fn set_chunked(&mut self) {
+        self.remove_body_length();
+        self.append(b"transfer-encoding", b"chunked");
+        self.flags |= CHUNKED;
+    }
+}

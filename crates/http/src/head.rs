@@ -1,0 +1,499 @@
+//! The message head: its bytes, a table of offsets into them, and the edits rules make.
+//!
+//! Edits never move bytes: a new line or value is appended and the table points to it. Parsing fills a head
+//! (`parse`), serialising it is in `write`, list values in `values`, framing in `framing`.
+
+use crate::name::{KnownName, Name};
+use crate::parse::{ParseError, Progress};
+use crate::{Method, is_token, status, uri};
+
+/// HTTP version of a start line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Version {
+    /// `HTTP/1.0`; also what an accepted HTTP/0.9 request becomes.
+    Http10,
+    /// `HTTP/1.1`.
+    #[default]
+    Http11,
+    /// Any other pair of numbers. From 1.1 upwards it behaves as 1.1 on an HTTP/1 connection.
+    Other(u8, u8),
+}
+
+impl Version {
+    pub(crate) fn new(major: u8, minor: u8) -> Version {
+        match (major, minor) {
+            (1, 0) => Version::Http10,
+            (1, 1) => Version::Http11,
+            _ => Version::Other(major, minor),
+        }
+    }
+
+    /// Major and minor numbers.
+    #[must_use]
+    pub fn numbers(self) -> (u8, u8) {
+        match self {
+            Version::Http10 => (1, 0),
+            Version::Http11 => (1, 1),
+            Version::Other(major, minor) => (major, minor),
+        }
+    }
+
+    /// Whether the rules of HTTP/1.1 apply: persistence by default, chunked coding, `Expect`.
+    #[must_use]
+    pub fn is_11_or_above(self) -> bool {
+        self.numbers() >= (1, 1)
+    }
+}
+
+/// A range of the head's bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Span {
+    #[inline(always)]
+    pub(crate) fn new(start: usize, end: usize) -> Span {
+        Span { start: start as u32, end: end as u32 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start as usize..self.end as usize]
+    }
+}
+
+/// Removed, or never visible (a line dropped by relaxed parsing).
+pub(crate) const DEAD: u8 = 1;
+/// The value is directly followed by CRLF, so a neighbour that starts after it can be copied along.
+pub(crate) const CLEAN: u8 = 2;
+/// The value went over several lines; line breaks become spaces when the head is complete.
+pub(crate) const FOLDED: u8 = 4;
+
+/// One header line: `name`, then whatever separates it from the value, then the value up to `end`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Field {
+    pub(crate) name: u32,
+    pub(crate) value: u32,
+    pub(crate) end: u32,
+    pub(crate) name_len: u16,
+    pub(crate) known: KnownName,
+    pub(crate) flags: u8,
+}
+
+impl Field {
+    #[inline(always)]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.flags & DEAD != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn name<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.name as usize..self.name as usize + self.name_len as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn value<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.value as usize..self.end as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn is(&self, bytes: &[u8], name: &Name) -> bool {
+        if self.is_dead() {
+            return false;
+        }
+        if name.known() != KnownName::Other {
+            return self.known == name.known();
+        }
+        name.is_any()
+            || (self.known == KnownName::Other
+                && self.name_len as usize == name.lower().len()
+                && self.name(bytes).eq_ignore_ascii_case(name.lower()))
+    }
+}
+
+/// A request or response head. Reused from message to message: [`Head::clear`] keeps the memory.
+#[derive(Debug, Default)]
+pub struct Head {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) fields: Vec<Field>,
+    pub(crate) dead: u32,
+    /// Known names seen, a bit each; may keep the bit of a removed one.
+    pub(crate) seen: u128,
+    pub(crate) is_response: bool,
+    /// The start line stands in `bytes` as it is to be sent, CRLF excluded.
+    pub(crate) start_line: Option<Span>,
+    pub(crate) method_id: Method,
+    pub(crate) method: Span,
+    pub(crate) target: Span,
+    pub(crate) version: Version,
+    pub(crate) status: u16,
+    pub(crate) reason: Span,
+    pub(crate) flags: u16,
+    pub(crate) content_length: u64,
+    pub(crate) violation: Option<ParseError>,
+    pub(crate) progress: Progress,
+}
+
+impl Head {
+    /// An empty head; nothing is allocated until it is filled.
+    #[must_use]
+    pub fn new() -> Head {
+        Head::default()
+    }
+
+    /// Forgets the message and any partial parse, keeping the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.fields.clear();
+        self.dead = 0;
+        self.seen = 0;
+        self.is_response = false;
+        self.start_line = None;
+        self.method_id = Method::Other;
+        self.method = Span::default();
+        self.target = Span::default();
+        self.version = Version::Http11;
+        self.status = 0;
+        self.reason = Span::default();
+        self.flags = 0;
+        self.content_length = 0;
+        self.violation = None;
+        self.progress = Progress::default();
+    }
+
+    /// Gives back the memory beyond `bytes`: for a head that once held an unusually large message.
+    pub fn shrink(&mut self, bytes: usize) {
+        self.bytes.shrink_to(bytes);
+        self.fields.shrink_to(bytes / 16);
+    }
+
+    /// Starts a request from nothing; `HTTP/1.1`.
+    pub fn start_request(&mut self, method: &[u8], target: &[u8]) {
+        self.clear();
+        self.set_method(method);
+        self.set_target(target);
+    }
+
+    /// Starts a response from nothing; `HTTP/1.1`, with the usual reason unless one is given.
+    pub fn start_response(&mut self, code: u16, reason: Option<&[u8]>) {
+        self.clear();
+        self.is_response = true;
+        self.set_status(code, reason);
+    }
+
+    /// Whether this is a response.
+    #[must_use]
+    pub fn is_response(&self) -> bool {
+        self.is_response
+    }
+
+    /// The method's bytes; empty in a response.
+    #[must_use]
+    pub fn method(&self) -> &[u8] {
+        self.method.of(&self.bytes)
+    }
+
+    /// The method by number.
+    #[must_use]
+    pub fn method_id(&self) -> Method {
+        self.method_id
+    }
+
+    /// The request target as received or set: origin, absolute, authority or asterisk form.
+    #[must_use]
+    pub fn target(&self) -> &[u8] {
+        self.target.of(&self.bytes)
+    }
+
+    /// The version of the start line.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The status code; 0 in a request.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The reason phrase, possibly empty.
+    #[must_use]
+    pub fn reason(&self) -> &[u8] {
+        self.reason.of(&self.bytes)
+    }
+
+    /// The first breach of the rules that a relaxed parse let pass, for `show errors`.
+    #[must_use]
+    pub fn violation(&self) -> Option<ParseError> {
+        self.violation
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        Span::new(start, self.bytes.len())
+    }
+
+    /// Replaces the method. What is not a token is refused: `false`.
+    pub fn set_method(&mut self, method: &[u8]) -> bool {
+        if !is_token(method) {
+            return false;
+        }
+        self.method = self.push(method);
+        self.method_id = Method::from_bytes(method);
+        self.start_line = None;
+        true
+    }
+
+    /// Replaces the whole target. Empty, or with a space or control character, it is refused: `false`.
+    pub fn set_target(&mut self, target: &[u8]) -> bool {
+        if target.is_empty() || target.iter().any(|&b| b <= b' ' || b == 0x7f) {
+            return false;
+        }
+        self.target = self.push(target);
+        self.start_line = None;
+        true
+    }
+
+    /// Replaces the path and keeps scheme, authority and query (`http-request set-path`).
+    pub fn set_path(&mut self, path: &[u8]) -> bool {
+        let split = uri::split(self.target());
+        let keep_from = split.query_start().unwrap_or(self.target().len());
+        let keep = self.target()[keep_from..].to_vec();
+        let prefix = self.target()[..split.path_start()].to_vec();
+        self.set_target(&[&prefix, path, &keep].concat())
+    }
+
+    /// Replaces path and query, keeping scheme and authority (`http-request set-pathq`).
+    pub fn set_pathq(&mut self, pathq: &[u8]) -> bool {
+        let prefix = self.target()[..uri::split(self.target()).path_start()].to_vec();
+        self.set_target(&[&prefix[..], pathq].concat())
+    }
+
+    /// Replaces the query string, given without its question mark. A mark that was there stays even before an
+    /// empty query, as the manual says of `http-request set-query`.
+    pub fn set_query(&mut self, query: &[u8]) -> bool {
+        let start = uri::split(self.target()).query_start();
+        let prefix = self.target()[..start.unwrap_or(self.target().len())].to_vec();
+        let mark: &[u8] = if start.is_none() && query.is_empty() { b"" } else { b"?" };
+        self.set_target(&[&prefix[..], mark, query].concat())
+    }
+
+    /// Replaces the version sent.
+    pub fn set_version(&mut self, version: Version) {
+        if self.version != version {
+            self.version = version;
+            self.start_line = None;
+        }
+    }
+
+    /// Replaces the status; without `reason` the usual phrase is taken.
+    pub fn set_status(&mut self, code: u16, reason: Option<&[u8]>) {
+        self.status = code;
+        let reason = reason.unwrap_or_else(|| status::reason(code).as_bytes());
+        self.reason = self.push_value(reason);
+        self.start_line = None;
+    }
+
+    /// Number of live header lines.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.fields.len() - self.dead as usize
+    }
+
+    /// Whether there is no header line.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Names and values, in order, names in the case they came in.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().filter(|f| !f.is_dead()).map(|f| (f.name(&self.bytes), f.value(&self.bytes)))
+    }
+
+    /// Indices of the lines named `name`, in order: for [`Head::value_at`], [`Head::replace_value_at`], [`Head::remove_at`].
+    /// An index stays valid until the head is cleared or a line is put before it.
+    pub fn indices(&self, name: &Name) -> impl Iterator<Item = usize> {
+        let possible = self.may_have(name);
+        self.fields
+            .iter()
+            .enumerate()
+            .filter(move |(_, f)| possible && f.is(&self.bytes, name))
+            .map(|(i, _)| i)
+    }
+
+    #[inline(always)]
+    fn may_have(&self, name: &Name) -> bool {
+        name.known() == KnownName::Other || self.seen & name.known().bit() != 0
+    }
+
+    /// The first value of `name`, whole line.
+    #[must_use]
+    pub fn get(&self, name: &Name) -> Option<&[u8]> {
+        self.indices(name).next().map(|i| self.fields[i].value(&self.bytes))
+    }
+
+    /// The first value of a known name, whole line.
+    #[must_use]
+    pub fn get_known(&self, known: KnownName) -> Option<&[u8]> {
+        if self.seen & known.bit() == 0 {
+            return None;
+        }
+        self.fields.iter().find(|f| f.known == known && !f.is_dead()).map(|f| f.value(&self.bytes))
+    }
+
+    /// All values of `name`, one a line, in order.
+    pub fn get_all<'a, 'n>(
+        &'a self,
+        name: &'n Name,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> + use<'a, 'n> {
+        let possible = self.may_have(name);
+        self.fields.iter().filter(move |f| possible && f.is(&self.bytes, name)).map(|f| f.value(&self.bytes))
+    }
+
+    /// The value at an index of [`Head::indices`]; `None` if that line is gone.
+    #[must_use]
+    pub fn value_at(&self, index: usize) -> Option<&[u8]> {
+        self.fields.get(index).filter(|f| !f.is_dead()).map(|f| f.value(&self.bytes))
+    }
+
+    /// Appends bytes as a value: line breaks and NUL, which would split the message, become spaces.
+    fn push_value(&mut self, value: &[u8]) -> Span {
+        let span = self.push(value);
+        for b in &mut self.bytes[span.start as usize..] {
+            if matches!(*b, b'\r' | b'\n' | 0) {
+                *b = b' ';
+            }
+        }
+        span
+    }
+
+    fn push_line(&mut self, name: &[u8], value: &[u8]) -> Option<Field> {
+        if !is_token(name) || name.len() > u16::MAX as usize {
+            return None;
+        }
+        let at = self.push(name);
+        self.bytes.extend_from_slice(b": ");
+        let value = self.push_value(crate::scan::trim(value));
+        self.bytes.extend_from_slice(b"\r\n");
+        let known = KnownName::from_token(name);
+        if known != KnownName::Other {
+            self.seen |= known.bit();
+        }
+        let name_len = name.len() as u16;
+        Some(Field { name: at.start, value: value.start, end: value.end, name_len, known, flags: CLEAN })
+    }
+
+    /// Adds a line at the end. `false`, and nothing added, when `name` is not a token.
+    pub fn append(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let field = self.push_line(name, value);
+        self.fields.extend(field);
+        field.is_some()
+    }
+
+    /// Adds a line before all others.
+    pub fn prepend(&mut self, name: &[u8], value: &[u8]) -> bool {
+        self.insert(0, name, value)
+    }
+
+    /// Adds a line before the one at `index`.
+    pub fn insert(&mut self, index: usize, name: &[u8], value: &[u8]) -> bool {
+        let Some(field) = self.push_line(name, value) else { return false };
+        self.fields.insert(index.min(self.fields.len()), field);
+        true
+    }
+
+    /// Removes every line named `name`; how many there were.
+    pub fn remove_all(&mut self, name: &Name) -> usize {
+        if !self.may_have(name) {
+            return 0;
+        }
+        let mut removed = 0;
+        for f in &mut self.fields {
+            if f.is(&self.bytes, name) {
+                f.flags |= DEAD;
+                removed += 1;
+            }
+        }
+        self.dead += removed;
+        if name.is_any() {
+            self.seen = 0;
+        } else if name.known() != KnownName::Other {
+            self.seen &= !name.known().bit();
+        }
+        removed as usize
+    }
+
+    /// Removes every line of a known name.
+    pub fn remove_known(&mut self, known: KnownName) -> usize {
+        if self.seen & known.bit() == 0 {
+            return 0;
+        }
+        self.seen &= !known.bit();
+        let mut removed = 0;
+        for f in self.fields.iter_mut().filter(|f| f.known == known && !f.is_dead()) {
+            f.flags |= DEAD;
+            removed += 1;
+        }
+        self.dead += removed;
+        removed as usize
+    }
+
+    /// Removes the lines `drop` says yes to, given name and value (`del-header` with a match method); how many.
+    pub fn remove_if(&mut self, mut drop: impl FnMut(&[u8], &[u8]) -> bool) -> usize {
+        let mut removed = 0;
+        for f in &mut self.fields {
+            if !f.is_dead() && drop(f.name(&self.bytes), f.value(&self.bytes)) {
+                f.flags |= DEAD;
+                removed += 1;
+            }
+        }
+        self.dead += removed;
+        removed as usize
+    }
+
+    /// Removes every line of that name and appends one (`http-request set-header`).
+    pub fn set(&mut self, name: &Name, value: &[u8]) -> bool {
+        self.remove_all(name);
+        self.append(name.lower(), value)
+    }
+
+    /// Gives the line at `index` another value; its name and place stay. `false` if there is no such line.
+    pub fn replace_value_at(&mut self, index: usize, value: &[u8]) -> bool {
+        let Some(old) = self.fields.get(index).copied().filter(|f| !f.is_dead()) else { return false };
+        let name = self.bytes.len();
+        self.bytes.extend_from_within(old.name as usize..old.name as usize + old.name_len as usize);
+        self.bytes.extend_from_slice(b": ");
+        let value = self.push_value(value);
+        self.bytes.extend_from_slice(b"\r\n");
+        self.fields[index] =
+            Field { name: name as u32, value: value.start, end: value.end, flags: CLEAN, ..old };
+        true
+    }
+
+    /// Replaces a range of the value at `index`, as the cookie functions give it.
+    pub fn splice_value_at(&mut self, index: usize, range: std::ops::Range<usize>, with: &[u8]) -> bool {
+        let Some(old) = self.value_at(index) else { return false };
+        let (Some(before), Some(after)) = (old.get(..range.start), old.get(range.end..)) else {
+            return false;
+        };
+        let value = [before, with, after].concat();
+        self.replace_value_at(index, &value)
+    }
+
+    /// Removes the line at `index`.
+    pub fn remove_at(&mut self, index: usize) -> bool {
+        match self.fields.get_mut(index) {
+            Some(f) if !f.is_dead() => {
+                f.flags |= DEAD;
+                self.dead += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Header names: the known ones by number, any other by its bytes. A [`Name`] is prepared once, at configuration time.
+
+use crate::scan::token_is;
+
+macro_rules! known_names {
+    ($($variant:ident $text:literal)*) => {
+        /// Header names recognised while parsing. Comparing two of them is comparing two bytes.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum KnownName {
+            /// Any name not in this table.
+            Other,
+            $($variant),*
+        }
+
+        /// Lower-case texts, by number; the first entry stands for `Other`.
+        const TEXTS: &[&[u8]] = &[b"", $($text),*];
+        const KNOWN: &[KnownName] = &[KnownName::Other, $(KnownName::$variant),*];
+    };
+}
+
+known_names! {
+    Accept                  b"accept"
+    AcceptEncoding          b"accept-encoding"
+    AcceptLanguage          b"accept-language"
+    AcceptRanges            b"accept-ranges"
+    Age                     b"age"
+    Allow                   b"allow"
+    AltSvc                  b"alt-svc"
+    Authorization           b"authorization"
+    CacheControl            b"cache-control"
+    Connection              b"connection"
+    ContentDisposition      b"content-disposition"
+    ContentEncoding         b"content-encoding"
+    ContentLanguage         b"content-language"
+    ContentLength           b"content-length"
+    ContentLocation         b"content-location"
+    ContentRange            b"content-range"
+    ContentSecurityPolicy   b"content-security-policy"
+    ContentType             b"content-type"
+    Cookie                  b"cookie"
+    Date                    b"date"
+    Dnt                     b"dnt"
+    EarlyData               b"early-data"
+    Etag                    b"etag"
+    Expect                  b"expect"
+    Expires                 b"expires"
+    Forwarded               b"forwarded"
+    From                    b"from"
+    Host                    b"host"
+    Http2Settings           b"http2-settings"
+    IfMatch                 b"if-match"
+    IfModifiedSince         b"if-modified-since"
+    IfNoneMatch             b"if-none-match"
+    IfRange                 b"if-range"
+    IfUnmodifiedSince       b"if-unmodified-since"
+    KeepAlive               b"keep-alive"
+    LastModified            b"last-modified"
+    Link                    b"link"
+    Location                b"location"
+    MaxForwards             b"max-forwards"
+    Origin                  b"origin"
+    Pragma                  b"pragma"
+    ProxyAuthenticate       b"proxy-authenticate"
+    ProxyAuthorization      b"proxy-authorization"
+    ProxyConnection         b"proxy-connection"
+    Range                   b"range"
+    Referer                 b"referer"
+    RetryAfter              b"retry-after"
+    SecFetchDest            b"sec-fetch-dest"
+    SecFetchMode            b"sec-fetch-mode"
+    SecFetchSite            b"sec-fetch-site"
+    SecWebsocketAccept      b"sec-websocket-accept"
+    SecWebsocketExtensions  b"sec-websocket-extensions"
+    SecWebsocketKey         b"sec-websocket-key"
+    SecWebsocketProtocol    b"sec-websocket-protocol"
+    SecWebsocketVersion     b"sec-websocket-version"
+    Server                  b"server"
+    SetCookie               b"set-cookie"
+    StrictTransportSecurity b"strict-transport-security"
+    Te                      b"te"
+    Trailer                 b"trailer"
+    TransferEncoding        b"transfer-encoding"
+    Upgrade                 b"upgrade"
+    UpgradeInsecureRequests b"upgrade-insecure-requests"
+    UserAgent               b"user-agent"
+    Vary                    b"vary"
+    Via                     b"via"
+    WwwAuthenticate         b"www-authenticate"
+    XClientIp               b"x-client-ip"
+    XForwardedFor           b"x-forwarded-for"
+    XForwardedHost          b"x-forwarded-host"
+    XForwardedPort          b"x-forwarded-port"
+    XForwardedProto         b"x-forwarded-proto"
+    XOriginalTo             b"x-original-to"
+    XPoweredBy              b"x-powered-by"
+    XRealIp                 b"x-real-ip"
+    XRequestId              b"x-request-id"
+    XUniqueId               b"x-unique-id"
+}
+
+const SLOTS: usize = 1024;
+
+/// A name's key: its length and three of its bytes in lower case, which tell all known names apart.
+#[inline(always)]
+const fn key(name: &[u8]) -> u32 {
+    let n = name.len();
+    let mark = if n >= 4 { name[n - 4] } else { name[0] };
+    (n as u32)
+        | (((name[0] | 0x20) as u32) << 8)
+        | (((name[n - 1] | 0x20) as u32) << 16)
+        | (((mark | 0x20) as u32) << 24)
+}
+
+const fn slot(key: u32, seed: u32) -> usize {
+    (key.wrapping_mul(seed) >> 22) as usize
+}
+
+/// A multiplier that gives every known name its own slot, and the slots; found while compiling.
+const PERFECT: (u32, [u8; SLOTS]) = {
+    let mut seed: u32 = 0x9e37_79b1;
+    loop {
+        let mut slots = [0u8; SLOTS];
+        let mut i = 1;
+        let mut clash = false;
+        while i < TEXTS.len() {
+            let s = slot(key(TEXTS[i]), seed);
+            if slots[s] != 0 {
+                clash = true;
+                break;
+            }
+            slots[s] = i as u8;
+            i += 1;
+        }
+        if !clash {
+            break (seed, slots);
+        }
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(0x3c6e_f35e);
+    }
+};
+const SEED: u32 = PERFECT.0;
+static SLOT_OF: [u8; SLOTS] = PERFECT.1;
+
+impl KnownName {
+    /// The known name of these token bytes, whatever their case.
+    #[inline(always)]
+    #[must_use]
+    pub fn from_token(name: &[u8]) -> KnownName {
+        if name.is_empty() {
+            return KnownName::Other;
+        }
+        let i = SLOT_OF[slot(key(name), SEED)] as usize;
+        if i != 0 && token_is(name, TEXTS[i]) { KNOWN[i] } else { KnownName::Other }
+    }
+
+    /// Its text in lower case; empty for `Other`.
+    #[must_use]
+    pub fn text(self) -> &'static [u8] {
+        TEXTS[self as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn bit(self) -> u128 {
+        1u128 << (self as u8)
+    }
+}
+
+/// A header name to look up, prepared once: a known number if it has one, else its lower-case bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Name {
+    known: KnownName,
+    lower: Box<[u8]>,
+}
+
+impl Name {
+    /// Prepares `name`. Any bytes are taken; what is not a token simply never matches a parsed field.
+    #[must_use]
+    pub fn new(name: &[u8]) -> Name {
+        let lower = name.to_ascii_lowercase().into_boxed_slice();
+        let known = if crate::is_token(&lower) { KnownName::from_token(&lower) } else { KnownName::Other };
+        Name { known, lower }
+    }
+
+    /// The name that matches every field: `hdr_cnt` without argument and the like.
+    #[must_use]
+    pub fn any() -> Name {
+        Name { known: KnownName::Other, lower: Box::default() }
+    }
+
+    /// Whether this is [`Name::any`].
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.lower.is_empty()
+    }
+
+    /// Its number, `Other` if it has none.
+    #[must_use]
+    pub fn known(&self) -> KnownName {
+        self.known
+    }
+
+    /// Its bytes in lower case.
+    #[must_use]
+    pub fn lower(&self) -> &[u8] {
+        &self.lower
+    }
+}
+
+impl From<KnownName> for Name {
+    fn from(known: KnownName) -> Name {
+        Name { known, lower: known.text().into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_name_is_found_in_any_case_and_nothing_else_is() {
+        assert!(TEXTS.len() <= 128, "a bit of a u128 each");
+        for (i, text) in TEXTS.iter().enumerate().skip(1) {
+            assert_eq!(KnownName::from_token(text) as usize, i);
+            assert_eq!(KnownName::from_token(&text.to_ascii_uppercase()) as usize, i);
+            let mut near = text.to_vec();
+            near[0] = b'_';
+            assert_eq!(KnownName::from_token(&near), KnownName::Other);
+        }
+        assert_eq!(KnownName::from_token(b"x-forwarded-fox"), KnownName::Other);
+        assert_eq!(Name::new(b"HOST").known(), KnownName::Host);
+        assert_eq!(Name::new(b"ho st").known(), KnownName::Other);
+    }
+}

@@ -1,0 +1,530 @@
+//! The HTTP/1 head parser: one pass over the bytes, resumable line by line, strict by default.
+//!
+//! It finds the spans; what header values mean (framing, `Host`, connection tokens) is checked by `framing` and
+//! `target` once the head is complete. Callers keep the bytes of an incomplete head at the start of their buffer.
+
+use crate::head::{CLEAN, DEAD, FOLDED, Field, Head, Span, Version};
+use crate::name::KnownName;
+use crate::scan::{is_token_byte, line_break, target_stop, token_end};
+use crate::{Method, framing, target};
+
+/// Outcome of a parse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// The head takes the first `len` bytes of the buffer, the empty line included; the body follows.
+    Complete {
+        /// Bytes consumed.
+        len: usize,
+    },
+    /// The buffer ends before the head does: call again with the same bytes and more behind them.
+    Partial,
+}
+
+/// What is wrong with a message. The status for requests is [`ErrorKind::status`]; a bad response is always a 502.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum ErrorKind {
+    /// The method is not a token followed by a space.
+    Method,
+    /// The target is empty, has a forbidden character, or a form that does not go with the method.
+    Target,
+    /// `#` in the target.
+    Fragment,
+    /// Not `HTTP/` digit `.` digit.
+    Version,
+    /// A status that is not three digits, or below 100.
+    StatusCode,
+    /// A NUL in a value or reason.
+    Nul,
+    /// CR without LF.
+    BareCr,
+    /// LF without CR where [`ParseOptions::lone_lf`] is off.
+    BareLf,
+    /// A header line that begins with a space or tab, first in the head.
+    Folding,
+    /// A header name that is empty, has a character outside `token`, or a space before the colon.
+    Name,
+    /// More lines than `tune.http.maxhdr`.
+    TooManyFields,
+    /// The request line does not fit (414).
+    TargetTooLong,
+    /// The head does not fit (431).
+    HeadTooLarge,
+    /// A `Content-Length` that is empty, not a number, too large or contradictory.
+    ContentLength,
+    /// A `Transfer-Encoding` with an empty value, `chunked` twice, or not ending in `chunked`.
+    TransferEncoding,
+    /// A transfer coding before `chunked` that we cannot decode (422).
+    TransferCoding,
+    /// `Host` contradicts another `Host` or the authority of the target.
+    Host,
+    /// An HTTP/1.0 GET, HEAD or DELETE with a payload (413); see `h1-accept-payload-with-any-method`.
+    Payload,
+    /// A WebSocket handshake without a valid `Sec-WebSocket-Key`, or its answer without `Sec-WebSocket-Accept`.
+    WebSocket,
+}
+
+impl ErrorKind {
+    /// Status of the error sent for a request (manual 1.4.1 and `errorfile`).
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            ErrorKind::Payload => 413,
+            ErrorKind::TargetTooLong => 414,
+            ErrorKind::TransferCoding => 422,
+            ErrorKind::HeadTooLarge => 431,
+            _ => 400,
+        }
+    }
+
+    /// A few words for logs and `show errors`.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            ErrorKind::Method => "invalid method",
+            ErrorKind::Target => "invalid request target",
+            ErrorKind::Fragment => "fragment in the request target",
+            ErrorKind::Version => "invalid HTTP version",
+            ErrorKind::StatusCode => "invalid status code",
+            ErrorKind::Nul => "NUL character",
+            ErrorKind::BareCr => "CR without LF",
+            ErrorKind::BareLf => "LF without CR",
+            ErrorKind::Folding => "folded line without a header",
+            ErrorKind::Name => "invalid header name",
+            ErrorKind::TooManyFields => "too many headers",
+            ErrorKind::TargetTooLong => "request line too long",
+            ErrorKind::HeadTooLarge => "headers too large",
+            ErrorKind::ContentLength => "invalid Content-Length",
+            ErrorKind::TransferEncoding => "invalid Transfer-Encoding",
+            ErrorKind::TransferCoding => "unsupported transfer coding",
+            ErrorKind::Host => "Host does not match",
+            ErrorKind::Payload => "payload with this method and version",
+            ErrorKind::WebSocket => "invalid WebSocket handshake",
+        }
+    }
+}
+
+/// A malformed message: what, and at which byte of the buffer given to the parser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParseError {
+    /// What is wrong.
+    pub kind: ErrorKind,
+    /// Offset of the byte where it shows.
+    pub offset: usize,
+}
+
+impl std::fmt::Display for ParseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at offset {}", self.kind.text(), self.offset)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Limits and relaxations.
+#[derive(Debug, Clone)]
+pub struct ParseOptions {
+    /// Header lines accepted: `tune.http.maxhdr` less one for the start line. Default 100.
+    pub max_fields: usize,
+    /// Bytes a head may take, leading empty lines included: the usable buffer size. Default 15360.
+    pub max_bytes: usize,
+    /// `option accept-unsafe-violations-in-http-request` or `-response`: exactly what the manual lists for it.
+    pub relaxed: bool,
+    /// LF alone ends a line (RFC 9112 section 2.2 allows it, HAProxy does it; what is sent on has CRLF). Default true.
+    pub lone_lf: bool,
+    /// Global `h1-accept-payload-with-any-method`.
+    pub any_method_payload: bool,
+    /// Global `h1-do-not-close-on-insecure-transfer-encoding`.
+    pub keep_insecure: bool,
+}
+
+impl Default for ParseOptions {
+    fn default() -> ParseOptions {
+        ParseOptions {
+            max_fields: 100,
+            max_bytes: 15 * 1024,
+            relaxed: false,
+            lone_lf: true,
+            any_method_payload: false,
+            keep_insecure: false,
+        }
+    }
+}
+
+/// Where an incomplete parse stands: lines before `line` are done.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Progress {
+    line: usize,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Before,
+    StartLine,
+    Fields,
+}
+
+/// `None` where the bytes do not suffice.
+type Scanned<T> = Result<Option<T>, ParseError>;
+
+fn fail<T>(kind: ErrorKind, offset: usize) -> Result<T, ParseError> {
+    Err(ParseError { kind, offset })
+}
+
+/// Unwraps a `Scanned`, leaving the function when bytes are missing.
+macro_rules! have {
+    ($scanned:expr) => {
+        match $scanned {
+            Some(found) => found,
+            None => return Ok(None),
+        }
+    };
+}
+
+/// Parses a request head at the start of `buf` into `head`, whose former content is dropped.
+///
+/// After [`Status::Partial`], call again with the same head and the same bytes followed by more.
+///
+/// # Errors
+/// The first breach of the rules, in the order of the bytes for syntax, then by meaning.
+pub fn parse_request(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Result<Status, ParseError> {
+    parse(buf, head, options, false)
+}
+
+/// Parses a response head, as [`parse_request`] does a request. Interim (1xx) responses are heads of their own.
+///
+/// # Errors
+/// As [`parse_request`].
+pub fn parse_response(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Result<Status, ParseError> {
+    parse(buf, head, options, true)
+}
+
+fn parse(buf: &[u8], head: &mut Head, options: &ParseOptions, response: bool) -> Result<Status, ParseError> {
+    if head.progress.phase == Phase::Before {
+        head.clear();
+        head.is_response = response;
+    }
+    let limit = options.max_bytes.min(u32::MAX as usize);
+    let buf = &buf[..buf.len().min(limit)];
+    let outcome = match scan(buf, head, options) {
+        Ok(Some(end)) => finish(&buf[..end], head, options).map(|()| Status::Complete { len: end }),
+        Ok(None) if buf.len() == limit => {
+            let early = head.progress.phase != Phase::Fields && !response;
+            fail(if early { ErrorKind::TargetTooLong } else { ErrorKind::HeadTooLarge }, limit)
+        }
+        Ok(None) => return Ok(Status::Partial),
+        Err(error) => Err(error),
+    };
+    head.progress = Progress::default();
+    outcome
+}
+
+/// Finds the end of the head, filling in the spans relative to `buf`.
+fn scan(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let mut at = head.progress.line;
+    if head.progress.phase == Phase::Before {
+        at = have!(skip_empty_lines(buf, options)?);
+        head.progress = Progress { line: at, phase: Phase::StartLine };
+    }
+    if head.progress.phase == Phase::StartLine {
+        at = have!(if head.is_response {
+            status_line(buf, at, head, options)?
+        } else {
+            request_line(buf, at, head, options)?
+        });
+        head.progress = Progress { line: at, phase: Phase::Fields };
+    }
+    loop {
+        match field_line(buf, at, head, options)? {
+            Some(Line::Next(next)) => at = next,
+            Some(Line::End(end)) => return Ok(Some(end)),
+            None => {
+                head.progress.line = at;
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// RFC 9112 section 2.2: empty lines before the start line are ignored.
+fn skip_empty_lines(buf: &[u8], options: &ParseOptions) -> Scanned<usize> {
+    let mut at = 0;
+    while matches!(have!(buf.get(at)), b'\r' | b'\n') {
+        at = have!(line_end(buf, at, options)?);
+    }
+    Ok(Some(at))
+}
+
+/// Steps over the CRLF or LF at `at`.
+#[inline(always)]
+fn line_end(buf: &[u8], at: usize, options: &ParseOptions) -> Scanned<usize> {
+    if buf[at] == b'\r' {
+        return match have!(buf.get(at + 1)) {
+            b'\n' => Ok(Some(at + 2)),
+            _ => fail(ErrorKind::BareCr, at),
+        };
+    }
+    if options.lone_lf { Ok(Some(at + 1)) } else { fail(ErrorKind::BareLf, at) }
+}
+
+#[inline(always)]
+fn is_blank(b: u8) -> bool {
+    matches!(b, b' ' | b'\t')
+}
+
+/// First byte at or after `at` that is neither space nor tab.
+#[inline(always)]
+fn skip_blanks(buf: &[u8], mut at: usize) -> Option<usize> {
+    while is_blank(*buf.get(at)?) {
+        at += 1;
+    }
+    Some(at)
+}
+
+/// Records the first breach let through.
+#[cold]
+fn tolerate(head: &mut Head, kind: ErrorKind, offset: usize) {
+    head.violation.get_or_insert(ParseError { kind, offset });
+}
+
+fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let method_end = token_end(buf, at);
+    if !is_blank(*have!(buf.get(method_end))) || method_end == at {
+        return fail(ErrorKind::Method, method_end);
+    }
+    let target = have!(skip_blanks(buf, method_end));
+    let target_end = have!(target_end(buf, target, head, options)?);
+    head.method = Span::new(at, method_end);
+    head.method_id = Method::from_bytes(&buf[at..method_end]);
+    head.target = Span::new(target, target_end);
+    let version = have!(skip_blanks(buf, target_end));
+    let plain = target == method_end + 1 && version == target_end + 1 && buf[method_end] == b' ';
+    if buf.get(version..version + 10) == Some(b"HTTP/1.1\r\n") {
+        head.version = Version::Http11;
+        if plain && buf[target_end] == b' ' {
+            head.start_line = Some(Span::new(at, version + 8));
+        }
+        return Ok(Some(version + 10));
+    }
+    if matches!(buf[version], b'\r' | b'\n') {
+        // HTTP/0.9: no version at all.
+        if !options.relaxed || head.method_id != Method::Get {
+            return fail(ErrorKind::Version, version);
+        }
+        tolerate(head, ErrorKind::Version, version);
+        head.version = Version::Http10;
+        return line_end(buf, version, options);
+    }
+    let (number, end) = have!(version_number(buf, version, head, options)?);
+    head.version = number;
+    if !matches!(have!(buf.get(end)), b'\r' | b'\n') {
+        return fail(ErrorKind::Version, end);
+    }
+    line_end(buf, end, options)
+}
+
+/// End of the target that starts at `at`.
+#[inline(always)]
+fn target_end(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let mut from = at;
+    loop {
+        let stop = target_stop(buf, from);
+        let kind = match *have!(buf.get(stop)) {
+            b' ' | b'\t' | b'\r' | b'\n' if stop > at => return Ok(Some(stop)),
+            b'#' if stop > at => ErrorKind::Fragment,
+            0x80..=0xff => ErrorKind::Target,
+            _ => return fail(ErrorKind::Target, stop),
+        };
+        if !options.relaxed {
+            return fail(kind, stop);
+        }
+        tolerate(head, kind, stop);
+        from = stop + 1;
+    }
+}
+
+/// A version at `at` and the index of the byte after it. `HTTP/1.1` once its end is seen, relaxed ones likewise.
+fn version_number(
+    buf: &[u8],
+    at: usize,
+    head: &mut Head,
+    options: &ParseOptions,
+) -> Scanned<(Version, usize)> {
+    let part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.');
+    let len = have!(buf[at..].iter().position(|b| !part(b)));
+    let text = &buf[at..at + len];
+    if let [b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] = text {
+        return Ok(Some((Version::new(major - b'0', minor - b'0'), at + len)));
+    }
+    if !options.relaxed {
+        return fail(ErrorKind::Version, at);
+    }
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u8>().ok();
+    let split = || {
+        let slash = memchr::memchr(b'/', text)?;
+        let dot = memchr::memchr(b'.', text)?;
+        let numbers = (number(text.get(slash + 1..dot)?)?, number(&text[dot + 1..])?);
+        text[..slash].iter().all(u8::is_ascii_alphabetic).then_some(numbers)
+    };
+    let Some((major, minor)) = split() else { return fail(ErrorKind::Version, at) };
+    tolerate(head, ErrorKind::Version, at);
+    Ok(Some((Version::new(major, minor), at + len)))
+}
+
+fn status_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let (version, version_end) = if buf.get(at..at + 9) == Some(b"HTTP/1.1 ") {
+        (Version::Http11, at + 8)
+    } else {
+        have!(version_number(buf, at, head, options)?)
+    };
+    if !is_blank(*have!(buf.get(version_end))) {
+        return fail(ErrorKind::Version, version_end);
+    }
+    let code = have!(skip_blanks(buf, version_end));
+    let digits = have!(buf[code..].iter().position(|b| !b.is_ascii_digit()));
+    let code_end = code + digits;
+    if !matches!(buf[code_end], b' ' | b'\t' | b'\r' | b'\n') {
+        return fail(ErrorKind::StatusCode, code_end);
+    }
+    let value = std::str::from_utf8(&buf[code..code_end]).ok().and_then(|digits| digits.parse::<u16>().ok());
+    match value {
+        Some(value @ 100..) if digits == 3 => head.status = value,
+        Some(value @ 100..) if digits > 3 && options.relaxed => {
+            tolerate(head, ErrorKind::StatusCode, code);
+            head.status = value;
+        }
+        _ => return fail(ErrorKind::StatusCode, code),
+    }
+    head.version = version;
+    let reason = have!(skip_blanks(buf, code_end));
+    let reason_end = have!(value_end(buf, reason, head, options)?);
+    head.reason = Span::new(reason, reason_end);
+    let next = have!(line_end(buf, reason_end, options)?);
+    let plain = code == version_end + 1 && reason == code_end + 1 && next == reason_end + 2;
+    if plain && matches!(version, Version::Http11 | Version::Http10) {
+        head.start_line = Some(Span::new(at, reason_end));
+    }
+    Ok(Some(next))
+}
+
+/// Index of the CR or LF that ends a value or reason.
+#[inline(always)]
+fn value_end(buf: &[u8], from: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let mut stop = line_break(buf, from);
+    while *have!(buf.get(stop)) == 0 {
+        if !options.relaxed {
+            return fail(ErrorKind::Nul, stop);
+        }
+        tolerate(head, ErrorKind::Nul, stop);
+        stop = line_break(buf, stop + 1);
+    }
+    Ok(Some(stop))
+}
+
+enum Line {
+    Next(usize),
+    End(usize),
+}
+
+/// One header line, or the empty line.
+#[inline(always)]
+fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<Line> {
+    let name_end = token_end(buf, at);
+    if name_end == at {
+        match *have!(buf.get(at)) {
+            b'\r' | b'\n' => return Ok(Some(Line::End(have!(line_end(buf, at, options)?)))),
+            b' ' | b'\t' => return folded_line(buf, at, head, options),
+            _ => {}
+        }
+    }
+    let mut colon = name_end;
+    let mut flags = 0;
+    if *have!(buf.get(colon)) != b':' || colon == at || colon - at > u16::MAX as usize {
+        colon = have!(bad_name(buf, at, colon, head, options)?);
+        flags = DEAD;
+    }
+    let value = have!(skip_blanks(buf, colon + 1));
+    let stop = have!(value_end(buf, value, head, options)?);
+    let next = have!(line_end(buf, stop, options)?);
+    let mut end = stop;
+    while end > value && is_blank(buf[end - 1]) {
+        end -= 1;
+    }
+    if end + 2 == next {
+        flags |= CLEAN;
+    }
+    if head.fields.len() >= options.max_fields {
+        return fail(ErrorKind::TooManyFields, at);
+    }
+    let known = if flags & DEAD == 0 { KnownName::from_token(&buf[at..name_end]) } else { KnownName::Other };
+    head.seen |= known.bit();
+    head.dead += u32::from(flags & DEAD);
+    head.fields.push(Field {
+        name: at as u32,
+        value: value as u32,
+        end: end as u32,
+        name_len: (name_end - at) as u16,
+        known,
+        flags,
+    });
+    Ok(Some(Line::Next(next)))
+}
+
+/// A name broken at `stop`: an error, or where relaxed the index of the colon that ends it (the line is then dropped).
+#[cold]
+fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    if !options.relaxed || buf[at] == b':' {
+        return fail(ErrorKind::Name, stop);
+    }
+    let mut colon = stop;
+    loop {
+        match *have!(buf.get(colon)) {
+            b':' => break,
+            b'\r' | b'\n' => return fail(ErrorKind::Name, colon),
+            _ => colon += 1,
+        }
+    }
+    debug_assert!(!is_token_byte(buf[stop]) || colon - at > u16::MAX as usize);
+    tolerate(head, ErrorKind::Name, stop);
+    Ok(Some(colon))
+}
+
+/// A continuation line (obs-fold): joined to the value before it, its line break turned into spaces at the end.
+#[cold]
+fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<Line> {
+    if head.fields.is_empty() {
+        return fail(ErrorKind::Folding, at);
+    }
+    let stop = have!(value_end(buf, at, head, options)?);
+    let next = have!(line_end(buf, stop, options)?);
+    let mut end = stop;
+    while end > at && is_blank(buf[end - 1]) {
+        end -= 1;
+    }
+    if let Some(last) = head.fields.last_mut() {
+        last.flags = last.flags & DEAD | FOLDED;
+        if end > at {
+            last.end = end as u32;
+        }
+        if last.end as usize + 2 == next {
+            last.flags |= CLEAN;
+        }
+    }
+    Ok(Some(Line::Next(next)))
+}
+
+/// Copies the bytes, unfolds, then checks what the fields mean.
+fn finish(bytes: &[u8], head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
+    head.bytes.extend_from_slice(bytes);
+    for f in head.fields.iter_mut().filter(|f| f.flags & FOLDED != 0) {
+        let value = &mut head.bytes[f.value as usize..f.end as usize];
+        for b in value.iter_mut().filter(|b| matches!(b, b'\r' | b'\n')) {
+            *b = b' ';
+        }
+        f.value += value.iter().take_while(|b| is_blank(**b)).count() as u32;
+    }
+    framing::check(head, options)?;
+    if head.is_response { Ok(()) } else { target::check(head, options) }
+}

@@ -1,0 +1,180 @@
+//! Byte classes and the word-at-a-time scans of the parser. Knows characters, not messages; used by the other files of this crate.
+
+/// Bytes of RFC 9110's `token`, one flag a byte.
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        table[b] = matches!(b as u8,
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-'
+            | b'.' | b'^' | b'_' | b'`' | b'|' | b'~');
+        b += 1;
+    }
+    table
+};
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Whether the byte may stand in a method or a field name.
+#[inline(always)]
+pub(crate) fn is_token_byte(b: u8) -> bool {
+    TOKEN[b as usize]
+}
+
+/// Whether all of `bytes` is one `token` (RFC 9110 section 5.6.2): not empty, no separator, no control character.
+#[must_use]
+pub fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&b| is_token_byte(b))
+}
+
+/// ASCII comparison that ignores case, lengths included.
+#[must_use]
+pub fn eq_ignore_case(a: &[u8], b: &[u8]) -> bool {
+    a.eq_ignore_ascii_case(b)
+}
+
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    let chunk = bytes.get(at..at + 8)?;
+    Some(u64::from_le_bytes(chunk.try_into().ok()?))
+}
+
+/// Index of the first token byte run's end at or after `at`.
+#[inline(always)]
+pub(crate) fn token_end(buf: &[u8], mut at: usize) -> usize {
+    while let Some(&b) = buf.get(at) {
+        if !is_token_byte(b) {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Index of the first NUL, LF or CR at or after `at`, or the length. Other control characters pass, as in HAProxy.
+#[inline(always)]
+pub(crate) fn line_break(buf: &[u8], mut at: usize) -> usize {
+    while let Some(w) = word(buf, at) {
+        // Lowest flagged byte is exact: borrows only travel upwards.
+        let mut low = w.wrapping_sub(ONES * 0x0e) & !w & HIGHS;
+        while low != 0 {
+            let i = at + (low.trailing_zeros() / 8) as usize;
+            if matches!(buf[i], 0 | b'\n' | b'\r') {
+                return i;
+            }
+            low &= low - 1;
+        }
+        at += 8;
+    }
+    while let Some(&b) = buf.get(at) {
+        if matches!(b, 0 | b'\n' | b'\r') {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Index of the first byte at or after `at` that ends or may not stand in a request target: below `!`, above `~`, or `#`.
+#[inline(always)]
+pub(crate) fn target_stop(buf: &[u8], mut at: usize) -> usize {
+    while let Some(w) = word(buf, at) {
+        let hash = w ^ (ONES * b'#' as u64);
+        let stop =
+            (w.wrapping_sub(ONES * 0x21) & !w) | w.wrapping_add(ONES) | w | (hash.wrapping_sub(ONES) & !hash);
+        let stop = stop & HIGHS;
+        if stop != 0 {
+            return at + (stop.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while let Some(&b) = buf.get(at) {
+        if !(0x21..=0x7e).contains(&b) || b == b'#' {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Whether token `name` equals `lower`, both of the same length, `lower` made of lower-case letters, digits and `-` only.
+/// Setting bit 5 of a token byte can only produce such a byte from itself or from its upper-case letter.
+#[inline(always)]
+pub(crate) fn token_is(name: &[u8], lower: &[u8]) -> bool {
+    let n = lower.len();
+    if name.len() != n {
+        return false;
+    }
+    const CASE: u64 = ONES * 0x20;
+    if n >= 8 {
+        let mut at = 0;
+        while at + 8 < n {
+            match (word(name, at), word(lower, at)) {
+                (Some(a), Some(b)) if a | CASE == b => at += 8,
+                _ => return false,
+            }
+        }
+        return matches!((word(name, n - 8), word(lower, n - 8)), (Some(a), Some(b)) if a | CASE == b);
+    }
+    name.iter().zip(lower).all(|(a, b)| a | 0x20 == *b)
+}
+
+/// The sub-slice without spaces and tabs at either end.
+#[inline]
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// A decimal number made of digits only, below 2^63.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    let mut n: u64 = 0;
+    for &b in digits {
+        if !b.is_ascii_digit() {
+            return None;
+        }
+        n = n.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
+    }
+    (n <= i64::MAX as u64).then_some(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn word_scans_agree_with_plain_loops() {
+        // Every byte value at every position of a word, after bytes that provoke borrows and carries.
+        for filler in [b'a', b'!', b'~', 0x22, 0x0e] {
+            for at in 0..20 {
+                for b in 0..=255u8 {
+                    let mut buf = [filler; 24];
+                    buf[at] = b;
+                    let plain = buf.iter().position(|c| matches!(c, 0 | b'\n' | b'\r')).unwrap_or(24);
+                    assert_eq!(line_break(&buf, 0), plain, "{b} at {at}");
+                    let plain =
+                        buf.iter().position(|c| !(0x21..=0x7e).contains(c) || *c == b'#').unwrap_or(24);
+                    assert_eq!(target_stop(&buf, 0), plain, "{b} at {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn token_comparison_ignores_case_and_nothing_else() {
+        assert!(token_is(b"Content-LENGTH", b"content-length"));
+        assert!(token_is(b"TE", b"te"));
+        for wrong in [&b"content_length"[..], b"content-lengti", b"content-lengt", b"bontent-length"] {
+            assert!(!token_is(wrong, b"content-length"));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Serialises a head. Lines that lie next to each other in memory, which untouched ones do, are copied in one go.
+
+use crate::head::{CLEAN, DEAD, Head, Version};
+
+/// What `option http-restrict-req-hdr-names` does with names outside `[a-zA-Z0-9-]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RestrictNames {
+    /// Leave them.
+    #[default]
+    Preserve,
+    /// Remove those lines.
+    Delete,
+    /// Refuse the request (403).
+    Reject,
+}
+
+impl Head {
+    /// Appends the whole head to `out`: start line, live header lines, empty line.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        out.reserve(self.bytes.len() + 4);
+        // The current run: bytes[run.0..run.1], to which a line starting two bytes further on may be joined.
+        let mut run = match self.start_line {
+            Some(line) => (line.start, line.end, true),
+            None => {
+                self.write_start_line(out);
+                (0, 0, false)
+            }
+        };
+        for f in self.fields.iter().filter(|f| !f.is_dead()) {
+            if !(run.2 && f.name == run.1 + 2) {
+                self.flush(run, out);
+                run.0 = f.name;
+            }
+            run.1 = f.end;
+            run.2 = f.flags & CLEAN != 0;
+        }
+        self.flush(run, out);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn flush(&self, run: (u32, u32, bool), out: &mut Vec<u8>) {
+        if run.1 > run.0 {
+            out.extend_from_slice(&self.bytes[run.0 as usize..run.1 as usize]);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// As [`Head::write_to`], with each name passed through `case` (`h1-case-adjust`): given the name, its
+    /// replacement, which must differ in case only.
+    pub fn write_adjusted<'a>(&self, out: &mut Vec<u8>, case: impl Fn(&[u8]) -> Option<&'a [u8]>) {
+        self.write_start_line(out);
+        for (name, value) in self.fields() {
+            out.extend_from_slice(case(name).unwrap_or(name));
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends the start line with its CRLF.
+    pub fn write_start_line(&self, out: &mut Vec<u8>) {
+        if self.is_response {
+            self.write_version(out);
+            let code = self.status;
+            out.push(b' ');
+            if code > 999 {
+                out.extend_from_slice(code.to_string().as_bytes());
+            } else {
+                let digit = |n: u16| b'0' + (n % 10) as u8;
+                out.extend_from_slice(&[digit(code / 100), digit(code / 10), digit(code)]);
+            }
+            out.push(b' ');
+            out.extend_from_slice(self.reason());
+        } else {
+            out.extend_from_slice(self.method());
+            out.push(b' ');
+            out.extend_from_slice(self.target());
+            out.push(b' ');
+            self.write_version(out);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn write_version(&self, out: &mut Vec<u8>) {
+        match self.version {
+            Version::Http10 => return out.extend_from_slice(b"HTTP/1.0"),
+            Version::Http11 => return out.extend_from_slice(b"HTTP/1.1"),
+            Version::Other(..) => {}
+        }
+        let (major, minor) = self.version.numbers();
+        out.extend_from_slice(b"HTTP/");
+        out.extend_from_slice(major.to_string().as_bytes());
+        out.push(b'.');
+        out.extend_from_slice(minor.to_string().as_bytes());
+    }
+
+    /// Applies `option http-restrict-req-hdr-names`; `false` when the request is to be refused.
+    pub fn restrict_names(&mut self, policy: RestrictNames) -> bool {
+        if policy == RestrictNames::Preserve {
+            return true;
+        }
+        for f in &mut self.fields {
+            let plain = |name: &[u8]| name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-');
+            if !f.is_dead() && !plain(f.name(&self.bytes)) {
+                if policy == RestrictNames::Reject {
+                    return false;
+                }
+                f.flags |= DEAD;
+                self.dead += 1;
+            }
+        }
+        true
+    }
+}

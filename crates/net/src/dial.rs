@@ -1,0 +1,194 @@
+//! Connecting to servers: the socket's options, its source address, the wait for the connection.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::net::{TcpSocket, UnixStream};
+
+use crate::stream::Stream;
+use crate::sys;
+
+/// Where to connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// TCP.
+    Ip(SocketAddr),
+    /// A UNIX socket.
+    Unix(PathBuf),
+    /// Linux's abstract namespace: the name without its leading NUL; padded to the full length (`abns`) or not.
+    Abstract {
+        /// The name.
+        name: Vec<u8>,
+        /// Whether the address has the full length.
+        padded: bool,
+    },
+}
+
+/// How to connect. The default is what most servers need.
+#[derive(Debug, Clone, Default)]
+pub struct Dial<'a> {
+    /// Bind to this address first; with `transparent` it may be foreign.
+    pub source: Option<SocketAddr>,
+    /// Ports to try one after the other with `source`, from a random one on.
+    pub source_ports: Option<(u16, u16)>,
+    /// The source address is not ours (`usesrc`).
+    pub transparent: bool,
+    /// Bind to this interface.
+    pub interface: Option<&'a str>,
+    /// `tcp-ut`.
+    pub user_timeout: Option<Duration>,
+    /// Connect with data (`tfo`).
+    pub fast_open: bool,
+    /// `tcp-md5sig`.
+    pub md5_key: Option<&'a [u8]>,
+    /// `cc`.
+    pub congestion: Option<&'a str>,
+    /// Type of service.
+    pub tos: Option<u32>,
+    /// Bytes of the receive buffer; 0 for the kernel's choice.
+    pub receive_buffer: usize,
+    /// Bytes of the send buffer; 0 for the kernel's choice.
+    pub send_buffer: usize,
+    /// Open the socket in this network namespace.
+    pub namespace: Option<&'a str>,
+}
+
+/// The most ports of a source range tried for one connection.
+const PORT_TRIES: u32 = 32;
+
+/// The bytes of an abstract name as the kernel takes them: with its leading NUL, and padded to the whole
+/// `sun_path` where the format says so.
+pub fn abstract_path(name: &[u8], padded: bool) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    const SUN_PATH: usize = 108;
+    let mut bytes = Vec::with_capacity(SUN_PATH);
+    bytes.push(0);
+    bytes.extend_from_slice(name);
+    if padded {
+        bytes.resize(SUN_PATH, 0);
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+impl Dial<'_> {
+    /// Connects. The caller sets the time limit.
+    ///
+    /// # Errors
+    /// What the kernel says: refused, unreachable, no port left in `source_ports` (`AddrInUse`) …
+    pub async fn connect(&self, target: &Target) -> io::Result<Stream> {
+        let address = match target {
+            Target::Ip(address) => *address,
+            Target::Unix(path) => return Ok(Stream::Unix(UnixStream::connect(path).await?)),
+            Target::Abstract { name, padded } => {
+                return Ok(Stream::Unix(UnixStream::connect(abstract_path(name, *padded)).await?));
+            }
+        };
+        let socket = match self.namespace {
+            Some(namespace) => in_namespace(namespace, || tcp_socket(address))?,
+            None => tcp_socket(address)?,
+        };
+        self.prepare(&socket, address)?;
+        let stream = socket.connect(address).await?;
+        Ok(Stream::Tcp(stream))
+    }
+
+    fn prepare(&self, socket: &TcpSocket, address: SocketAddr) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        let options = SockRef::from(socket);
+        if let Some(interface) = self.interface {
+            options.bind_device(Some(interface.as_bytes()))?;
+        }
+        if let Some(timeout) = self.user_timeout {
+            options.set_tcp_user_timeout(Some(timeout))?;
+        }
+        if let Some(congestion) = self.congestion {
+            options.set_tcp_congestion(congestion.as_bytes())?;
+        }
+        if let Some(tos) = self.tos {
+            match address {
+                SocketAddr::V4(_) => options.set_tos_v4(tos)?,
+                SocketAddr::V6(_) => options.set_tclass_v6(tos)?,
+            }
+        }
+        if self.receive_buffer > 0 {
+            options.set_recv_buffer_size(self.receive_buffer)?;
+        }
+        if self.send_buffer > 0 {
+            options.set_send_buffer_size(self.send_buffer)?;
+        }
+        if let Some(key) = self.md5_key {
+            sys::set_md5_key(socket.as_fd(), address, key, false)?;
+        }
+        if self.fast_open {
+            // A kernel without it connects as ever.
+            let _ = sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1);
+        }
+        if let Some(source) = self.source {
+            self.bind(socket, source)?;
+        }
+        Ok(())
+    }
+
+    fn bind(&self, socket: &TcpSocket, source: SocketAddr) -> io::Result<()> {
+        if self.transparent {
+            sys::set_transparent(socket.as_fd(), source.ip())?;
+        }
+        socket.set_reuseaddr(true)?;
+        let Some((first, last)) = self.source_ports else {
+            if source.port() == 0 {
+                // Leaves the port to connect(2), which can share it between destinations.
+                let _ = sys::set_int_option(
+                    socket.as_fd(),
+                    libc::SOL_IP,
+                    libc::IP_BIND_ADDRESS_NO_PORT,
+                    1,
+                );
+            }
+            return socket.bind(source);
+        };
+        let span = u32::from(last - first) + 1;
+        let start = fastrand::u32(..span);
+        let mut error = io::Error::from(io::ErrorKind::AddrInUse);
+        for step in 0..span.min(PORT_TRIES) {
+            let port = first + ((start + step) % span) as u16;
+            match socket.bind(SocketAddr::new(source.ip(), port)) {
+                Ok(()) => return Ok(()),
+                Err(refused) => error = refused,
+            }
+        }
+        Err(error)
+    }
+}
+
+fn tcp_socket(address: SocketAddr) -> io::Result<TcpSocket> {
+    match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }
+}
+
+/// Runs `open` in the network namespace `name` of /var/run/netns and comes back. Sockets stay where they were made.
+pub fn in_namespace<R>(name: &str, open: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+    if name.contains('/') {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a namespace's name has no slash"));
+    }
+    let own = std::fs::File::open("/proc/thread-self/ns/net")?;
+    let other = std::fs::File::open(format!("/var/run/netns/{name}"))?;
+    move_into_link_name_space(other.as_fd(), Some(LinkNameSpaceType::Network))?;
+    let result = open();
+    move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Network))?;
+    result
+}
+
+/// The unspecified address of `address`'s family, for a source that only names an interface or ports.
+pub fn unspecified(address: SocketAddr) -> IpAddr {
+    match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}

@@ -1,0 +1,203 @@
+//! Listening sockets: how they are made, and accepting from them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::net::{SocketFlags, acceptfrom_with};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::unix::AsyncFd;
+
+use crate::dial::{abstract_path, in_namespace};
+use crate::sys;
+
+/// Options of a listening socket (configuration manual, 5.1).
+#[derive(Debug, Clone, Default)]
+pub struct Options<'a> {
+    /// The length of the kernel's queue.
+    pub backlog: i32,
+    /// `v6only`, `v4v6`.
+    pub v6only: Option<bool>,
+    /// `interface`.
+    pub interface: Option<&'a str>,
+    /// `transparent`.
+    pub transparent: bool,
+    /// `mss`.
+    pub mss: Option<i32>,
+    /// `defer-accept`.
+    pub defer_accept: bool,
+    /// `tfo`: the length of its queue.
+    pub fast_open: Option<i32>,
+    /// `tcp-ut`.
+    pub user_timeout: Option<Duration>,
+    /// `tcp-md5sig`.
+    pub md5_key: Option<&'a [u8]>,
+    /// `cc`.
+    pub congestion: Option<&'a str>,
+    /// `namespace`.
+    pub namespace: Option<&'a str>,
+    /// Whether other sockets may bind the same address (`SO_REUSEPORT`).
+    pub reuse_port: bool,
+    /// Bytes of accepted sockets' buffers, 0 for the kernel's choice: receive, send.
+    pub buffers: (usize, usize),
+}
+
+/// Binds and listens on a TCP address.
+pub fn tcp(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
+    match options.namespace {
+        Some(namespace) => in_namespace(namespace, || tcp_here(address, options)),
+        None => tcp_here(address, options),
+    }
+}
+
+fn tcp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if options.reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if let Some(only) = options.v6only {
+        socket.set_only_v6(only)?;
+    } else if address.is_ipv6() {
+        // HAProxy binds `:::80` to IPv6 alone unless `v4v6` is said.
+        socket.set_only_v6(true)?;
+    }
+    if let Some(interface) = options.interface {
+        socket.bind_device(Some(interface.as_bytes()))?;
+    }
+    if options.transparent {
+        sys::set_transparent(socket.as_fd(), address.ip())?;
+    }
+    if let Some(mss) = options.mss {
+        set_mss(&socket, mss)?;
+    }
+    if options.defer_accept {
+        sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 60)?;
+    }
+    if let Some(queue) = options.fast_open {
+        let _ = sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue);
+    }
+    if let Some(timeout) = options.user_timeout {
+        socket.set_tcp_user_timeout(Some(timeout))?;
+    }
+    if let Some(congestion) = options.congestion {
+        socket.set_tcp_congestion(congestion.as_bytes())?;
+    }
+    if let Some(key) = options.md5_key {
+        let any = SocketAddr::new(crate::dial::unspecified(address), 0);
+        sys::set_md5_key(socket.as_fd(), any, key, true)?;
+    }
+    if options.buffers.0 > 0 {
+        socket.set_recv_buffer_size(options.buffers.0)?;
+    }
+    if options.buffers.1 > 0 {
+        socket.set_send_buffer_size(options.buffers.1)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(options.backlog)?;
+    Ok(socket.into())
+}
+
+fn set_mss(socket: &Socket, mss: i32) -> io::Result<()> {
+    let wanted = if mss > 0 {
+        mss
+    } else {
+        // A negative value is taken off what the kernel would announce.
+        let default = socket.tcp_mss().unwrap_or(536) as i32;
+        (default + mss).max(88)
+    };
+    socket.set_tcp_mss(wanted as u32)
+}
+
+/// Access rights of a UNIX socket.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rights {
+    /// `mode`.
+    pub mode: Option<u32>,
+    /// `uid`.
+    pub uid: Option<u32>,
+    /// `gid`.
+    pub gid: Option<u32>,
+}
+
+/// Binds and listens on a UNIX socket. It is bound under a temporary name with its rights and renamed into
+/// place, so that clients of an earlier process are never refused in between.
+pub fn unix(path: &Path, backlog: i32, rights: Rights) -> io::Result<OwnedFd> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let _ = std::fs::remove_file(&temporary);
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    socket.bind(&socket2::SockAddr::unix(&temporary)?)?;
+    let place = || -> io::Result<()> {
+        if rights.uid.is_some() || rights.gid.is_some() {
+            std::os::unix::fs::chown(&temporary, rights.uid, rights.gid)?;
+        }
+        if let Some(mode) = rights.mode {
+            std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(mode))?;
+        }
+        socket.listen(backlog)?;
+        std::fs::rename(&temporary, path)
+    };
+    if let Err(error) = place() {
+        let _ = std::fs::remove_file(&temporary);
+        return Err(error);
+    }
+    Ok(socket.into())
+}
+
+/// Binds and listens on a name of Linux's abstract namespace.
+pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    socket.bind(&socket2::SockAddr::unix(abstract_path(name, padded))?)?;
+    socket.listen(backlog)?;
+    Ok(socket.into())
+}
+
+/// A listening socket in the calling worker's reactor.
+#[derive(Debug)]
+pub struct Listener(AsyncFd<OwnedFd>);
+
+/// A connection just accepted: not yet in any reactor, so that any worker may take it.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The connected socket, non-blocking.
+    pub socket: OwnedFd,
+    /// The client's address; `None` for sockets without one.
+    pub peer: Option<SocketAddr>,
+}
+
+impl Listener {
+    /// Puts a listening socket into the calling worker's reactor.
+    pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self(sys::watch_readable(socket)?))
+    }
+
+    /// Accepts one connection.
+    ///
+    /// # Errors
+    /// Those of accept(2): a connection that its client already gave up (`ConnectionAborted`), descriptors
+    /// that ran out (`EMFILE`, `ENFILE`), memory.
+    pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
+        loop {
+            let mut guard = ready!(self.0.poll_read_ready(context))?;
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            if let Ok(result) = guard.try_io(|socket| Ok(acceptfrom_with(socket, flags)?)) {
+                let (socket, peer) = result?;
+                let peer = peer.and_then(|address| SocketAddr::try_from(address).ok());
+                return Poll::Ready(Ok(Accepted { socket, peer }));
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
+    }
+}

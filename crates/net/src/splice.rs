@@ -1,0 +1,132 @@
+//! Moving bytes from socket to socket inside the kernel (splice(2)) through a pipe.
+//!
+//! Pipes are kept by the worker and lent to one direction of one stream at a time; a pipe that comes back
+//! with bytes inside is closed.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::task::{Context, Poll, ready};
+
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use tokio::io::Interest;
+
+use crate::stream::Stream;
+
+thread_local! {
+    static FREE: RefCell<Vec<(OwnedFd, OwnedFd)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How many pipes a worker keeps for later.
+const KEEP: usize = 64;
+
+/// How many bytes one splice(2) may move: the kernel gives less when the pipe is full.
+const CHUNK: usize = 1 << 20;
+
+/// A pipe and how many bytes are in it.
+#[derive(Debug)]
+pub struct Pipe {
+    ends: Option<(OwnedFd, OwnedFd)>,
+    filled: usize,
+}
+
+impl Pipe {
+    /// A pipe of the worker's, or a new one of `size` bytes (0: the kernel's default).
+    pub fn take(size: usize) -> io::Result<Self> {
+        let ends = match FREE.with_borrow_mut(Vec::pop) {
+            Some(ends) => ends,
+            None => {
+                let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+                if size > 0 {
+                    // The kernel may refuse a size above the user's limit; the default then serves.
+                    let _ = fcntl_setpipe_size(&write, size);
+                }
+                (read, write)
+            }
+        };
+        Ok(Self { ends: Some(ends), filled: 0 })
+    }
+
+    /// How many bytes are inside.
+    pub fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Whether nothing is inside.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// Moves up to `limit` bytes from `from` into the pipe; 0 at the end of the stream. Pending too when the
+    /// pipe is full: drain it first.
+    pub fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &Stream,
+        limit: u64,
+    ) -> Poll<io::Result<usize>> {
+        let Some((_, write)) = &self.ends else { return Poll::Ready(Ok(0)) };
+        let limit = limit.min(CHUNK as u64) as usize;
+        loop {
+            ready!(from.poll_read_ready(context))?;
+            let moved = from.try_io(Interest::READABLE, || {
+                Ok(splice(from.as_fd(), None, write, None, limit, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)?)
+            });
+            match moved {
+                Ok(n) => {
+                    self.filled += n;
+                    return Poll::Ready(Ok(n));
+                }
+                // A full pipe answers the same: what is inside has to leave first.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.filled > 0 => {
+                    return Poll::Pending;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Moves bytes from the pipe to `to`. `more` tells the kernel that others follow.
+    pub fn poll_drain(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &Stream,
+        more: bool,
+    ) -> Poll<io::Result<usize>> {
+        let Some((read, _)) = &self.ends else { return Poll::Ready(Ok(0)) };
+        let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        if more {
+            flags |= SpliceFlags::MORE;
+        }
+        loop {
+            ready!(to.poll_write_ready(context))?;
+            let moved =
+                to.try_io(Interest::WRITABLE, || Ok(splice(read, None, to.as_fd(), None, self.filled, flags)?));
+            match moved {
+                Ok(n) => {
+                    self.filled -= n.min(self.filled);
+                    return Poll::Ready(Ok(n));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if self.filled == 0
+            && let Some(ends) = self.ends.take()
+        {
+            // try_with: a stream may be dropped while the thread itself ends.
+            let _ = FREE.try_with(|free| {
+                let mut free = free.borrow_mut();
+                if free.len() < KEEP {
+                    free.push(ends);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A connected stream socket of either family, read and written by polling inside a worker's task.
+//!
+//! Reads that fill less than they were given clear tokio's readiness, so the next read waits for the kernel
+//! instead of asking it in vain: one system call a direction a message.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A connected socket of the calling worker.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP.
+    Tcp(TcpStream),
+    /// A UNIX or abstract socket, or one end of a pair.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Reads into `room`; 0 at the end of the stream. `room` must not be empty.
+    #[inline]
+    pub fn poll_read(&mut self, context: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        debug_assert!(!room.is_empty());
+        let mut buffer = ReadBuf::new(room);
+        ready!(match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, &mut buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, &mut buffer),
+        })?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    /// Writes some of `bytes`.
+    #[inline]
+    pub fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    /// Writes some of `parts`, one after the other.
+    #[inline]
+    pub fn poll_write_vectored(
+        &mut self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+        }
+    }
+
+    /// Ready when a read would not wait (data, end of stream, or an error).
+    #[inline]
+    pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
+        }
+    }
+
+    /// Ready when a write would not wait.
+    #[inline]
+    pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_write_ready(context),
+            Self::Unix(stream) => stream.poll_write_ready(context),
+        }
+    }
+
+    /// Runs `call` if the socket is believed ready; clears that belief when it would block.
+    #[inline]
+    pub fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        match self {
+            Self::Tcp(stream) => stream.try_io(interest, call),
+            Self::Unix(stream) => stream.try_io(interest, call),
+        }
+    }
+
+    /// Whether nothing has happened on an idle connection since its last read: no data, no end, no error, as
+    /// far as the kernel has told. No system call.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    /// Sends the end of our side; what the peer sends can still be read.
+    pub fn shutdown_write(&self) {
+        // The peer may have closed already, which is as good.
+        let _ = SockRef::from(&self.as_fd()).shutdown(std::net::Shutdown::Write);
+    }
+
+    /// Makes closing send a reset instead of what is still queued.
+    pub fn reset_on_close(&self) {
+        let _ = SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
+    }
+
+    /// The peer's address; `None` for sockets without one.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Our own address; `None` for sockets without one.
+    pub fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Sends small writes at once. HAProxy's own default on both sides.
+    pub fn set_nodelay(&self) {
+        if let Self::Tcp(stream) = self {
+            let _ = stream.set_nodelay(true);
+        }
+    }
+
+    /// Acknowledges what was received at once, or leaves it to the next segment.
+    pub fn set_quickack(&self, now: bool) {
+        if let Self::Tcp(stream) = self {
+            let _ = SockRef::from(stream).set_tcp_quickack(now);
+        }
+    }
+
+    /// Turns TCP keep-alive probes on (`option clitcpka`, `srvtcpka`), with their own numbers where given.
+    pub fn set_keepalive(&self, count: Option<u32>, idle: Option<Duration>, interval: Option<Duration>) {
+        if let Self::Tcp(stream) = self {
+            let mut keepalive = socket2::TcpKeepalive::new();
+            if let Some(count) = count {
+                keepalive = keepalive.with_retries(count);
+            }
+            if let Some(idle) = idle {
+                keepalive = keepalive.with_time(idle);
+            }
+            if let Some(interval) = interval {
+                keepalive = keepalive.with_interval(interval);
+            }
+            let socket = SockRef::from(stream);
+            let _ = socket.set_keepalive(true);
+            let _ = socket.set_tcp_keepalive(&keepalive);
+        }
+    }
+
+    /// Takes the socket out of this worker's reactor, to be handed to another worker.
+    pub fn into_std(self) -> io::Result<OwnedFd> {
+        Ok(match self {
+            Self::Tcp(stream) => stream.into_std()?.into(),
+            Self::Unix(stream) => stream.into_std()?.into(),
+        })
+    }
+
+    /// Puts a connected, non-blocking socket into the calling worker's reactor.
+    pub fn from_fd(socket: OwnedFd, is_tcp: bool) -> io::Result<Self> {
+        Ok(if is_tcp {
+            Self::Tcp(TcpStream::from_std(socket.into())?)
+        } else {
+            Self::Unix(UnixStream::from_std(socket.into())?)
+        })
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! System calls that no safe interface offers. Each `unsafe` block says why it is sound.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Takes ownership of a descriptor that the process was started with (`fd@N`).
+///
+/// Each number may be taken once: the caller (boot) keeps the list of those taken. The descriptor must be open.
+pub fn take_inherited(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: F_GETFD only asks the kernel about a number; it touches no memory.
+    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open, as just asked, and by this function's contract nobody else in the process owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// A duplicate of a descriptor that the process was started with, which stays open (`fd@N` of logs, standard output).
+pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC only asks the kernel for a new number.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Sets one socket option that the libraries do not name.
+pub fn set_int_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the pointer and length describe `value`, which lives across the call; the kernel only reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The longest TCP MD5 key the kernel takes, in bytes.
+pub const MD5_KEY_MAX: usize = 80;
+
+#[repr(C)]
+struct TcpMd5Sig {
+    address: libc::sockaddr_storage,
+    flags: u8,
+    prefix: u8,
+    key_length: u16,
+    interface: i32,
+    key: [u8; MD5_KEY_MAX],
+}
+
+/// Signs segments to and from `peer` with `key` (RFC 2385). On a listener an unspecified address with `any`
+/// set means all peers of that family.
+pub fn set_md5_key(fd: BorrowedFd<'_>, peer: SocketAddr, key: &[u8], any: bool) -> io::Result<()> {
+    const TCP_MD5SIG: i32 = 14;
+    const TCP_MD5SIG_EXT: i32 = 32;
+    const FLAG_PREFIX: u8 = 1;
+    if key.len() > MD5_KEY_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the key is longer than 80 bytes"));
+    }
+    // SAFETY: every field is an integer or an array of integers, for which all-zero bytes are valid.
+    let mut signature: TcpMd5Sig = unsafe { std::mem::zeroed() };
+    let address = socket2::SockAddr::from(peer);
+    // SAFETY: a socket2 address never claims more bytes than a sockaddr_storage has, which is what it is kept in.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            address.as_ptr().cast::<u8>(),
+            (&raw mut signature.address).cast::<u8>(),
+            address.len() as usize,
+        );
+    }
+    signature.key_length = key.len() as u16;
+    signature.key[..key.len()].copy_from_slice(key);
+    let name = if any {
+        signature.flags = FLAG_PREFIX;
+        TCP_MD5SIG_EXT
+    } else {
+        TCP_MD5SIG
+    };
+    // SAFETY: the pointer and length describe `signature`, which lives across the call; the kernel only reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            name,
+            (&raw const signature).cast(),
+            size_of::<TcpMd5Sig>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Allows binding to an address that is not the machine's (`transparent`, `usesrc`).
+pub fn set_transparent(fd: BorrowedFd<'_>, address: IpAddr) -> io::Result<()> {
+    match address {
+        IpAddr::V4(_) => set_int_option(fd, libc::SOL_IP, libc::IP_TRANSPARENT, 1)
+            .or_else(|_| set_int_option(fd, libc::SOL_IP, libc::IP_FREEBIND, 1)),
+        IpAddr::V6(_) => set_int_option(fd, libc::SOL_IPV6, libc::IPV6_TRANSPARENT, 1),
+    }
+}
+
+/// Becomes user `uid` and group `gid` in all threads, as `user` and `group` of the configuration ask.
+/// Supplementary groups are dropped when the process may do so.
+pub fn drop_privileges(uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    if let Some(gid) = gid {
+        // SAFETY: an empty list: the pointer is not read.
+        let _ = unsafe { libc::setgroups(0, std::ptr::null()) };
+        // SAFETY: takes a number only.
+        check(unsafe { libc::setgid(gid) })?;
+    }
+    if let Some(uid) = uid {
+        // SAFETY: takes a number only.
+        check(unsafe { libc::setuid(uid) })?;
+    }
+    Ok(())
+}
+
+/// Goes on in a new process in the background; the calling process ends with status 0 (`-D`, `daemon`).
+///
+/// Must be called while the process has one thread: the child gets only the calling one.
+pub fn daemonize() -> io::Result<()> {
+    // SAFETY: by this function's contract there is one thread, so no lock can be held by a thread that the child lacks.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: takes nothing; it fails only for a group leader, which a new child is not.
+            unsafe { libc::setsid() };
+            Ok(())
+        }
+        // SAFETY: ends this process without running what the child will run at its own end.
+        _ => unsafe { libc::_exit(0) },
+    }
+}
+
+/// Puts a socket into the calling worker's reactor, to be told when it is readable.
+pub fn watch_readable(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only when dropped.
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
+}
+
+/// What [`fork`] returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forked {
+    /// In the new process.
+    Child,
+    /// In the old one: the child's number.
+    Parent(i32),
+}
+
+/// Splits in two (`-W`). Must be called while the process has one thread.
+pub fn fork() -> io::Result<Forked> {
+    // SAFETY: as in `daemonize`.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid)),
+    }
+}
+
+/// Limits the descriptors of the process to `wanted`, raising the hard limit where that is allowed.
+/// Returns the limit then in force.
+pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a live rlimit that the kernel fills.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let try_set = |cur: u64, max: u64| {
+        let new = libc::rlimit { rlim_cur: cur, rlim_max: max };
+        // SAFETY: the pointer is to a live rlimit that the kernel only reads.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const new) == 0 }
+    };
+    if try_set(wanted, limit.rlim_max.max(wanted)) {
+        return Ok(wanted);
+    }
+    let cur = wanted.min(limit.rlim_max);
+    if try_set(cur, limit.rlim_max) { Ok(cur) } else { Ok(limit.rlim_cur) }
+}

@@ -1,0 +1,288 @@
+//! The connections a worker serves, for `show sess` and `shutdown session`: a register of its own for each worker.
+//!
+//! `proxy` registers a connection at accept, updates its cells with plain stores and lets it go at close. `control`
+//! reads and kills by posting a closure to each worker. Nothing here is shared between threads.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::{Proxy, Server};
+
+/// What a connection is doing, in the words of `show sess`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Activity {
+    /// Waiting for a request or the first bytes.
+    #[default]
+    Waiting,
+    /// Request rules are being evaluated, or a body awaited.
+    Request,
+    /// In a queue.
+    Queued,
+    /// Connecting to a server.
+    Connecting,
+    /// Waiting for the response.
+    Response,
+    /// Transferring data.
+    Data,
+    /// A tunnel.
+    Tunnel,
+}
+
+impl Activity {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Request => "request",
+            Self::Queued => "queued",
+            Self::Connecting => "connecting",
+            Self::Response => "response",
+            Self::Data => "data",
+            Self::Tunnel => "tunnel",
+        }
+    }
+}
+
+/// One connection. Cells are written by the task that serves it.
+#[derive(Debug)]
+pub struct Entry {
+    /// Unique in the process; shown in hexadecimal.
+    pub id: u64,
+    /// The frontend that accepted it.
+    pub frontend: Arc<Proxy>,
+    /// The client.
+    pub source: Option<SocketAddr>,
+    /// The address it connected to.
+    pub destination: Option<SocketAddr>,
+    /// When it was accepted, in ms of the monotonic clock.
+    pub since_ms: u64,
+    /// What it is doing.
+    pub activity: Cell<Activity>,
+    /// Requests so far.
+    pub requests: Cell<u32>,
+    /// Bytes from the client.
+    pub bytes_in: Cell<u64>,
+    /// Bytes to the client.
+    pub bytes_out: Cell<u64>,
+    /// When it last did anything, in ms.
+    pub active_ms: Cell<u64>,
+    backend: RefCell<Option<Arc<Proxy>>>,
+    server: RefCell<Option<Arc<Server>>>,
+    killed: Cell<Option<Kill>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// Why a connection is ended from outside; becomes the termination flag of its log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kill {
+    /// `shutdown session` (`K`).
+    Operator,
+    /// The server went down and has `on-marked-down shutdown-sessions` (`D`).
+    ServerDown,
+    /// A server came up and has `on-marked-up shutdown-backup-sessions` (`U`).
+    ServerUp,
+}
+
+impl Entry {
+    /// Says which backend now serves the request.
+    pub fn set_backend(&self, backend: Option<&Arc<Proxy>>) {
+        *self.backend.borrow_mut() = backend.cloned();
+    }
+
+    /// Says which server now serves the request.
+    pub fn set_server(&self, server: Option<&Arc<Server>>) {
+        *self.server.borrow_mut() = server.cloned();
+    }
+
+    /// Whether it must end, and why. A stream asks between its steps.
+    pub fn killed(&self) -> Option<Kill> {
+        self.killed.get()
+    }
+
+    /// Ready when it must end; otherwise the task is woken then.
+    pub fn poll_killed(&self, context: &mut Context<'_>) -> Poll<Kill> {
+        if let Some(kill) = self.killed.get() {
+            return Poll::Ready(kill);
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn kill(&self, why: Kill) {
+        self.killed.set(Some(why));
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            id: self.id,
+            worker: runtime::current_worker(),
+            frontend: self.frontend.clone(),
+            backend: self.backend.borrow().clone(),
+            server: self.server.borrow().clone(),
+            source: self.source,
+            destination: self.destination,
+            since_ms: self.since_ms,
+            active_ms: self.active_ms.get(),
+            activity: self.activity.get(),
+            requests: self.requests.get(),
+            bytes_in: self.bytes_in.get(),
+            bytes_out: self.bytes_out.get(),
+        }
+    }
+}
+
+/// An entry as it was at an instant; may leave the worker.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "the fields of Entry")]
+pub struct Snapshot {
+    pub id: u64,
+    /// The worker that serves it.
+    pub worker: usize,
+    pub frontend: Arc<Proxy>,
+    pub backend: Option<Arc<Proxy>>,
+    pub server: Option<Arc<Server>>,
+    pub source: Option<SocketAddr>,
+    pub destination: Option<SocketAddr>,
+    pub since_ms: u64,
+    pub active_ms: u64,
+    pub activity: Activity,
+    pub requests: u32,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+#[derive(Default)]
+struct Register {
+    entries: Vec<Option<Rc<Entry>>>,
+    free: Vec<usize>,
+    next: u64,
+}
+
+thread_local! {
+    static REGISTER: RefCell<Register> = RefCell::default();
+}
+
+/// A registered connection; dropping it takes it off the register.
+#[derive(Debug)]
+pub struct Registered {
+    entry: Rc<Entry>,
+    index: usize,
+}
+
+impl Deref for Registered {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // try_with: a task may be dropped while the thread itself ends.
+        let _ = REGISTER.try_with(|register| {
+            let mut register = register.borrow_mut();
+            register.entries[self.index] = None;
+            register.free.push(self.index);
+        });
+    }
+}
+
+/// Registers a connection of the calling worker.
+pub fn register(
+    frontend: &Arc<Proxy>,
+    source: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
+    now_ms: u64,
+) -> Registered {
+    REGISTER.with_borrow_mut(|register| {
+        register.next += 1;
+        let entry = Rc::new(Entry {
+            id: ((runtime::current_worker() as u64 + 1) << 40) | register.next,
+            frontend: frontend.clone(),
+            source,
+            destination,
+            since_ms: now_ms,
+            activity: Cell::default(),
+            requests: Cell::default(),
+            bytes_in: Cell::default(),
+            bytes_out: Cell::default(),
+            active_ms: Cell::new(now_ms),
+            backend: RefCell::default(),
+            server: RefCell::default(),
+            killed: Cell::default(),
+            waker: RefCell::default(),
+        });
+        let index = register.free.pop().unwrap_or_else(|| {
+            register.entries.push(None);
+            register.entries.len() - 1
+        });
+        register.entries[index] = Some(entry.clone());
+        Registered { entry, index }
+    })
+}
+
+/// The calling worker's connections that `wanted` accepts.
+pub fn list(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
+    REGISTER.with_borrow(|register| {
+        register.entries.iter().flatten().map(|entry| entry.snapshot()).filter(wanted).collect()
+    })
+}
+
+/// Ends the calling worker's connections that `wanted` accepts; how many.
+pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
+    // Collected first: waking must not find the register borrowed.
+    let entries: Vec<Rc<Entry>> = REGISTER.with_borrow(|register| {
+        register.entries.iter().flatten().filter(|entry| wanted(&entry.snapshot())).cloned().collect()
+    });
+    entries.iter().for_each(|entry| entry.kill(why));
+    entries.len()
+}
+
+/// Ends the calling worker's connections to `server`; how many.
+pub fn kill_server(why: Kill, server: &Arc<Server>) -> usize {
+    kill(why, |entry| entry.server.as_ref().is_some_and(|own| Arc::ptr_eq(own, server)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::{Mode, ProxySeed};
+
+    #[test]
+    fn a_connection_is_listed_until_it_ends_and_can_be_killed() {
+        let frontend = Arc::new(Proxy::new(ProxySeed {
+            id: 2,
+            name: "fe".into(),
+            mode: Mode::Http,
+            is_frontend: true,
+            is_backend: false,
+            maxconn: 0,
+            session_limit: 0,
+            disabled: false,
+        }));
+        let first = register(&frontend, None, None, 5);
+        let second = register(&frontend, None, None, 7);
+        assert_ne!(first.id, second.id);
+        assert_eq!(list(|entry| entry.since_ms > 5).len(), 1);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.poll_killed(&mut context).is_pending());
+        assert_eq!(kill(Kill::Operator, |entry| entry.id == first.id), 1);
+        assert_eq!(first.poll_killed(&mut context), Poll::Ready(Kill::Operator));
+        assert_eq!(second.killed(), None);
+        let old = first.index;
+        drop(first);
+        assert_eq!(list(|_| true).len(), 1);
+        assert_eq!(register(&frontend, None, None, 9).index, old, "the place is used again");
+    }
+}
