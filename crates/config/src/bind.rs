@@ -66,6 +66,7 @@ const fn row(
     BindKeyword { name, signature, doc, apply }
 }
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[BindKeyword] = &[
     //  name                arguments        what it does                                        setting

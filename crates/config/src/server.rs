@@ -153,6 +153,7 @@ const fn row(
     ServerKeyword { name, signature, doc, apply }
 }
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[ServerKeyword] = &[
     //  name                  arguments        what it does                                                 setting

@@ -69,37 +69,37 @@ fn places_of(letters: &str) -> Where {
 }
 
 /// Whether the one or two words are a section keyword or, behind `option`, an option.
-pub fn is_known(name: &str) -> bool {
+pub(crate) fn is_known(name: &str) -> bool {
     names().all.contains(name)
         || name.strip_prefix("option ").is_some_and(|option| names().options.contains(option))
 }
 
 /// Whether a keyword of sections of kind `place` begins with the word.
-pub fn is_known_in(first: &str, place: Where) -> bool {
+pub(crate) fn is_known_in(first: &str, place: Where) -> bool {
     names().by_first.get(first).is_some_and(|places| Where(*places).holds(place))
 }
 
 /// The first words of the keywords of sections of kind `place`.
-pub fn first_words(place: Where) -> impl Iterator<Item = &'static str> {
+pub(crate) fn first_words(place: Where) -> impl Iterator<Item = &'static str> {
     names().by_first.iter().filter(move |(_, places)| Where(**places).holds(place)).map(|(name, _)| *name)
 }
 
 /// Whether a `bind` line may hold the word.
-pub fn is_bind_keyword(name: &str) -> bool {
+pub(crate) fn is_bind_keyword(name: &str) -> bool {
     names().bind.contains(name)
 }
 
 /// Every keyword of `bind` lines.
-pub fn bind_keywords() -> impl Iterator<Item = &'static str> {
+pub(crate) fn bind_keywords() -> impl Iterator<Item = &'static str> {
     names().bind.iter().copied()
 }
 
 /// Whether a `server` line may hold the word.
-pub fn is_server_keyword(name: &str) -> bool {
+pub(crate) fn is_server_keyword(name: &str) -> bool {
     names().server.contains(name)
 }
 
 /// Every keyword of `server` lines.
-pub fn server_keywords() -> impl Iterator<Item = &'static str> {
+pub(crate) fn server_keywords() -> impl Iterator<Item = &'static str> {
     names().server.iter().copied()
 }

@@ -4,7 +4,7 @@
 //! the shared states of all proxies and servers, so that every name can be found. The third compiles what refers to
 //! names and checks that the parts fit together.
 
-pub mod names;
+pub(crate) mod names;
 mod proxies;
 mod rules;
 mod sections;
@@ -80,7 +80,7 @@ impl Context<'_> {
 }
 
 /// Resolves a whole configuration. `None` when there are errors; they are among the diagnostics.
-pub fn resolve(
+pub(crate) fn resolve(
     draft: &Draft,
     sources: &SourceMap,
     setting: &Setting,
@@ -260,9 +260,6 @@ fn finish<'a>(
     for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
         context.enter(proxy.section);
         resolved.push(Arc::new(proxies::resolve(place, proxy, servers, &pending, &index, context)));
-    }
-    if resolved.is_empty() && context.global.stats_sockets.is_empty() && !context.diagnostics.has_errors() {
-        // Said by the program, which knows whether it matters.
     }
     Plan {
         global: std::mem::take(&mut context.global),

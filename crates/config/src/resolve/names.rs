@@ -12,32 +12,32 @@ use sample::auth::Userlist;
 use crate::plan::global::DefaultPath;
 
 /// A raw message by status.
-pub type Messages = Arc<[(u16, Arc<[u8]>)]>;
+pub(crate) type Messages = Arc<[(u16, Arc<[u8]>)]>;
 
 /// All names of one configuration.
 #[derive(Default)]
-pub struct NameTable {
+pub(crate) struct NameTable {
     /// Proxies with a backend's side.
-    pub backends: HashMap<Box<str>, Arc<state::Proxy>>,
+    pub(crate) backends: HashMap<Box<str>, Arc<state::Proxy>>,
     /// Proxies with a frontend's side.
-    pub frontends: HashMap<Box<str>, Arc<state::Proxy>>,
+    pub(crate) frontends: HashMap<Box<str>, Arc<state::Proxy>>,
     /// `userlist` sections.
-    pub userlists: HashMap<Box<str>, Arc<Userlist>>,
+    pub(crate) userlists: HashMap<Box<str>, Arc<Userlist>>,
     /// `http-errors` sections.
-    pub http_errors: HashMap<Box<str>, Messages>,
+    pub(crate) http_errors: HashMap<Box<str>, Messages>,
     /// `default-path`.
-    pub default_path: DefaultPath,
+    pub(crate) default_path: DefaultPath,
     /// The directory of the file whose lines are being compiled.
-    pub directory: RefCell<PathBuf>,
+    pub(crate) directory: RefCell<PathBuf>,
     /// Files already read, by path as used: thousands of proxies share their error files.
     files: RefCell<HashMap<PathBuf, Arc<[u8]>>>,
     /// Counts reads, for tests.
-    pub reads: Cell<usize>,
+    pub(crate) reads: Cell<usize>,
 }
 
 impl NameTable {
     /// Where a relative path points (`default-path`).
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         let path = Path::new(path);
         if path.is_absolute() {
             return path.to_owned();
@@ -51,7 +51,7 @@ impl NameTable {
     }
 
     /// The bytes of a file.
-    pub fn file(&self, path: &str) -> Result<Arc<[u8]>, String> {
+    pub(crate) fn file(&self, path: &str) -> Result<Arc<[u8]>, String> {
         let path = self.path(path);
         if let Some(known) = self.files.borrow().get(&path) {
             return Ok(known.clone());
@@ -86,13 +86,13 @@ impl sample::Names for NameTable {
 }
 
 /// The system's words for an error, without Rust's `(os error 2)`.
-pub fn error_text(error: &std::io::Error) -> String {
+pub(crate) fn error_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// The address of a host; names are looked up by the system's resolver.
-pub fn resolve_host(host: &Host) -> Result<IpAddr, String> {
+pub(crate) fn resolve_host(host: &Host) -> Result<IpAddr, String> {
     match host {
         Host::Ip(ip) => Ok(*ip),
         Host::Name { name, family } => {
@@ -108,12 +108,12 @@ pub fn resolve_host(host: &Host) -> Result<IpAddr, String> {
 }
 
 /// The number of a user in `/etc/passwd`.
-pub fn user_id(name: &str) -> Option<u32> {
+pub(crate) fn user_id(name: &str) -> Option<u32> {
     id_in("/etc/passwd", name)
 }
 
 /// The number of a group in `/etc/group`.
-pub fn group_id(name: &str) -> Option<u32> {
+pub(crate) fn group_id(name: &str) -> Option<u32> {
     id_in("/etc/group", name)
 }
 

@@ -195,7 +195,7 @@ fn formats(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_>) -> Forma
     let mut formats = Formats::default();
     if settings.is_frontend() {
         let log = log_format(proxy, acls, context);
-        formats.log = context.diagnostics.take(log);
+        formats.log = context.diagnostics.take(log).flatten();
         formats.error = one_format(settings.error_log_format, proxy, acls, context);
         formats.structured = one_format(settings.log_format_sd, proxy, acls, context);
     }

@@ -268,7 +268,7 @@ pub(crate) fn no_backend(
     Diagnostic::alert(format!("there is no backend `{name}`"))
         .at(span)
         .did_you_mean(near)
-        .haproxy(format!("Proxy '{}': unable to find required {keyword}: '{name}'.", proxy.settings.name))
+        .haproxy_whole(format!("Proxy '{}': unable to find required {keyword}: '{name}'.", proxy.settings.name))
 }
 
 /// A frontend may only use a backend of its mode.
@@ -293,7 +293,7 @@ pub(crate) fn check_modes(
     ))
     .at(span)
     .related(to.section.name.span(), format!("its mode is {}", other.name()))
-    .haproxy(format!(
+    .haproxy_whole(format!(
         "{} {kind} '{name}' ({place}) tries to use incompatible {} {to_kind} '{to_name}' ({to_place}) {what} (see 'mode').",
         mode.name(),
         other.name()

@@ -38,7 +38,7 @@ fn warn(proxy: &Pending<'_>, context: &mut Context<'_>, text: impl FnOnce(&str, 
     let mut message = haproxy.clone();
     // Quoted names stand between backticks in the terminal's form.
     message = message.trim_end_matches('.').replace('\'', "`");
-    context.diagnostics.push(Diagnostic::warning(message).at(proxy.section.name.span()).haproxy(haproxy));
+    context.diagnostics.push(Diagnostic::warning(message).at(proxy.section.name.span()).haproxy_whole(haproxy));
 }
 
 fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
@@ -122,7 +122,7 @@ fn missing_timeouts(proxy: &Pending<'_>, servers: usize, context: &mut Context<'
             .at(proxy.section.name.span())
             .label(format!("without {}", missing.join(", ")))
             .help("without them a peer that vanished holds its connection for ever; set them here or in `defaults`")
-            .haproxy(format!(
+            .haproxy_whole(format!(
                 "missing timeouts for {kind} '{name}'.\n   | While not properly invalid, you will certainly encounter various problems\n   \
                  | with such a configuration. To fix this, please ensure that all following\n   \
                  | timeouts are set to a non-zero value: 'client', 'connect', 'server'."

@@ -12,6 +12,7 @@ use crate::keyword::{Keyword, Outcome, not_supported, proxy, unsupported};
 use crate::plan::server::{CheckStep, ExpectBytes, HttpExpect, HttpExpectWhat};
 use crate::settings::Settings;
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                        where  arguments           what it does                                        setting

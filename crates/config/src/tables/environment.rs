@@ -13,6 +13,7 @@ const fn row(
     Keyword { name, places: G, signature, negatable: false, doc, apply: Apply::Environment(apply) }
 }
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     row("setenv",    "<name> <value>", "sets an environment variable",                    setenv),

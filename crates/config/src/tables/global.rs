@@ -20,6 +20,7 @@ const POLLER: &str = "there is only one way of polling here";
 const QUIC: &str = "QUIC is not supported yet";
 const CLIENT: &str = "there is no HTTP client here yet";
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //     name                       arguments                what it does                                               setting

@@ -15,6 +15,7 @@ use crate::settings::{GlobalSettings, LogFormatChoice, LogLine, Settings};
 
 const LOG: &str = "<target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> [<minlevel>]]";
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     global("log",               LOG,                            "sends the lines of proxies with `log global`, and of the process, there", log_global).negatable(),

@@ -11,6 +11,7 @@ use crate::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed};
 use crate::plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
 use crate::settings::{CheckMode, LogFormatChoice, Settings};
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                                  where  arguments  what it does                                                   setting
@@ -209,10 +210,10 @@ fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
     match args.rest() {
         [] => {}
         [uri] => check.uri = Some(uri),
-        [method, uri] => (check.method, check.uri) = (Some(method), Some(uri)),
+        [method, uri] => (check.method, check.uri) = (Some(method.as_str()), Some(uri.as_str())),
         [method, uri, version @ ..] => {
             // Whatever follows, with its blanks: old files put header fields behind the version.
-            (check.method, check.uri) = (Some(method), Some(uri));
+            (check.method, check.uri) = (Some(method.as_str()), Some(uri.as_str()));
             let parts: Vec<&str> = version.iter().map(|word| word.as_str()).collect();
             split_version(check, &parts.join(" "));
         }

@@ -12,6 +12,7 @@ use crate::keyword::{Keyword, Negation, Outcome, proxy};
 use crate::plan::proxy::{Cookie, CookieOperation};
 use crate::settings::Settings;
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                   where  arguments                                         what it does                     setting

@@ -15,6 +15,7 @@ use crate::resolve::names::resolve_host;
 use crate::server;
 use crate::settings::Settings;
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                    where  arguments                what it does                                            setting

@@ -10,6 +10,7 @@ use crate::settings::Settings;
 
 const CONDITION: &str = "{ if | unless } <condition>";
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //   name                     where  arguments                                  what it does

@@ -6,6 +6,7 @@ const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'
     Keyword { name, places, signature, negatable: false, doc, apply: Apply::Section }
 }
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     row("group",     Where::USERLIST, "<name> [users <user>,<user>,...]", "a group of users"),

@@ -8,6 +8,7 @@ use crate::keyword::{Keyword, Outcome, proxy, rule};
 use crate::settings::{Settings, StatsDraft};
 use crate::tables::global::SECONDS;
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                  where  arguments          what it does                                        setting

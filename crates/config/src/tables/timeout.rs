@@ -9,6 +9,7 @@ use crate::args::Args;
 use crate::keyword::places::{DFL, DFLB, DLB};
 use crate::keyword::{Keyword, Outcome, proxy, removed};
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                       where  arguments    what it is                                                  setting

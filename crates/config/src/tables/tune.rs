@@ -15,6 +15,7 @@ const QUIC: &str = "QUIC is not supported yet";
 const OWN: &str = "memory and scheduling are managed differently here";
 const COPY: &str = "forwarding never copies more than it must here";
 
+/// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //     name                            arguments    what it is                                                       setting
