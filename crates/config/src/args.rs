@@ -23,6 +23,8 @@ pub struct Args<'a, 'd> {
     pub diagnostics: &'d mut Diagnostics,
     /// For addresses, in which variables expand without quotes too.
     pub environment: &'d Environment,
+    /// The parameter being read, of lines that have many: what messages name instead of the keyword.
+    pub parameter: Option<&'static str>,
 }
 
 impl<'a, 'd> Args<'a, 'd> {
@@ -32,12 +34,12 @@ impl<'a, 'd> Args<'a, 'd> {
         diagnostics: &'d mut Diagnostics,
         environment: &'d Environment,
     ) -> Self {
-        Self { words: statement.arguments(), statement, next: 0, diagnostics, environment }
+        Self { words: statement.arguments(), statement, next: 0, diagnostics, environment, parameter: None }
     }
 
     /// The keyword's name.
     pub fn keyword(&self) -> &'static str {
-        self.statement.keyword.name
+        self.parameter.unwrap_or(self.statement.keyword.name)
     }
 
     /// Whether `no` stands in front.
@@ -160,8 +162,11 @@ impl<'a, 'd> Args<'a, 'd> {
     }
 
     /// Reads `word` as a time.
-    pub fn time(&self, word: &Word, unit: DefaultUnit) -> Result<Duration, Diagnostic> {
+    pub fn time(&mut self, word: &Word, unit: DefaultUnit) -> Result<Duration, Diagnostic> {
         let keyword = self.keyword();
+        if let Some(time) = self.time_and_garbage(word, unit) {
+            return Ok(time);
+        }
         units::parse_duration(word, unit).map_err(|error| {
             let suffix = unit.suffix();
             let (span, label, haproxy) = match error {
@@ -184,6 +189,17 @@ impl<'a, 'd> Args<'a, 'd> {
             };
             Diagnostic::alert(format!("`{keyword}`: {error} in `{word}`")).at(span).label(label).haproxy(haproxy)
         })
+    }
+
+    /// HAProxy takes `1s[` for one second: so does this, with a warning.
+    fn time_and_garbage(&mut self, word: &Word, unit: DefaultUnit) -> Option<Duration> {
+        let Err(UnitError::Unexpected { at, .. }) = units::parse_duration(word, unit) else { return None };
+        let (time, garbage) = word.as_str().split_at(at);
+        let time = time.ends_with(|last: char| last.is_ascii_alphabetic()).then(|| units::parse_duration(time, unit))?;
+        self.diagnostics.push(
+            Diagnostic::warning(format!("`{garbage}` behind a time is ignored")).at(word.part(at, word.len())),
+        );
+        time.ok()
     }
 
     /// A size (section 2.6), at most `high` bytes.

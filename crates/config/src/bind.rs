@@ -111,12 +111,14 @@ pub fn parse_params<'a>(args: &mut Args<'a, '_>, title: &str, section: &str) -> 
         let Some(row) = TABLE.iter().find(|row| word == row.name) else {
             return Err(unknown(word, title, section));
         };
+        args.parameter = Some(row.name);
         (row.apply)(&mut draft, args).map_err(|mut error| {
             if let Some(text) = error.haproxy.take() {
                 error.haproxy = Some(format!("'{title}' in section '{section}': {text}"));
             }
             error
         })?;
+        args.parameter = None;
     }
     Ok(draft)
 }

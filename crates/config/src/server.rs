@@ -223,7 +223,9 @@ pub static TABLE: &[ServerKeyword] = &[
 pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, title: &str) -> Outcome {
     while let Some(word) = args.next() {
         if let Some(row) = TABLE.iter().find(|row| word == row.name) {
+            args.parameter = Some(row.name);
             (row.apply)(draft, args).map_err(|error| titled(error, title))?;
+            args.parameter = None;
         } else if let Some(id) = word.strip_prefix("set-proxy-v2-tlv-fmt(").and_then(|rest| rest.strip_suffix(')')) {
             let id = parse_tlv(id).ok_or_else(|| args.wrong(format!("`{id}` is no type of a TLV")).label("0x00 to 0xff"))?;
             draft.tlvs.push((id, args.value()?));

@@ -16,7 +16,7 @@ use state::Mode;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::keyword::Outcome;
+use crate::keyword::{Outcome, not_supported};
 use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
 use crate::resolve::{Context, Pending};
 
@@ -286,22 +286,19 @@ pub(crate) fn check_modes(
     let (kind, name, to_name) = (from.settings.kind_name(), from.settings.name, to.settings.name);
     let to_kind = to.settings.kind_name();
     let (place, to_place) = (context.place(from.section), context.place(to.section));
-    let mut message = Diagnostic::alert(format!(
-        "{} {kind} `{name}` cannot use {} backend `{to_name}`",
-        mode.name(),
-        other.name()
-    ))
-    .at(span)
-    .related(to.section.name.span(), format!("its mode is {}", other.name()))
-    .haproxy_whole(format!(
-        "{} {kind} '{name}' ({place}) tries to use incompatible {} {to_kind} '{to_name}' ({to_place}) {what} (see 'mode').",
-        mode.name(),
-        other.name()
-    ));
-    if mode == Mode::Tcp && other == Mode::Http {
-        message = message.note("HAProxy would take the connection for HTTP here; that is not supported yet");
-    }
-    Err(message)
+    let message = if mode == Mode::Tcp && other == Mode::Http {
+        // HAProxy takes the connection for HTTP from there on.
+        not_supported(&format!("{kind} {name} in mode tcp with a backend in mode http"))
+    } else {
+        Diagnostic::alert(format!("{} {kind} `{name}` cannot use {} backend `{to_name}`", mode.name(), other.name()))
+            .haproxy_whole(format!(
+                "{} {kind} '{name}' ({place}) tries to use incompatible {} {to_kind} '{to_name}' ({to_place}) {what} \
+                 (see 'mode').",
+                mode.name(),
+                other.name()
+            ))
+    };
+    Err(message.at(span).related(to.section.name.span(), format!("its mode is {}", other.name())))
 }
 
 fn use_server(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
