@@ -19,7 +19,7 @@ use crate::reply::Reply;
 use crate::table::{Row, Ruleset};
 
 /// What an action's parser sees.
-pub struct Context<'c, 'w, 's> {
+pub(crate) struct Context<'c, 'w, 's> {
     pub(crate) set: Ruleset,
     pub(crate) row: &'static Row,
     /// The action's own word, parentheses included.

@@ -26,6 +26,8 @@ pub enum Content {
     Page,
     /// Nothing but the status.
     Bare,
+    /// Not even that: the connection just ends (an empty error file).
+    Nothing,
     /// A whole message, from an error file.
     Message(Arc<Page>),
     /// Headers and a body.
@@ -112,6 +114,47 @@ impl Reply {
         Self { status: page.status, content: Content::Message(page) }
     }
 
+    /// The message of an error file for `status`; an empty file means that nothing is sent.
+    ///
+    /// # Errors
+    /// Says what is wrong with the file.
+    pub fn raw(status: u16, bytes: &[u8]) -> Result<Self, String> {
+        if bytes.is_empty() {
+            return Ok(Self { status, content: Content::Nothing });
+        }
+        let page = Page::parse(bytes)?;
+        Ok(Self { status, content: Content::Message(Arc::new(page)) })
+    }
+
+    /// A redirect to a fixed place (`errorloc`).
+    pub fn location(code: u16, url: &str) -> Self {
+        let headers = vec![
+            (b"location"[..].into(), Format::constant(url.as_bytes())),
+            (b"cache-control"[..].into(), Format::constant(b"no-cache")),
+        ];
+        Self { status: code, content: Content::Made { content_type: None, headers, body: Body::Empty } }
+    }
+
+    /// Compiles the words behind `http-error`.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile); the status is mandatory, and one that has an error page.
+    pub fn compile_error(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
+        let start = words.span();
+        let mut parser = Parser { words, scope, status: None, content_type: None, headers: Vec::new() };
+        let source = parser.read()?;
+        let Some((status, span)) = parser.status else {
+            return Err(Diagnostic::alert("`http-error` needs `status <code>`").at(start));
+        };
+        if !has_page(status) {
+            return Err(Diagnostic::alert(format!("there is no error page for status {status}")).at(span));
+        }
+        if parser.words.peek().is_some() {
+            return Err(Diagnostic::alert("`http-error` takes no condition").at(parser.words.span()));
+        }
+        parser.build(source, status, true)
+    }
+
     /// The status, if the answer is nothing but the page of it.
     pub fn bare_status(&self) -> Option<u16> {
         match self.content {
@@ -140,6 +183,7 @@ impl Reply {
     pub fn render(&self, env: &Env<'_>, head: &mut Head, body: &mut Vec<u8>) {
         match &self.content {
             Content::Page | Content::Challenge(_) => page(self.status, head, body),
+            Content::Nothing => head.clear(),
             Content::Bare => {
                 head.start_response(self.status, None);
                 head.set_content_length(0);

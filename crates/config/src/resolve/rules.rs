@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
-use rules::{Reply, RuleSet, RuleSetKind};
+use rules::{Reply, RuleSet, Ruleset};
 use sample::acl::Acls;
 use sample::condition::Condition;
 use sample::expression::Expression;
@@ -89,7 +89,7 @@ fn one(
     pending: &[Pending<'_>],
     context: &mut Context<'_>,
 ) -> Outcome {
-    use RuleSetKind::*;
+    use Ruleset::*;
     match statement.keyword.name {
         "acl" => acl(rules, statement, proxy, context),
         "http-request" => rule(rules, statement, proxy, context, HttpRequest, |r| &mut r.http_request),
@@ -99,9 +99,9 @@ fn one(
         }
         "tcp-request connection" => rule(rules, statement, proxy, context, TcpConnection, |r| &mut r.tcp_connection),
         "tcp-request session" => rule(rules, statement, proxy, context, TcpSession, |r| &mut r.tcp_session),
-        "tcp-request content" => rule(rules, statement, proxy, context, TcpRequestContent, |r| &mut r.tcp_request),
+        "tcp-request content" => rule(rules, statement, proxy, context, TcpRequest, |r| &mut r.tcp_request),
         "tcp-response content" => {
-            rule(rules, statement, proxy, context, TcpResponseContent, |r| &mut r.tcp_response)
+            rule(rules, statement, proxy, context, TcpResponse, |r| &mut r.tcp_response)
         }
         "redirect" => redirect(rules, statement, proxy, context),
         "stats http-request" => rule(rules, statement, proxy, context, HttpRequest, |r| &mut r.stats_rules),
@@ -124,14 +124,14 @@ fn acl(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &
     Ok(())
 }
 
-fn place_of(kind: RuleSetKind) -> Place {
+fn place_of(kind: Ruleset) -> Place {
     match kind {
-        RuleSetKind::TcpConnection => Place::TcpConnection,
-        RuleSetKind::TcpSession => Place::TcpSession,
-        RuleSetKind::TcpRequestContent => Place::TcpRequestContent,
-        RuleSetKind::TcpResponseContent => Place::TcpResponseContent,
-        RuleSetKind::HttpRequest => Place::HttpRequest,
-        RuleSetKind::HttpResponse | RuleSetKind::HttpAfterResponse => Place::HttpResponse,
+        Ruleset::TcpConnection => Place::TcpConnection,
+        Ruleset::TcpSession => Place::TcpSession,
+        Ruleset::TcpRequest => Place::TcpRequestContent,
+        Ruleset::TcpResponse => Place::TcpResponseContent,
+        Ruleset::HttpRequest => Place::HttpRequest,
+        Ruleset::HttpResponse | Ruleset::HttpAfterResponse => Place::HttpResponse,
     }
 }
 
@@ -140,7 +140,7 @@ fn rule(
     statement: &Statement,
     proxy: &Pending<'_>,
     context: &Context<'_>,
-    kind: RuleSetKind,
+    kind: Ruleset,
     set: fn(&mut Rules) -> &mut RuleSet,
 ) -> Outcome {
     let list = arguments(statement);
@@ -165,7 +165,7 @@ fn redirect(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, conte
     let mut words = Words::new(&list, statement.end());
     let compiled = {
         let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
-        rules::compile(RuleSetKind::HttpRequest, &mut words, &scope)?
+        rules::compile(Ruleset::HttpRequest, &mut words, &scope)?
     };
     rules.redirects.push(compiled);
     Ok(())
@@ -239,7 +239,7 @@ fn use_backend(
         let target = match index.get(name.text) {
             Some(found) => Some(BackendTarget::Fixed(*found)),
             None if dynamic => {
-                Some(BackendTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Http)?))
+                Some(BackendTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Text)?))
             }
             None => None,
         };
@@ -311,7 +311,7 @@ fn use_server(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, con
     let target = match servers.iter().position(|server| *server.name == *name.text) {
         Some(found) => ServerTarget::Fixed(found),
         None if name.text.contains('%') => {
-            ServerTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Http)?)
+            ServerTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Text)?)
         }
         None => {
             let near = diag::suggest(name.text, servers.iter().map(|server| &*server.name));
@@ -395,7 +395,7 @@ fn error_message(
             let mut words = Words::new(&list, statement.end());
             let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpResponse);
             let reply = Reply::compile_error(&mut words, &scope)?;
-            found.push((reply.status(), Arc::new(reply)));
+            found.push((reply.status, Arc::new(reply)));
         }
         name => {
             let (status, url) = status_and(statement, "<status_code> and <url>")?;
@@ -456,10 +456,10 @@ pub(crate) fn global_variable(statement: &Statement, context: &Context<'_>) -> O
     let process = state::Process::default();
     let env = sample::Env::new(&process, base::clock::now_ms());
     if statement.keyword.name == "set-var-fmt" {
-        let format = Format::compile(list[1].text, list[1].span, &scope, FormatFor::Http)?;
+        let format = Format::compile(list[1].text, list[1].span, &scope, FormatFor::Text)?;
         let mut text = Vec::new();
         format.render(&env, &mut text);
-        let value = sample::value::Value::Str(text.into());
+        let value = sample::value::Value::str(&text);
         variable.set(&env, &value);
         return Ok(());
     }
