@@ -63,7 +63,7 @@ fn averages(x: &Exchange) -> [u64; 4] {
 }
 
 /// Writes the log line, unless the options or a rule silence it.
-fn log(client: &Connection, x: &Exchange) {
+pub(crate) fn log(client: &Connection, x: &Exchange) {
     let frontend = &client.frontend;
     let options = &frontend.options;
     let level = x.txn.log_level.or(client.session.log_level);

@@ -51,14 +51,23 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
         complete: true,
         now_ms: now_ms(),
     };
-    match rules.run(&mut stage, 0).0 {
-        Outcome::Final(Final::SilentDrop { .. }) => {
-            client.stream.reset_on_close();
-            TcpVerdict::Refuse
+    let mut verdict = TcpVerdict::Go;
+    let mut start = 0;
+    loop {
+        let (outcome, next) = rules.run(&mut stage, start);
+        start = next;
+        match outcome {
+            Outcome::Final(Final::SilentDrop { .. }) => {
+                client.stream.reset_on_close();
+                return TcpVerdict::Refuse;
+            }
+            Outcome::Final(_) => return TcpVerdict::Refuse,
+            Outcome::Hold(Hold::ExpectProxy) => verdict = TcpVerdict::ExpectProxy,
+            Outcome::Hold(Hold::Tos(tos)) => client.stream.set_tos(tos),
+            Outcome::Hold(Hold::Mark(mark)) => client.stream.set_mark(mark),
+            Outcome::Hold(_) => {}
+            Outcome::Done | Outcome::Accept | Outcome::Wait => return verdict,
         }
-        Outcome::Final(_) => TcpVerdict::Refuse,
-        Outcome::Hold(Hold::ExpectProxy) => TcpVerdict::ExpectProxy,
-        _ => TcpVerdict::Go,
     }
 }
 
@@ -67,9 +76,6 @@ pub(crate) async fn of_frontend(client: &mut Connection, x: &mut Exchange) -> Re
     let frontend = client.frontend.clone();
     if frontend.monitor_uri.is_some() {
         monitor(client, x, &frontend)?;
-    }
-    if x.txn.request.is_empty() && frontend.is_bare() {
-        return Ok(());
     }
     on_request(client, x, &frontend).await
 }
@@ -179,6 +185,18 @@ async fn do_hold(
                 upload::write_all(client, &head).await?;
                 x.txn.bytes_out += head.len() as u64;
             }
+            Ok(())
+        }
+        Hold::Tos(tos) => {
+            client.stream.set_tos(tos);
+            Ok(())
+        }
+        Hold::Mark(mark) => {
+            client.stream.set_mark(mark);
+            Ok(())
+        }
+        Hold::Log => {
+            crate::finish::log(client, x);
             Ok(())
         }
         Hold::ExpectProxy => Ok(()),
@@ -365,8 +383,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
         match outcome {
             Outcome::Done | Outcome::Accept => return Ok(()),
             Outcome::Wait => complete = !Box::pin(relay::more(client, until)).await,
-            Outcome::Hold(Hold::Pause(ms)) => timer::sleep(Duration::from_millis(ms)).await,
-            Outcome::Hold(_) => {}
+            Outcome::Hold(hold) => Box::pin(do_hold(client, x, proxy, hold)).await?,
             Outcome::Final(verdict) => {
                 client.frontend.state.frontend.mine().traffic.denied_requests.add(1);
                 x.txn.termination.set(Cause::Proxy, Phase::Request);
