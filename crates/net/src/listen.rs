@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::io::unix::AsyncFd;
 
 use crate::dial::{abstract_path, in_namespace};
-use crate::stream::Stream;
 use crate::sys;
 
 /// Options of a listening socket (configuration manual, 5.1).
@@ -160,57 +160,44 @@ pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<Owne
 
 /// A listening socket in the calling worker's reactor.
 #[derive(Debug)]
-pub enum Listener {
-    /// TCP.
-    Tcp(TcpListener),
-    /// UNIX or abstract.
-    Unix(UnixListener),
-}
+pub struct Listener(AsyncFd<OwnedFd>);
 
-/// A connection just accepted.
+/// A connection just accepted: not yet in any reactor, so that any worker may take it.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The connection.
-    pub stream: Stream,
-    /// The client's address, if the family has one.
+    /// The connected socket, non-blocking.
+    pub socket: OwnedFd,
+    /// The client's address; `None` for sockets without one.
     pub peer: Option<SocketAddr>,
 }
 
 impl Listener {
     /// Puts a listening socket into the calling worker's reactor.
     pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
-        let family = rustix::net::getsockname(&socket)?.address_family();
-        if family == rustix::net::AddressFamily::UNIX {
-            let listener = std::os::unix::net::UnixListener::from(socket);
-            listener.set_nonblocking(true)?;
-            Ok(Self::Unix(UnixListener::from_std(listener)?))
-        } else {
-            let listener = std::net::TcpListener::from(socket);
-            listener.set_nonblocking(true)?;
-            Ok(Self::Tcp(TcpListener::from_std(listener)?))
-        }
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self(sys::watch_readable(socket)?))
     }
 
     /// Accepts one connection.
+    ///
+    /// # Errors
+    /// Those of accept(2): a connection that its client already gave up (`ConnectionAborted`), descriptors
+    /// that ran out (`EMFILE`, `ENFILE`), memory.
     pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
-        Poll::Ready(Ok(match self {
-            Self::Tcp(listener) => {
-                let (stream, peer) = ready!(listener.poll_accept(context))?;
-                Accepted { stream: Stream::Tcp(stream), peer: Some(peer) }
+        loop {
+            let mut guard = ready!(self.0.poll_read_ready(context))?;
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            if let Ok(result) = guard.try_io(|socket| Ok(acceptfrom_with(socket, flags)?)) {
+                let (socket, peer) = result?;
+                let peer = peer.and_then(|address| SocketAddr::try_from(address).ok());
+                return Poll::Ready(Ok(Accepted { socket, peer }));
             }
-            Self::Unix(listener) => {
-                let (stream, _) = ready!(listener.poll_accept(context))?;
-                Accepted { stream: Stream::Unix(stream), peer: None }
-            }
-        }))
+        }
     }
 }
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(listener) => listener.as_fd(),
-            Self::Unix(listener) => listener.as_fd(),
-        }
+        self.0.get_ref().as_fd()
     }
 }

@@ -26,13 +26,16 @@ pub mod tlv {
     pub const NETNS: u8 = 0x30;
 }
 
+/// TLVs: type and value of each.
+pub type Tlvs = Vec<(u8, Box<[u8]>)>;
+
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Source and destination; `None` for `UNKNOWN`, `LOCAL` and UNIX sockets: the connection's own count.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The TLVs of version 2, in order, NOOPs left out.
-    pub tlvs: Vec<(u8, Box<[u8]>)>,
+    pub tlvs: Tlvs,
     /// Bytes that the header took.
     pub length: usize,
 }
@@ -140,7 +143,7 @@ fn addresses_v6(body: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
     Some((SocketAddr::new(ip(&body[..16])?, port(32)), SocketAddr::new(ip(&body[16..32])?, port(34))))
 }
 
-fn parse_tlvs(header: &[u8], mut at: usize) -> Result<Vec<(u8, Box<[u8]>)>, Invalid> {
+fn parse_tlvs(header: &[u8], mut at: usize) -> Result<Tlvs, Invalid> {
     let mut tlvs = Vec::new();
     while at < header.len() {
         let Some(&[kind, high, low]) = header[at..].first_chunk() else { return Err(Invalid::Length) };

@@ -161,12 +161,11 @@ impl Stream {
     }
 
     /// Puts a connected, non-blocking socket into the calling worker's reactor.
-    pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
-        let family = rustix::net::getsockname(&socket)?.address_family();
-        Ok(if family == rustix::net::AddressFamily::UNIX {
-            Self::Unix(UnixStream::from_std(socket.into())?)
-        } else {
+    pub fn from_fd(socket: OwnedFd, is_tcp: bool) -> io::Result<Self> {
+        Ok(if is_tcp {
             Self::Tcp(TcpStream::from_std(socket.into())?)
+        } else {
+            Self::Unix(UnixStream::from_std(socket.into())?)
         })
     }
 }

@@ -6,6 +6,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
 /// Takes ownership of a descriptor that the process was started with (`fd@N`).
 ///
 /// Each number may be taken once: the caller (boot) keeps the list of those taken. The descriptor must be open.
@@ -139,6 +142,12 @@ pub fn daemonize() -> io::Result<()> {
         // SAFETY: ends this process without running what the child will run at its own end.
         _ => unsafe { libc::_exit(0) },
     }
+}
+
+/// Puts a socket into the calling worker's reactor, to be told when it is readable.
+pub fn watch_readable(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only when dropped.
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
 }
 
 /// What [`fork`] returns.

@@ -1,0 +1,224 @@
+//! Accepting connections: limits first, then a worker of the group, then the session.
+//!
+//! Each listening socket is watched by one worker. Of two workers of its group drawn at random, the one with
+//! fewer connections gets the new one; it goes there as a descriptor, before any reactor knows it.
+
+use std::cell::OnceCell;
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use net::listen::{Accepted, Listener};
+use runtime::timer::{self, now_ms, now_us};
+use runtime::worker::{self, Load};
+use state::proxy::Admission;
+
+use crate::worker::Worker;
+
+/// How long accepting pauses when descriptors or memory ran out, unless a connection ends before.
+const SHORTAGE: Duration = Duration::from_millis(100);
+
+/// A connection on its way to the worker that will serve it.
+pub(crate) struct Newcomer {
+    pub(crate) socket: OwnedFd,
+    pub(crate) peer: Option<std::net::SocketAddr>,
+    pub(crate) frontend: usize,
+    pub(crate) bind: usize,
+    pub(crate) load: Load,
+    pub(crate) accepted_us: u64,
+}
+
+thread_local! {
+    /// What the calling worker does with a newcomer; set once when the worker starts to serve.
+    static STARTER: OnceCell<Box<dyn Fn(Newcomer)>> = const { OnceCell::new() };
+}
+
+/// Makes the calling worker ready to serve connections, its own and those handed to it.
+pub fn install(worker: &Rc<Worker>) {
+    let starter = crate::session::starter(worker.clone());
+    STARTER.with(|cell| {
+        // A second call keeps the first worker: there is one a thread.
+        let _ = cell.set(starter);
+    });
+}
+
+fn start(newcomer: Newcomer) {
+    STARTER.with(|cell| {
+        if let Some(start) = cell.get() {
+            start(newcomer);
+        }
+    });
+}
+
+/// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend stops.
+/// `group` are the workers that may serve its connections.
+pub async fn serve(worker: Rc<Worker>, listener: Listener, frontend: usize, bind: usize, group: Range<usize>) {
+    let proxy = worker.proxy(frontend).plan.clone();
+    let entry = proxy.binds[bind].listener.clone();
+    loop {
+        if !admitted(&worker, &proxy, &entry).await {
+            return;
+        }
+        let accepted = poll_fn(|context| {
+            if proxy.state.admission() != Admission::Open {
+                return Poll::Ready(None);
+            }
+            entry.wait(context.waker().clone());
+            listener.poll_accept(context).map(Some)
+        });
+        match accepted.await {
+            None => {}
+            Some(Ok(accepted)) => {
+                if reserve(&worker, &proxy, &entry).await {
+                    hand_over(&worker, accepted, frontend, bind, &group);
+                }
+            }
+            Some(Err(error)) => pause_after(&worker, &error).await,
+        }
+    }
+}
+
+/// Waits until one more connection may be accepted; `false` when the frontend has stopped for good.
+async fn admitted(
+    worker: &Worker,
+    proxy: &config::plan::Proxy,
+    listener: &Arc<state::Listener>,
+) -> bool {
+    loop {
+        match proxy.state.admission() {
+            Admission::Stopped => return false,
+            Admission::Open if has_room(worker, proxy, listener) => {
+                let wait = rate_wait(worker, proxy);
+                if wait.is_zero() {
+                    return true;
+                }
+                timer::sleep(wait).await;
+            }
+            _ => {
+                let mut waited = false;
+                poll_fn(|context: &mut Context<'_>| {
+                    if std::mem::replace(&mut waited, true) {
+                        return Poll::Ready(());
+                    }
+                    listener.wait(context.waker().clone());
+                    // What changed between the look and the registration is seen here.
+                    let open = proxy.state.admission() != Admission::Paused;
+                    if open && has_room(worker, proxy, listener) { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+            }
+        }
+    }
+}
+
+fn below(count: &AtomicU32, limit: u32) -> bool {
+    limit == 0 || count.load(Relaxed) < limit
+}
+
+fn has_room(worker: &Worker, proxy: &config::plan::Proxy, listener: &state::Listener) -> bool {
+    let process = &worker.shared.process;
+    below(&process.connections, process.maxconn.load(Relaxed))
+        && below(&proxy.state.connections, proxy.state.maxconn.load(Relaxed))
+        && below(&listener.connections, listener.maxconn)
+}
+
+/// How long the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`) make the next accept wait.
+fn rate_wait(worker: &Worker, proxy: &config::plan::Proxy) -> Duration {
+    let process = &worker.shared.process;
+    let now = now_ms();
+    let over = |limit: u32, rate: &dyn Fn() -> u32| limit > 0 && rate() >= limit;
+    let connections = || process.counters.all().map(|c| c.connection_rate.per_second(now)).sum();
+    let sessions = || process.counters.all().map(|c| c.session_rate.per_second(now)).sum();
+    let frontend = || proxy.state.frontend.all().map(|c| c.traffic.session_rate.per_second(now)).sum();
+    let limited = over(process.connection_limit.load(Relaxed), &connections)
+        || over(process.session_limit.load(Relaxed), &sessions)
+        || over(proxy.state.session_limit.load(Relaxed), &frontend);
+    if limited { Duration::from_millis(5) } else { Duration::ZERO }
+}
+
+/// Takes the places of a connection just accepted; waits when another listener took the last one meanwhile.
+async fn reserve(worker: &Worker, proxy: &config::plan::Proxy, listener: &Arc<state::Listener>) -> bool {
+    let process = &worker.shared.process;
+    loop {
+        let limit = process.maxconn.load(Relaxed);
+        let taken = process
+            .connections
+            .fetch_update(Relaxed, Relaxed, |now| (limit == 0 || now < limit).then_some(now + 1));
+        if taken.is_ok() {
+            if proxy.state.try_connect() {
+                listener.connections.fetch_add(1, Relaxed);
+                return true;
+            }
+            process.connections.fetch_sub(1, Relaxed);
+        }
+        if !admitted(worker, proxy, listener).await {
+            return false;
+        }
+    }
+}
+
+fn hand_over(worker: &Rc<Worker>, accepted: Accepted, frontend: usize, bind: usize, group: &Range<usize>) {
+    let target = choose(worker.index, group);
+    let load = Load::add(target);
+    let Accepted { socket, peer } = accepted;
+    let newcomer = Newcomer { socket, peer, frontend, bind, load, accepted_us: now_us() };
+    if target == worker.index {
+        start(newcomer);
+    } else {
+        worker::post(target, move || start(newcomer));
+    }
+}
+
+/// Of two workers of the group drawn at random, the one with fewer connections.
+fn choose(own: usize, group: &Range<usize>) -> usize {
+    if group.len() <= 1 {
+        return own;
+    }
+    let draw = || fastrand::usize(group.clone());
+    let (first, second) = (draw(), draw());
+    match worker::connections(first).cmp(&worker::connections(second)) {
+        std::cmp::Ordering::Greater => second,
+        std::cmp::Ordering::Less => first,
+        // Rather stay than wake another thread.
+        std::cmp::Ordering::Equal if second == own => own,
+        std::cmp::Ordering::Equal => first,
+    }
+}
+
+async fn pause_after(worker: &Worker, error: &io::Error) {
+    match error.raw_os_error() {
+        // The client gave up between its connection and our accept.
+        Some(libc_code) if libc_code == ECONNABORTED || libc_code == EINTR || libc_code == EPROTO => {}
+        _ => {
+            worker.shared.process.counters.mine().accept_failures.add(1);
+            timer::sleep(SHORTAGE).await;
+        }
+    }
+}
+
+const ECONNABORTED: i32 = 103;
+const EINTR: i32 = 4;
+const EPROTO: i32 = 71;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_of_one_keeps_its_connections() {
+        assert_eq!(choose(3, &(3..4)), 3);
+    }
+
+    #[test]
+    fn a_connection_stays_within_its_group() {
+        for _ in 0..100 {
+            assert!((4..8).contains(&choose(5, &(4..8))));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Which server serves the request: persistence, `use-server`, balancing, and waiting in line where limits
+//! are reached (configuration manual, 4.2 `balance`, `cookie`, `use-server`, `maxconn`, `fullconn`).
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use balance::Wish;
+use config::plan::{Proxy, ServerSettings};
+use runtime::timer::{self, now_us};
+use sample::transaction::TimeoutSlot;
+use state::{Queue, Ticket};
+
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::fault::Fault;
+
+/// A place at a server, given back when dropped: the next in line is then told.
+pub(crate) struct Lease {
+    pub(crate) settings: Arc<ServerSettings>,
+    backend: Arc<Proxy>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let server = &self.settings.state;
+        server.leave();
+        if !server.queue.is_empty() {
+            server.queue.wake_first();
+        } else if !self.backend.state.queue.is_empty() {
+            self.backend.state.queue.wake_first();
+        }
+    }
+}
+
+/// What persistence asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Bound {
+    /// The server.
+    pub(crate) server: usize,
+    /// Whether it is to be used even when it is down (`force-persist`, `option persist`).
+    pub(crate) even_down: bool,
+}
+
+/// How many requests a server may serve now: `maxconn`, lowered towards `minconn` while the backend is not
+/// busy (`fullconn`). 0 for no limit.
+fn limit(backend: &Proxy, server: &state::Server) -> u32 {
+    let most = server.maxconn.load(Relaxed);
+    if server.minconn == 0 || server.minconn >= most || backend.fullconn == 0 {
+        return most;
+    }
+    let busy = state::counters::current(&backend.state.backend, |shard| shard.traffic.sessions.get());
+    if busy >= u64::from(backend.fullconn) {
+        return most;
+    }
+    let share = u64::from(most) * busy / u64::from(backend.fullconn);
+    (share as u32).max(server.minconn)
+}
+
+/// Finds a server and takes a place there, waiting for it if need be. `avoid` just failed.
+pub(crate) async fn assign(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    avoid: Option<usize>,
+) -> Result<Lease, Fault> {
+    match try_assign(client, x, backend, avoid)? {
+        Assigned::Place(lease) => {
+            x.txn.times.queued = x.txn.times.request.max(x.txn.times.queued);
+            Ok(lease)
+        }
+        Assigned::Wait(server) => Box::pin(wait(client, x, backend, server, avoid)).await,
+    }
+}
+
+enum Assigned {
+    Place(Lease),
+    /// Wait for this server (bound to it), or for any.
+    Wait(Option<usize>),
+}
+
+fn try_assign(
+    client: &Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    avoid: Option<usize>,
+) -> Result<Assigned, Fault> {
+    let prepared = client.worker.proxy(backend.index);
+    if let Some(bound) = x.bound {
+        let settings = &backend.servers[bound.server];
+        if settings.state.is_up() || bound.even_down {
+            return Ok(match enter(backend, settings) {
+                Some(lease) => Assigned::Place(lease),
+                None => Assigned::Wait(Some(bound.server)),
+            });
+        }
+        x.bound = None;
+    }
+    let prefer = client.last_server.filter(|_| backend.options.prefer_last_server);
+    let preferred = prefer.and_then(|(proxy, server)| {
+        let settings = backend.servers.get(server).filter(|_| proxy == backend.index)?;
+        (settings.state.effective_weight() > 0 && Some(server) != avoid).then_some(server)
+    });
+    let wish = Wish { hash: x.hash, avoid };
+    let picked = preferred.or_else(|| prepared.picker.pick(wish)).ok_or(Fault::NoServer)?;
+    if backend.state.queue.is_empty()
+        && let Some(lease) = enter(backend, &backend.servers[picked])
+    {
+        return Ok(Assigned::Place(lease));
+    }
+    Ok(Assigned::Wait(x.hash.map(|_| picked)))
+}
+
+fn enter(backend: &Arc<Proxy>, settings: &Arc<ServerSettings>) -> Option<Lease> {
+    let server = &settings.state;
+    let limit = limit(backend, server);
+    if limit > 0 && !server.queue.is_empty() {
+        return None;
+    }
+    server
+        .try_enter(limit)
+        .then(|| Lease { settings: settings.clone(), backend: backend.clone() })
+}
+
+/// In line at a server or at the backend; leaves it when dropped.
+struct InLine<'a> {
+    queue: &'a Queue,
+    ticket: Ticket,
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.queue.leave(self.ticket);
+        // Where one place became free, more may have: the next looks for itself.
+        self.queue.wake_first();
+    }
+}
+
+async fn wait(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    server: Option<usize>,
+    avoid: Option<usize>,
+) -> Result<Lease, Fault> {
+    let settings = server.map(|index| backend.servers[index].clone());
+    let queue = settings.as_ref().map_or(&backend.state.queue, |settings| &settings.state.queue);
+    let most = settings.as_ref().map_or(0, |settings| settings.state.maxqueue);
+    let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
+    let entered = now_us();
+    client.timer.set_after(timer::now_ms(), allowed);
+    let (class, offset) = x.txn.priority;
+    let mut line: Option<InLine<'_>> = None;
+    let watch = aborts_on_close(client, backend);
+    let outcome = poll_fn(|context: &mut Context<'_>| {
+        match &line {
+            None => {
+                let date = timer::now_ms() as i64 + i64::from(offset);
+                match queue.enter(class, date, most, context.waker().clone()) {
+                    None => return Poll::Ready(Err(Fault::QueueFull)),
+                    Some((ticket, before)) => {
+                        match server {
+                            Some(_) => x.txn.server_queue = before + 1,
+                            None => x.txn.backend_queue = before + 1,
+                        }
+                        line = Some(InLine { queue, ticket });
+                    }
+                }
+            }
+            Some(place) if !queue.is_first(place.ticket) => {
+                return waiting(client, context, watch);
+            }
+            Some(_) => {}
+        }
+        let lease = match &settings {
+            Some(settings) if !settings.state.is_up() => {
+                // The server went down meanwhile: choose another.
+                return Poll::Ready(Ok(None));
+            }
+            Some(settings) => take_place(backend, settings),
+            None => {
+                let picker = &client.worker.proxy(backend.index).picker;
+                match picker.pick(Wish { hash: x.hash, avoid }) {
+                    None => return Poll::Ready(Err(Fault::NoServer)),
+                    Some(picked) => take_place(backend, &backend.servers[picked]),
+                }
+            }
+        };
+        match lease {
+            Some(lease) => Poll::Ready(Ok(Some(lease))),
+            None => waiting(client, context, watch),
+        }
+    })
+    .await;
+    drop(line);
+    x.txn.times.queued = now_us();
+    x.waited_us += x.txn.times.queued - entered;
+    match outcome? {
+        Some(lease) => Ok(lease),
+        None => {
+            x.bound = None;
+            match try_assign(client, x, backend, avoid)? {
+                Assigned::Place(lease) => Ok(lease),
+                Assigned::Wait(server) => Box::pin(wait(client, x, backend, server, avoid)).await,
+            }
+        }
+    }
+}
+
+fn take_place(backend: &Arc<Proxy>, settings: &Arc<ServerSettings>) -> Option<Lease> {
+    let limit = limit(backend, &settings.state);
+    settings
+        .state
+        .try_enter(limit)
+        .then(|| Lease { settings: settings.clone(), backend: backend.clone() })
+}
+
+fn waiting<T>(client: &mut Connection, context: &mut Context<'_>, watch: bool) -> Poll<Result<T, Fault>> {
+    if client.timer.poll_expired(context).is_ready() {
+        return Poll::Ready(Err(Fault::QueueTimeout));
+    }
+    if watch && presence(client, context) != Presence::Here {
+        return Poll::Ready(Err(Fault::ClientAborted));
+    }
+    Poll::Pending
+}
+
+/// What a client does that is only waited with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Nothing new, or more requests.
+    Here,
+    /// It closed its side.
+    Closed,
+    /// Its connection broke.
+    Broken,
+}
+
+/// Whether the client is still there (`option abortonclose`); what it sent meanwhile is kept.
+pub(crate) fn presence(client: &mut Connection, context: &mut Context<'_>) -> Presence {
+    loop {
+        if client.stream.poll_read_ready(context).is_pending()
+            || client.input.as_ref().is_some_and(|input| input.room_len() == 0)
+        {
+            return Presence::Here;
+        }
+        match client.poll_fill(context) {
+            Poll::Pending => {
+                client.release_input();
+                return Presence::Here;
+            }
+            Poll::Ready(Ok(0)) => return Presence::Closed,
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(_)) => return Presence::Broken,
+        }
+    }
+}
+
+/// Whether `option abortonclose` is in force: by default it is, for HTTP.
+pub(crate) fn aborts_on_close(client: &Connection, backend: &Proxy) -> bool {
+    let configured = backend.options.abortonclose.or(client.frontend.options.abortonclose);
+    configured.unwrap_or(backend.mode == state::Mode::Http)
+}

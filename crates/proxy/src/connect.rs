@@ -1,0 +1,261 @@
+//! A connection to the server chosen: an idle one if the request may use it, else a new one.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use config::plan::server::{SendProxy, UseSource};
+use config::plan::{Proxy, ServerSettings};
+use net::{Dial, Stream, Target, proxy_protocol};
+use runtime::timer::{self, now_us};
+use sample::transaction::TimeoutSlot;
+use sample::{Endpoint, Env};
+use state::server::ServerAddress;
+
+use crate::assign::Lease;
+use crate::connection::Connection;
+use crate::envs;
+use crate::exchange::Exchange;
+use crate::fault::Fault;
+use crate::pool::{Ask, Upstream};
+
+/// A connection for this request, and whether it served others before.
+pub(crate) async fn obtain(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    lease: &Lease,
+) -> Result<Upstream, Fault> {
+    let settings = &lease.settings;
+    let key = pool_key(client, x, settings);
+    if x.txn.is_http
+        && !x.fresh
+        && let Some(mut upstream) = reuse(client, backend, settings, &key)
+    {
+        upstream.uses += 1;
+        settings.state.counters.mine().reuses.add(1);
+        backend.state.backend.mine().reuses.add(1);
+        x.txn.times.connected = x.txn.times.queued;
+        return Ok(upstream);
+    }
+    Box::pin(open(client, x, backend, settings, key)).await
+}
+
+fn reuse(
+    client: &mut Connection,
+    backend: &Proxy,
+    settings: &ServerSettings,
+    key: &[u8],
+) -> Option<Upstream> {
+    if let Some(private) = client.private.take() {
+        let fits = private.backend == backend.index
+            && private.server.index == settings.index
+            && *private.key == *key
+            && private.stream.is_quiet();
+        if fits {
+            return Some(*private);
+        }
+    }
+    let ask = Ask { key, reuse: backend.reuse, first: client.session.requests <= 1 };
+    client.worker.pools.take(backend.index, settings.index, ask)
+}
+
+/// What distinguishes connections to this server for this request.
+fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
+    let transparent = settings.source.as_ref().map(|source| &source.transparent);
+    let by_address = settings.send_proxy != SendProxy::None
+        || !matches!(transparent, None | Some(UseSource::No | UseSource::Fixed(_)))
+        || x.server_address.is_some();
+    if !by_address && settings.pool_conn_name.is_none() {
+        return Box::default();
+    }
+    let mut key = Vec::new();
+    if by_address {
+        let ends = (x.source(client), x.destination(client), x.server_address);
+        key.extend_from_slice(format!("{ends:?}").as_bytes());
+        if settings.send_proxy != SendProxy::None {
+            // What the header tells beside the addresses may differ from request to request.
+            key.extend_from_slice(&proxy_header(client, x, settings));
+        }
+    }
+    if let Some(name) = &settings.pool_conn_name {
+        key.push(0);
+        envs::with(client, x, |env: &Env<'_>| name.eval_into(env, &mut key));
+    }
+    key.into()
+}
+
+async fn open(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    settings: &Arc<ServerSettings>,
+    key: Box<[u8]>,
+) -> Result<Upstream, Fault> {
+    let target = target(client, x, settings).ok_or(Fault::ConnectFailed(io::ErrorKind::AddrNotAvailable))?;
+    settings.state.counters.mine().connects.add(1);
+    backend.state.backend.mine().connects.add(1);
+    let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
+    let result = dial(client, x, settings, &target, allowed).await;
+    let stream = match result {
+        Ok(Some(stream)) => stream,
+        Ok(None) => return Err(Fault::ConnectTimeout),
+        Err(error) => return Err(connect_fault(&error)),
+    };
+    let options = &backend.options;
+    if options.srvtcpka {
+        let probe = options.tcp_keepalive_server;
+        stream.set_keepalive(probe.count, probe.idle, probe.interval);
+    }
+    if options.nolinger_backend {
+        stream.reset_on_close();
+    }
+    x.txn.times.connected = now_us();
+    x.preamble = proxy_header(client, x, settings);
+    Ok(Upstream {
+        stream,
+        input: None,
+        server: settings.clone(),
+        backend: backend.index,
+        key,
+        uses: 1,
+        private: false,
+        ends: None,
+    })
+}
+
+/// Connects within `allowed`; `None` when that was too short. With `option abortonclose` a client that leaves
+/// ends the attempt.
+async fn dial(
+    client: &mut Connection,
+    x: &Exchange,
+    settings: &ServerSettings,
+    target: &Target,
+    allowed: Option<Duration>,
+) -> io::Result<Option<Stream>> {
+    let tune = &client.worker.shared.plan.global.tune;
+    let source = source_address(client, x, settings, target);
+    let source_settings = settings.source.as_ref();
+    let dial = Dial {
+        source,
+        source_ports: source_settings.and_then(|source| source.ports).filter(|(first, last)| first != last),
+        transparent: source_settings.is_some_and(|source| source.transparent != UseSource::No),
+        interface: source_settings.and_then(|source| source.interface.as_deref()),
+        user_timeout: settings.tcp_ut,
+        fast_open: settings.tfo,
+        md5_key: settings.md5sig.as_deref().map(str::as_bytes),
+        congestion: settings.congestion.as_deref(),
+        tos: settings.tos,
+        receive_buffer: tune.rcvbuf_server,
+        send_buffer: tune.sndbuf_server,
+        namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
+    };
+    client.timer.set_after(timer::now_ms(), allowed);
+    let mut connecting = pin!(dial.connect(target));
+    let timer = &client.timer;
+    poll_fn(|context: &mut Context<'_>| {
+        if let Poll::Ready(result) = connecting.as_mut().poll(context) {
+            return Poll::Ready(result.map(Some));
+        }
+        timer.poll_expired(context).map(|()| Ok(None))
+    })
+    .await
+}
+
+fn connect_fault(error: &io::Error) -> Fault {
+    match error.raw_os_error() {
+        // EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRINUSE, EADDRNOTAVAIL: ours, not the server's.
+        Some(23 | 24 | 105 | 12 | 98 | 99) => Fault::Resource,
+        _ => Fault::ConnectFailed(error.kind()),
+    }
+}
+
+/// Where to connect to: the server's address, the client's port where it has none, or what `set-dst` said.
+fn target(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
+    if let Some(address) = x.server_address {
+        return Some(Target::Ip(address));
+    }
+    match &**settings.state.address.load() {
+        ServerAddress::Ip(address) => {
+            let mut address = *address;
+            if let Some(offset) = settings.port_offset {
+                let port = i32::from(x.destination(client).port().unwrap_or(0)) + offset;
+                address.set_port(u16::try_from(port).ok()?);
+            }
+            Some(Target::Ip(address))
+        }
+        ServerAddress::Unix(path) => Some(Target::Unix(path.clone())),
+        ServerAddress::Abstract { name, padded } => {
+            Some(Target::Abstract { name: name.clone(), padded: *padded })
+        }
+        ServerAddress::Unresolved => None,
+    }
+}
+
+fn source_address(
+    client: &Connection,
+    x: &Exchange,
+    settings: &ServerSettings,
+    target: &Target,
+) -> Option<SocketAddr> {
+    let source = settings.source.as_ref()?;
+    let Target::Ip(target) = target else { return None };
+    let client_end = x.source(client);
+    let port = source.ports.map_or(0, |(first, last)| if first == last { first } else { 0 });
+    let foreign = match &source.transparent {
+        UseSource::No => None,
+        UseSource::Fixed(address) => Some(*address),
+        UseSource::Client => match client_end {
+            Endpoint::Ip(address) => Some(address),
+            Endpoint::Local => None,
+        },
+        UseSource::ClientIp => client_end.ip().map(|ip| SocketAddr::new(ip, 0)),
+        UseSource::Header(name, occurrence) => {
+            let name = http::Name::new(name.as_bytes());
+            let value = x.txn.request.nth_value(&name, *occurrence)?;
+            let ip: IpAddr = std::str::from_utf8(value).ok()?.trim().parse().ok()?;
+            Some(SocketAddr::new(ip, 0))
+        }
+    };
+    foreign.or_else(|| {
+        let ip = source.address.unwrap_or_else(|| net::dial::unspecified(*target));
+        (source.address.is_some() || source.ports.is_some()).then(|| SocketAddr::new(ip, port))
+    })
+}
+
+/// The PROXY header that this server wants before anything else; empty for none.
+pub(crate) fn proxy_header(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Vec<u8> {
+    let mut out = Vec::new();
+    let addresses = match (x.source(client), x.destination(client)) {
+        (Endpoint::Ip(source), Endpoint::Ip(destination)) => Some((source, destination)),
+        _ => None,
+    };
+    match settings.send_proxy {
+        SendProxy::None => {}
+        SendProxy::V1 => proxy_protocol::write_v1(addresses, &mut out),
+        SendProxy::V2 { unique_id, crc32c, authority } => {
+            let mut tlvs: Vec<(u8, Vec<u8>)> = Vec::new();
+            if unique_id && let Some(id) = x.txn.kept(x.txn.unique_id) {
+                tlvs.push((proxy_protocol::tlv::UNIQUE_ID, id.to_vec()));
+            }
+            let received = client.session.tlvs.as_deref().unwrap_or_default();
+            if authority
+                && let Some(tlv) = received.iter().find(|tlv| tlv.kind == proxy_protocol::tlv::AUTHORITY)
+            {
+                tlvs.push((tlv.kind, tlv.value.to_vec()));
+            }
+            for (kind, format) in &settings.proxy_v2_tlvs {
+                let mut value = Vec::new();
+                envs::with(client, x, |env: &Env<'_>| format.render(env, &mut value));
+                tlvs.push((*kind, value));
+            }
+            let tlvs = tlvs.iter().map(|(kind, value)| (*kind, value.as_slice()));
+            proxy_protocol::write_v2(addresses, false, tlvs, crc32c, &mut out);
+        }
+    }
+    out
+}

@@ -1,0 +1,327 @@
+//! Persistence by cookie (configuration manual, 4.2 `cookie`): reading it in requests, writing it in responses.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base::hash;
+use config::plan::proxy::{Cookie, CookieOperation};
+use config::plan::{Proxy, ServerSettings};
+use http::{KnownName, Method};
+
+use crate::assign::{Bound, Lease};
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::route::holds;
+
+/// What the request's cookie said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Seen {
+    /// There was none.
+    #[default]
+    Absent,
+    /// It named this server, which was usable.
+    Server(usize),
+    /// It named a server that cannot be used, or none of ours.
+    Other,
+}
+
+/// The digits that dates in cookies are written with: six bits each, the highest first.
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Dates are kept in units of four seconds.
+fn now_units() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() >> 2)
+}
+
+fn write_date(units: u64, out: &mut Vec<u8>) {
+    for shift in (0..5).rev() {
+        out.push(DIGITS[(units >> (6 * shift)) as usize & 63]);
+    }
+}
+
+fn read_date(text: &[u8]) -> Option<u64> {
+    if text.len() != 5 {
+        return None;
+    }
+    text.iter().try_fold(0u64, |units, byte| {
+        let digit = DIGITS.iter().position(|digit| digit == byte)?;
+        Some(units << 6 | digit as u64)
+    })
+}
+
+/// The value that means `server`: its own, or the one made from its address (`dynamic`).
+fn value_of(cookie: &Cookie, server: &ServerSettings) -> Option<Box<[u8]>> {
+    if let Some(value) = &server.cookie {
+        return Some(value.as_bytes().into());
+    }
+    let key = cookie.dynamic_key.as_ref()?;
+    let mut seed = Vec::new();
+    match &**server.state.address.load() {
+        state::server::ServerAddress::Ip(address) => {
+            match address.ip() {
+                std::net::IpAddr::V4(ip) => seed.extend_from_slice(&ip.octets()),
+                std::net::IpAddr::V6(ip) => seed.extend_from_slice(&ip.octets()),
+            }
+            seed.extend_from_slice(&u32::from(address.port()).to_ne_bytes());
+        }
+        _ => return None,
+    }
+    seed.extend_from_slice(key.as_bytes());
+    Some(format!("{:016x}", hash::xxh64(&seed, 0)).into_bytes().into())
+}
+
+fn find_server(client: &Connection, backend: &Proxy, cookie: &Cookie, value: &[u8]) -> Option<usize> {
+    let by_value = client.worker.proxy(backend.index).by_cookie.get(value).copied();
+    by_value.or_else(|| {
+        cookie.dynamic_key.as_ref()?;
+        backend.servers.iter().position(|server| value_of(cookie, server).is_some_and(|own| *own == *value))
+    })
+}
+
+/// Reads the persistence cookie, binds the request to the server it names, and takes out of the request what
+/// the server is not to see.
+pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy) {
+    let Some(cookie) = &backend.cookie else { return };
+    let ignored = !backend.ignore_persist.is_empty()
+        && crate::envs::with(client, x, |env| backend.ignore_persist.iter().any(|one| holds(Some(one), env)));
+    let forced = !backend.force_persist.is_empty()
+        && crate::envs::with(client, x, |env| backend.force_persist.iter().any(|one| holds(Some(one), env)));
+    let name = cookie.name.as_bytes();
+    x.txn.termination.cookie = b'N';
+    let Some(whole) = x.txn.request.cookie(Some(name)).map(<[u8]>::to_vec) else { return };
+    let separator = if cookie.operation == CookieOperation::Prefix { b'~' } else { b'|' };
+    let cut = whole.iter().position(|&byte| byte == separator);
+    let (value, rest) = match cut {
+        Some(at) => (&whole[..at], Some(&whole[at + 1..])),
+        // A prefixed cookie without its prefix is the application's own.
+        None if cookie.operation == CookieOperation::Prefix => (&[][..], Some(&whole[..])),
+        None => (&whole[..], None),
+    };
+    let dates = rest.filter(|_| cookie.operation != CookieOperation::Prefix);
+    let age = age_of(cookie, dates);
+    let found = if value.is_empty() { None } else { find_server(client, backend, cookie, value) };
+    let mut state = match (age, found) {
+        (Age::Old, _) => b'O',
+        (Age::Idle, _) => b'E',
+        (_, None) => b'I',
+        (_, Some(_)) => b'V',
+    };
+    if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
+        let up = backend.servers[server].state.is_up();
+        if up || forced || backend.options.persist {
+            x.bound = Some(Bound { server, even_down: !up });
+            x.cookie = Seen::Server(server);
+        } else {
+            state = b'D';
+            x.cookie = Seen::Other;
+        }
+    } else {
+        x.cookie = if value.is_empty() && cookie.operation == CookieOperation::Prefix { Seen::Absent } else { Seen::Other };
+    }
+    if state == b'I' && value.is_empty() {
+        state = b'N';
+    }
+    x.txn.termination.cookie = if age == Age::Unknown && state == b'V' { b'U' } else { state };
+    if cookie.operation == CookieOperation::Prefix && cut.is_some() {
+        let rest = rest.unwrap_or_default().to_vec();
+        x.txn.request.edit_cookies(name, |_| Some(rest.clone()));
+    } else if cookie.operation == CookieOperation::Insert && cookie.indirect {
+        x.txn.request.edit_cookies(name, |_| None);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Age {
+    /// No limits.
+    Any,
+    /// Within the limits.
+    Fresh,
+    /// Limits are set, but the cookie has no date.
+    Unknown,
+    /// Unused for longer than `maxidle`.
+    Idle,
+    /// Older than `maxlife`.
+    Old,
+}
+
+fn age_of(cookie: &Cookie, dates: Option<&[u8]>) -> Age {
+    if cookie.max_idle.is_none() && cookie.max_life.is_none() {
+        return Age::Any;
+    }
+    let Some(dates) = dates else { return Age::Unknown };
+    let mut parts = dates.split(|&byte| byte == b'|');
+    let last = parts.next().and_then(read_date);
+    let first = parts.next().and_then(read_date);
+    let now = now_units();
+    let over = |date: Option<u64>, limit: Option<Duration>| match (date, limit) {
+        (Some(date), Some(limit)) => now.saturating_sub(date) * 4 > limit.as_secs(),
+        _ => false,
+    };
+    if over(first, cookie.max_life) {
+        Age::Old
+    } else if over(last, cookie.max_idle) {
+        Age::Idle
+    } else {
+        Age::Fresh
+    }
+}
+
+/// Writes, rewrites or prefixes the cookie in the response.
+pub(crate) fn of_response(client: &Connection, x: &mut Exchange, backend: &Proxy, lease: &Lease) {
+    let frontend = &client.frontend;
+    if !frontend.response_captures.is_empty() || frontend.cookie_capture.is_some() {
+        capture(client, x);
+    }
+    let Some(cookie) = &backend.cookie else { return };
+    x.txn.termination.set_cookie = b'N';
+    let Some(value) = value_of(cookie, &lease.settings) else { return };
+    let index = lease.settings.index;
+    let name = cookie.name.as_bytes();
+    match cookie.operation {
+        CookieOperation::Passive => {
+            if sets(x, name) {
+                x.txn.termination.set_cookie = b'P';
+            }
+        }
+        CookieOperation::Rewrite => {
+            if edit_set_cookies(x, name, |_| Some(value.to_vec())) > 0 {
+                x.txn.termination.set_cookie = b'R';
+                nocache(x, cookie);
+            }
+        }
+        CookieOperation::Prefix => {
+            let prefixed = |old: &[u8]| Some([&value[..], b"~", old].concat());
+            if edit_set_cookies(x, name, prefixed) > 0 {
+                x.txn.termination.set_cookie = b'R';
+                nocache(x, cookie);
+            }
+        }
+        CookieOperation::Insert => insert(x, cookie, &value, index),
+    }
+}
+
+fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], index: usize) {
+    let name = cookie.name.as_bytes();
+    if sets(x, name) {
+        if cookie.preserve {
+            x.txn.termination.set_cookie = b'P';
+            return;
+        }
+        x.txn.termination.set_cookie = b'D';
+        if cookie.indirect {
+            edit_set_cookies(x, name, |_| None);
+        }
+    }
+    let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
+    let known = x.cookie == Seen::Server(index);
+    let post = x.txn.request.method_id() == Method::Post;
+    if known && !dated || cookie.postonly && !post {
+        return;
+    }
+    let mut line = [name, b"=", value].concat();
+    if dated {
+        line.push(b'|');
+        write_date(now_units(), &mut line);
+        if cookie.max_life.is_some() {
+            line.push(b'|');
+            write_date(now_units(), &mut line);
+        }
+    }
+    line.extend_from_slice(b"; path=/");
+    for domain in &cookie.domains {
+        line.extend_from_slice(b"; domain=");
+        line.extend_from_slice(domain.as_bytes());
+    }
+    if cookie.httponly {
+        line.extend_from_slice(b"; HttpOnly");
+    }
+    if cookie.secure {
+        line.extend_from_slice(b"; Secure");
+    }
+    for attribute in &cookie.attributes {
+        line.extend_from_slice(b"; ");
+        line.extend_from_slice(attribute.as_bytes());
+    }
+    x.txn.response.append(b"set-cookie", &line);
+    x.txn.termination.set_cookie = if known { b'U' } else { b'I' };
+    nocache(x, cookie);
+}
+
+fn nocache(x: &mut Exchange, cookie: &Cookie) {
+    if cookie.nocache {
+        x.txn.response.append(b"cache-control", b"private");
+    }
+}
+
+/// Whether the server sets the cookie itself.
+fn sets(x: &Exchange, name: &[u8]) -> bool {
+    x.txn.response.get_all(&KnownName::SetCookie.into()).any(|line| {
+        http::cookie::set_cookies(line).next().is_some_and(|pair| line[pair.name.clone()] == *name)
+    })
+}
+
+/// Changes the value of each `Set-Cookie` of `name`, or removes it; returns how many there were.
+fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Option<Vec<u8>>) -> usize {
+    let head = &mut x.txn.response;
+    let indices: Vec<usize> = head.indices(&KnownName::SetCookie.into()).collect();
+    let mut changed = 0;
+    for index in indices {
+        let Some(line) = head.value_at(index) else { continue };
+        let Some(pair) = http::cookie::set_cookies(line).next() else { continue };
+        if line[pair.name.clone()] != *name {
+            continue;
+        }
+        changed += 1;
+        let value = edit(&line[pair.value.clone()]);
+        match value {
+            Some(value) => {
+                head.splice_value_at(index, pair.value, &value);
+            }
+            None => {
+                head.remove_at(index);
+            }
+        }
+    }
+    changed
+}
+
+/// `capture response header`, and `capture cookie` of the server's.
+fn capture(client: &Connection, x: &mut Exchange) {
+    let frontend = &client.frontend;
+    x.txn.response_captures.resize(frontend.response_captures.len(), None);
+    for (index, capture) in frontend.response_captures.iter().enumerate() {
+        let Some(name) = &capture.header else { continue };
+        if let Some(value) = x.txn.response.nth_line(name, -1) {
+            let value = value[..value.len().min(capture.length)].to_vec();
+            x.txn.response_captures[index] = x.txn.keep(&value);
+        }
+    }
+    if let Some(cookie) = &frontend.cookie_capture {
+        let wanted = cookie.name.as_bytes();
+        let found = x.txn.response.get_all(&KnownName::SetCookie.into()).find_map(|line| {
+            let pair = http::cookie::set_cookies(line).next()?;
+            let name = &line[pair.name.clone()];
+            let fits = if cookie.prefix { name.starts_with(wanted) } else { name == wanted };
+            fits.then(|| [name, b"=", &line[pair.value.clone()]].concat())
+        });
+        if let Some(mut pair) = found {
+            pair.truncate(cookie.length);
+            x.txn.cookie_captures[1] = x.txn.keep(&pair);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_written_is_the_date_read() {
+        for units in [0, 1, 63, 64, 439_000_000] {
+            let mut text = Vec::new();
+            write_date(units, &mut text);
+            assert_eq!(read_date(&text), Some(units));
+        }
+        assert_eq!(read_date(b"AAAA"), None);
+        assert_eq!(read_date(b"AAAA!"), None);
+    }
+}

@@ -1,0 +1,338 @@
+//! One HTTP request from its first byte to its log line: read [`serve`] from top to bottom.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::plan::Proxy;
+use runtime::timer::now_us;
+use sample::transaction::TimeoutSlot;
+use sample::{Endpoint, Phase, Transaction};
+
+use crate::assign::{self, Bound, Lease};
+use crate::connection::Connection;
+use crate::cookie;
+use crate::fault::{Fault, RetryKind};
+use crate::flow::Flow;
+use crate::pool::Upstream;
+use crate::session::{Arrival, Next};
+use crate::{connect, fields, finish, request, respond, response, route, rules_step, tunnel, upload};
+
+/// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    pub(crate) txn: Transaction,
+    /// From the client to the server.
+    pub(crate) upload: Flow,
+    /// From the server to the client.
+    pub(crate) download: Flow,
+    pub(crate) backend: Option<Arc<Proxy>>,
+    /// The body of the request as rules see it: buffered and decoded; empty unless something asked for it.
+    pub(crate) body: Vec<u8>,
+    /// Whether `body` is all of it.
+    pub(crate) body_complete: bool,
+    /// Likewise the beginning of a response's body.
+    pub(crate) response_bytes: Vec<u8>,
+    /// Bytes of the request's body that a retry sends again.
+    pub(crate) replay: Vec<u8>,
+    /// The body of an answer made here.
+    pub(crate) reply_body: Vec<u8>,
+    /// What goes before the head on a new connection: the PROXY header.
+    pub(crate) preamble: Vec<u8>,
+    /// The hash of the key that `balance` asks for.
+    pub(crate) hash: Option<u32>,
+    /// What persistence asks for.
+    pub(crate) bound: Option<Bound>,
+    /// What the client's cookie said, for the response.
+    pub(crate) cookie: cookie::Seen,
+    /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` with no server).
+    pub(crate) server_address: Option<SocketAddr>,
+    /// No idle connection, please: the last one was stale.
+    pub(crate) fresh: bool,
+    /// Where the request is, for the termination state.
+    pub(crate) phase: Phase,
+    /// Whether any byte of a final response was sent to the client.
+    pub(crate) answered: bool,
+    /// Whether the client's connection can take another request.
+    pub(crate) keep_alive: bool,
+    /// Time spent in queues, µs.
+    pub(crate) waited_us: u64,
+    /// Whether the server said, before our own edits, that it closes.
+    pub(crate) server_closes: bool,
+    /// Whether the client waits for a 100 that nobody has sent yet.
+    pub(crate) expects_continue: bool,
+}
+
+/// How a step ends the usual course.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Something went wrong.
+    Fault(Fault),
+    /// The answer was made here and lies in the transaction's response and `reply_body`.
+    Reply,
+    /// Nothing is said: the connection just ends.
+    Silent,
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+thread_local! {
+    static FREE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Exchange {
+    /// One of the worker's, as new.
+    pub(crate) fn take() -> Box<Self> {
+        FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+
+    /// Gives it back for the next request.
+    pub(crate) fn give(mut self: Box<Self>) {
+        self.reset();
+        FREE.with_borrow_mut(|free| free.push(self));
+    }
+
+    fn reset(&mut self) {
+        self.txn.reset();
+        self.upload.start(http::BodyLength::None, Default::default());
+        self.download.start(http::BodyLength::None, Default::default());
+        self.backend = None;
+        for bytes in [
+            &mut self.body,
+            &mut self.response_bytes,
+            &mut self.replay,
+            &mut self.reply_body,
+            &mut self.preamble,
+        ] {
+            bytes.clear();
+        }
+        self.body_complete = false;
+        self.hash = None;
+        self.bound = None;
+        self.cookie = cookie::Seen::default();
+        self.server_address = None;
+        self.fresh = false;
+        self.phase = Phase::Request;
+        self.answered = false;
+        self.keep_alive = false;
+        self.waited_us = 0;
+        self.server_closes = false;
+        self.expects_continue = false;
+    }
+
+    /// The timeout of `slot`: what a rule set, or the configured one.
+    pub(crate) fn timeout(&self, slot: TimeoutSlot, configured: Option<Duration>) -> Option<Duration> {
+        match self.txn.timeouts[slot as usize] {
+            Some(0) => None,
+            Some(ms) => Some(Duration::from_millis(ms.into())),
+            None => configured,
+        }
+    }
+
+    /// The client's address as this request sees it.
+    pub(crate) fn source(&self, client: &Connection) -> Endpoint {
+        self.txn.source.unwrap_or(client.session.source)
+    }
+
+    /// The address it was sent to, likewise.
+    pub(crate) fn destination(&self, client: &Connection) -> Endpoint {
+        self.txn.destination.unwrap_or(client.session.destination)
+    }
+
+    /// What expressions see of the request's content.
+    pub(crate) fn request_bytes<'a>(&'a self, client: &'a Connection) -> &'a [u8] {
+        if self.txn.is_http { &self.body } else { client.input.as_ref().map_or(&[], |input| input.filled()) }
+    }
+
+    /// The frontend or backend that counts what happens now.
+    pub(crate) fn owner<'a>(&'a self, client: &'a Connection) -> &'a Arc<Proxy> {
+        self.backend.as_ref().unwrap_or(&client.frontend)
+    }
+}
+
+/// Serves one request of `client`. The connection comes back with what to do next.
+pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
+    let mut x = Exchange::take();
+    x.txn.is_http = true;
+    x.phase = Phase::Request;
+    x.txn.times.idle_from = if client.session.requests == 0 { client.session.ready_us } else { now_us() };
+    let next = match serve(&mut client, &mut x, arrival).await {
+        Ok(next) => next,
+        Err(stop) => Box::pin(respond::after(&mut client, &mut x, stop)).await,
+    };
+    finish::finish(&mut client, &mut x);
+    x.give();
+    (client, next)
+}
+
+async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<Next, Stop> {
+    request::receive(client, x, arrival).await?;
+    rules_step::of_frontend(client, x).await?;
+    let backend = route::choose(client, x)?;
+    rules_step::of_backend(client, x, &backend).await?;
+    upload::prepare(client, x, &backend).await?;
+    fields::of_request(client, x, &backend)?;
+    cookie::of_request(client, x, &backend);
+    route::bind_server(client, x, &backend);
+    x.hash = route::hash(client, x, &backend);
+    let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
+    rules_step::of_response(client, x, &backend).await?;
+    cookie::of_response(client, x, &backend, &lease);
+    fields::of_response(client, x, &backend, &upstream);
+    if x.txn.response.is_tunnel(x.txn.request.method_id()) {
+        Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
+        return Ok(Next::Close);
+    }
+    response::forward(client, x, &backend, &mut upstream).await?;
+    Ok(response::conclude(client, x, &backend, upstream, lease))
+}
+
+/// Sends the request to a server and waits for the head of its final response; tries again where that is
+/// allowed (`retries`, `retry-on`, `option redispatch`).
+async fn obtain_response(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+) -> Result<(Upstream, Lease), Stop> {
+    let retries = x.txn.max_retries.unwrap_or(backend.retries);
+    let mut avoid = None;
+    loop {
+        x.phase = Phase::Queue;
+        let lease = assign::assign(client, x, backend, avoid).await?;
+        note_server(x, &lease, backend);
+        x.phase = Phase::Connect;
+        let fault = match attempt(client, x, backend, &lease).await {
+            Ok(upstream) => return Ok((upstream, lease)),
+            Err((fault, reused)) => {
+                if reused && is_stale(x, fault) {
+                    // The server closed an idle connection just as we used it: not its fault, nor a retry.
+                    x.fresh = true;
+                    upload::rewind(client, x);
+                    continue;
+                }
+                fault
+            }
+        };
+        count_failure(backend, &lease, fault);
+        let left = retries.saturating_sub(x.txn.retries);
+        if left == 0 || !may_retry(x, backend, fault) {
+            return Err(fault.into());
+        }
+        x.txn.retries += 1;
+        lease.settings.state.counters.mine().retries.add(1);
+        backend.state.backend.mine().retries.add(1);
+        x.txn.response.clear();
+        upload::rewind(client, x);
+        let failed = lease.settings.index;
+        drop(lease);
+        avoid = redispatch(x, backend, failed, retries);
+        if avoid.is_none() && fault.retry_kind() == Some(RetryKind::Connection) {
+            // The same server once more: not at once (manual, `retries`).
+            if fault != Fault::ConnectTimeout {
+                x.bound.get_or_insert(Bound { server: failed, even_down: false });
+                turn_around(backend).await;
+            }
+        }
+    }
+}
+
+/// The pause before the same server is tried once more: a second, or `timeout connect` if that is less.
+pub(crate) async fn turn_around(backend: &Proxy) {
+    let second = Duration::from_secs(1);
+    runtime::timer::sleep(backend.timeouts.connect.unwrap_or(second).min(second)).await;
+}
+
+async fn attempt(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    lease: &Lease,
+) -> Result<Upstream, (Fault, bool)> {
+    let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
+    let reused = upstream.uses > 1;
+    count_request(x, backend, lease);
+    x.txn.server_ends = upstream.ends;
+    x.phase = Phase::Headers;
+    upload::start(client, x, backend, &lease.settings);
+    match response::await_head(client, x, backend, &mut upstream).await {
+        Ok(()) => Ok(upstream),
+        Err(fault) => Err((fault, reused)),
+    }
+}
+
+/// Whether a request on a connection that had been idle met its closing, and may be sent again: nothing came
+/// back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
+fn is_stale(x: &Exchange, fault: Fault) -> bool {
+    matches!(fault, Fault::EmptyResponse | Fault::SendFailed)
+        && x.txn.request.method_id().is_idempotent()
+        && upload::can_rewind(x)
+}
+
+fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
+    let wanted = match fault.retry_kind() {
+        None => false,
+        Some(RetryKind::Connection) => backend.retry_on.conn_failure,
+        Some(RetryKind::Empty) => backend.retry_on.empty_response,
+        Some(RetryKind::Junk) => backend.retry_on.junk_response,
+        Some(RetryKind::Timeout) => backend.retry_on.response_timeout,
+        Some(RetryKind::Status(status)) => backend.retry_on.statuses.contains(&status),
+    };
+    wanted && upload::can_rewind(x)
+}
+
+/// Whether this retry goes to another server than the one that `failed` (`option redispatch`).
+pub(crate) fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retries: u32) -> Option<usize> {
+    let interval = backend.redispatch;
+    let now = match interval {
+        0 => x.bound.is_none() && !backend.servers[failed].state.is_up(),
+        1.. => x.txn.retries % interval as u32 == 0,
+        _ => {
+            let from_last = (retries + 1).saturating_sub(x.txn.retries);
+            from_last % interval.unsigned_abs() == 0
+        }
+    };
+    if !now {
+        return None;
+    }
+    x.bound = None;
+    x.txn.redispatched = true;
+    backend.state.backend.mine().redispatches.add(1);
+    backend.servers[failed].state.counters.mine().redispatches.add(1);
+    Some(failed)
+}
+
+pub(crate) fn note_server(x: &mut Exchange, lease: &Lease, backend: &Proxy) {
+    x.txn.server = Some(lease.settings.state.clone());
+    lease.settings.state.counters.mine().chosen.add(1);
+    backend.state.backend.mine().chosen.add(1);
+}
+
+pub(crate) fn count_request(x: &Exchange, backend: &Proxy, lease: &Lease) {
+    let now_ms = x.txn.times.connected / 1000;
+    for counters in [backend.state.backend.mine(), lease.settings.state.counters.mine()] {
+        counters.requests_total.add(1);
+        counters.request_rate.tick(now_ms);
+    }
+    let of_server = &lease.settings.state.counters.mine().traffic;
+    of_server.sessions_total.add(1);
+    of_server.session_rate.tick(now_ms);
+}
+
+pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
+    let of_server = lease.settings.state.counters.mine();
+    let of_backend = backend.state.backend.mine();
+    for counters in [of_backend, of_server] {
+        match fault {
+            Fault::ConnectFailed(_) | Fault::ConnectTimeout | Fault::Resource => {
+                counters.connection_errors.add(1);
+            }
+            fault if fault.blames_server() => counters.response_errors.add(1),
+            _ => {}
+        }
+    }
+}

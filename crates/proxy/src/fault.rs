@@ -1,0 +1,186 @@
+//! What can go wrong on the data path: one type, mapped in one place to a status, the termination state and
+//! the conditions of `retry-on` (configuration manual, 8.5 and 4.2 `retry-on`).
+
+use std::io;
+
+use http::ErrorKind;
+use sample::{Cause, Phase};
+
+/// Why a request or stream did not go the usual way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The client's bytes are no request.
+    BadRequest(ErrorKind),
+    /// The request's body is badly coded.
+    BadRequestBody,
+    /// The head did not come in time (`timeout http-request`).
+    RequestTimeout,
+    /// The client closed before its request was complete.
+    RequestAborted,
+    /// The client closed while its request was being served.
+    ClientAborted,
+    /// The client sent or took nothing for too long.
+    ClientTimeout,
+    /// A rule refused the request, with this status.
+    Denied(u16),
+    /// A rule refused the response.
+    ResponseDenied,
+    /// No backend serves this request.
+    NoBackend,
+    /// No server of the backend can be used.
+    NoServer,
+    /// The queue was full.
+    QueueFull,
+    /// No server had room in time (`timeout queue`).
+    QueueTimeout,
+    /// The connection was refused, or failed otherwise.
+    ConnectFailed(io::ErrorKind),
+    /// Nobody answered in time (`timeout connect`).
+    ConnectTimeout,
+    /// Descriptors, ports or memory ran out while connecting.
+    Resource,
+    /// The server closed or reset before any byte of the response; whether the connection had served before.
+    EmptyResponse,
+    /// The server's bytes are no response.
+    BadResponse(ErrorKind),
+    /// No head came in time (`timeout server`).
+    ResponseTimeout,
+    /// The server closed within the body.
+    Truncated,
+    /// The server's body is badly coded.
+    BadResponseBody,
+    /// The server sent or took nothing for too long, within the body.
+    ServerTimeout,
+    /// Writing the request failed.
+    SendFailed,
+    /// A status that `retry-on` names.
+    RetryStatus(u16),
+    /// Something inside the proxy: a rewrite without room, a panic.
+    Internal,
+    /// An administrator or a failing server ended it.
+    Killed,
+}
+
+/// The conditions of `retry-on` that a fault may be retried under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RetryKind {
+    Connection,
+    Empty,
+    Junk,
+    Timeout,
+    Status(u16),
+}
+
+impl Fault {
+    /// The status sent to the client if nothing was sent yet; `None` when nobody reads it.
+    pub(crate) fn status(self) -> Option<u16> {
+        Some(match self {
+            Self::BadRequest(kind) => kind.status(),
+            Self::BadRequestBody => 400,
+            Self::RequestTimeout | Self::ClientTimeout => 408,
+            Self::RequestAborted | Self::ClientAborted => return None,
+            Self::Denied(status) => status,
+            Self::NoBackend
+            | Self::NoServer
+            | Self::QueueFull
+            | Self::QueueTimeout
+            | Self::ConnectFailed(_)
+            | Self::ConnectTimeout
+            | Self::Resource
+            | Self::Killed => 503,
+            Self::EmptyResponse
+            | Self::BadResponse(_)
+            | Self::BadResponseBody
+            | Self::Truncated
+            | Self::SendFailed
+            | Self::ResponseDenied => 502,
+            Self::ResponseTimeout | Self::ServerTimeout => 504,
+            Self::RetryStatus(status) => status,
+            Self::Internal => 500,
+        })
+    }
+
+    /// Who and when, as logs tell it; `phase` is where the stream was.
+    pub(crate) fn termination(self, phase: Phase) -> (Cause, Phase) {
+        match self {
+            Self::BadRequest(_) => (Cause::Proxy, Phase::Request),
+            Self::BadRequestBody => (Cause::Proxy, phase),
+            Self::RequestTimeout => (Cause::ClientTimeout, Phase::Request),
+            Self::RequestAborted => (Cause::Client, Phase::Request),
+            Self::ClientAborted => (Cause::Client, phase),
+            Self::ClientTimeout => (Cause::ClientTimeout, phase),
+            Self::Denied(_) => (Cause::Proxy, Phase::Request),
+            Self::ResponseDenied | Self::BadResponse(_) => (Cause::Proxy, Phase::Headers),
+            Self::BadResponseBody => (Cause::Proxy, Phase::Data),
+            Self::NoBackend | Self::NoServer => (Cause::Server, Phase::Connect),
+            Self::QueueFull => (Cause::Server, Phase::Queue),
+            Self::QueueTimeout => (Cause::ServerTimeout, Phase::Queue),
+            Self::ConnectFailed(_) => (Cause::Server, Phase::Connect),
+            Self::ConnectTimeout => (Cause::ServerTimeout, Phase::Connect),
+            Self::Resource => (Cause::Resource, Phase::Connect),
+            Self::EmptyResponse | Self::SendFailed | Self::RetryStatus(_) => (Cause::Server, Phase::Headers),
+            Self::ResponseTimeout => (Cause::ServerTimeout, Phase::Headers),
+            Self::Truncated => (Cause::Server, Phase::Data),
+            Self::ServerTimeout => (Cause::ServerTimeout, phase),
+            Self::Internal => (Cause::Internal, phase),
+            Self::Killed => (Cause::Killed, phase),
+        }
+    }
+
+    /// Under which condition the request may be tried again; `None` for never.
+    pub(crate) fn retry_kind(self) -> Option<RetryKind> {
+        Some(match self {
+            Self::ConnectFailed(_) | Self::ConnectTimeout => RetryKind::Connection,
+            Self::EmptyResponse | Self::SendFailed => RetryKind::Empty,
+            Self::BadResponse(_) => RetryKind::Junk,
+            Self::ResponseTimeout => RetryKind::Timeout,
+            Self::RetryStatus(status) => RetryKind::Status(status),
+            _ => return None,
+        })
+    }
+
+    /// Whether the fault tells something against the server.
+    pub(crate) fn blames_server(self) -> bool {
+        matches!(
+            self,
+            Self::ConnectFailed(_)
+                | Self::ConnectTimeout
+                | Self::EmptyResponse
+                | Self::BadResponse(_)
+                | Self::ResponseTimeout
+                | Self::Truncated
+                | Self::BadResponseBody
+                | Self::ServerTimeout
+                | Self::SendFailed
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_has_haproxys_status_and_letters() {
+        let cases = [
+            (Fault::BadRequest(ErrorKind::Method), Some(400), "PR"),
+            (Fault::RequestTimeout, Some(408), "cR"),
+            (Fault::RequestAborted, None, "CR"),
+            (Fault::NoServer, Some(503), "SC"),
+            (Fault::QueueTimeout, Some(503), "sQ"),
+            (Fault::ConnectFailed(io::ErrorKind::ConnectionRefused), Some(503), "SC"),
+            (Fault::ConnectTimeout, Some(503), "sC"),
+            (Fault::EmptyResponse, Some(502), "SH"),
+            (Fault::BadResponse(ErrorKind::StatusCode), Some(502), "PH"),
+            (Fault::ResponseTimeout, Some(504), "sH"),
+            (Fault::Truncated, Some(502), "SD"),
+            (Fault::Denied(403), Some(403), "PR"),
+            (Fault::ResponseDenied, Some(502), "PH"),
+        ];
+        for (fault, status, letters) in cases {
+            let (cause, phase) = fault.termination(Phase::Data);
+            assert_eq!(fault.status(), status, "{fault:?}");
+            assert_eq!([cause as u8, phase as u8], letters.as_bytes(), "{fault:?}");
+        }
+    }
+}

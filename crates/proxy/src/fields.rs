@@ -1,0 +1,245 @@
+//! The header fields that the proxy itself adds, changes or removes on the way: `Connection` and its kin,
+//! `option forwardfor|originalto|forwarded`, the unique id.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use config::plan::Proxy;
+use config::plan::proxy::{
+    ConnectionMode, ForwardFor, Forwarded, ForwardedHost, ForwardedNode, RestrictNames, excepted,
+};
+use http::{BodyLength, KnownName, Name};
+
+use crate::connection::Connection;
+use crate::envs;
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::flow::Recoding;
+use crate::pool::Upstream;
+use crate::response::{connection_mode, may_keep_client};
+
+/// How `h1-case-adjust` wants `name` to be written.
+pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
+    let found = table.iter().find(|(lower, _)| lower.as_bytes().eq_ignore_ascii_case(name));
+    found.map(|(_, written)| written.as_bytes())
+}
+
+/// Makes the request's head what the server is to see.
+pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Arc<Proxy>) -> Result<(), Stop> {
+    restrict_names(client, x, backend)?;
+    unique_id_header(client, x);
+    let both = [&client.frontend, backend];
+    // The backend's word counts where both have one.
+    if let Some(option) = backend.forward_for.as_ref().or(client.frontend.forward_for.as_ref()) {
+        let ip = x.source(client).ip();
+        forward_for(x, option, ip);
+    }
+    if let Some(option) = backend.original_to.as_ref().or(client.frontend.original_to.as_ref()) {
+        let ip = x.destination(client).ip();
+        forward_for(x, option, ip);
+    }
+    if let Some(option) = both[1].forwarded.as_ref() {
+        forwarded(client, x, option);
+    }
+    x.txn.request.clean_connection();
+    let pretend = backend.options.http_pretend_keepalive;
+    if x.txn.request.has_upgrade() {
+        return Ok(());
+    }
+    if connection_mode(client, backend) != ConnectionMode::KeepAlive {
+        if !pretend {
+            x.txn.request.append(b"connection", b"close");
+        }
+    } else if !x.txn.request.version().is_11_or_above() {
+        x.txn.request.append(b"connection", b"keep-alive");
+    }
+    Ok(())
+}
+
+/// `option http-restrict-req-hdr-names`.
+fn restrict_names(client: &Connection, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
+    let policy = match (backend.options.restrict_header_names, client.frontend.options.restrict_header_names) {
+        (RestrictNames::Reject, _) | (_, RestrictNames::Reject) => http::RestrictNames::Reject,
+        (RestrictNames::Delete, _) | (_, RestrictNames::Delete) => http::RestrictNames::Delete,
+        _ => return Ok(()),
+    };
+    if x.txn.request.restrict_names(policy) { Ok(()) } else { Err(Fault::Denied(403).into()) }
+}
+
+/// `unique-id-format` and `unique-id-header`.
+fn unique_id_header(client: &Connection, x: &mut Exchange) {
+    make_unique_id(client, x);
+    let Some(name) = &client.frontend.unique_id_header else { return };
+    if let Some(id) = x.txn.kept(x.txn.unique_id) {
+        let id = id.to_vec();
+        x.txn.request.append(name.as_bytes(), &id);
+    }
+}
+
+/// Makes the unique id, once.
+pub(crate) fn make_unique_id(client: &Connection, x: &mut Exchange) {
+    let Some(format) = &client.frontend.unique_id_format else { return };
+    if x.txn.unique_id.is_none() {
+        let mut id = Vec::new();
+        envs::with(client, x, |env| format.render(env, &mut id));
+        x.txn.unique_id = x.txn.keep(&id);
+    }
+}
+
+fn forward_for(x: &mut Exchange, option: &ForwardFor, ip: Option<IpAddr>) {
+    let Some(ip) = ip.filter(|ip| !excepted(&option.except, *ip)) else { return };
+    let head = &mut x.txn.request;
+    if option.if_none && head.get(&Name::new(option.header.as_bytes())).is_some() {
+        return;
+    }
+    let mut text = [0u8; 48];
+    let mut cursor = std::io::Cursor::new(&mut text[..]);
+    // Forty-eight bytes hold any address.
+    let _ = write!(cursor, "{ip}");
+    let length = cursor.position() as usize;
+    head.append(option.header.as_bytes(), &text[..length]);
+}
+
+/// `option forwarded` (RFC 7239).
+fn forwarded(client: &Connection, x: &mut Exchange, option: &Forwarded) {
+    let mut value = Vec::new();
+    if option.proto {
+        push(&mut value, "proto", b"http");
+    }
+    match &option.host {
+        None => {}
+        Some(ForwardedHost::Default) => {
+            if let Some(host) = x.txn.request.get_known(KnownName::Host) {
+                push(&mut value, "host", host);
+            }
+        }
+        Some(ForwardedHost::Expression(expression)) => {
+            let mut host = Vec::new();
+            if envs::with(client, x, |env| expression.eval_into(env, &mut host)) {
+                push(&mut value, "host", &host);
+            }
+        }
+    }
+    let (source, destination) = (x.source(client), x.destination(client));
+    for (name, option, end) in [("by", &option.by, destination), ("for", &option.for_, source)] {
+        if let Some(node) = option {
+            let text = self::node(client, x, node, end.ip(), end.port());
+            push(&mut value, name, &text);
+        }
+    }
+    if !value.is_empty() {
+        x.txn.request.append(b"forwarded", &value);
+    }
+}
+
+fn node(
+    client: &Connection,
+    x: &Exchange,
+    option: &ForwardedNode,
+    ip: Option<IpAddr>,
+    port: Option<u16>,
+) -> Vec<u8> {
+    let mut text = Vec::new();
+    match &option.name {
+        Some(expression) => {
+            let mut name = Vec::new();
+            if !envs::with(client, x, |env| expression.eval_into(env, &mut name)) {
+                name.extend_from_slice(b"unknown");
+            }
+            match std::str::from_utf8(&name).ok().and_then(|name| name.parse::<IpAddr>().ok()) {
+                Some(ip) => push_ip(&mut text, Some(ip)),
+                None => text = name,
+            }
+        }
+        None => push_ip(&mut text, ip),
+    }
+    match &option.port {
+        None => {}
+        Some(None) => {
+            if let Some(port) = port {
+                // Writing to a Vec cannot fail.
+                let _ = write!(text, ":{port}");
+            }
+        }
+        Some(Some(expression)) => {
+            let mut port = vec![b':'];
+            if envs::with(client, x, |env| expression.eval_into(env, &mut port)) {
+                text.append(&mut port);
+            }
+        }
+    }
+    text
+}
+
+fn push_ip(text: &mut Vec<u8>, ip: Option<IpAddr>) {
+    // Writing to a Vec cannot fail.
+    let _ = match ip {
+        Some(IpAddr::V4(ip)) => write!(text, "{ip}"),
+        Some(IpAddr::V6(ip)) => write!(text, "[{ip}]"),
+        None => write!(text, "unknown"),
+    };
+}
+
+/// One parameter, quoted where it is no token.
+fn push(value: &mut Vec<u8>, name: &str, text: &[u8]) {
+    if !value.is_empty() {
+        value.push(b';');
+    }
+    value.extend_from_slice(name.as_bytes());
+    value.push(b'=');
+    if http::is_token(text) {
+        value.extend_from_slice(text);
+    } else {
+        value.push(b'"');
+        for &byte in text {
+            if byte == b'"' || byte == b'\\' {
+                value.push(b'\\');
+            }
+            value.push(byte);
+        }
+        value.push(b'"');
+    }
+}
+
+/// Makes the response's head what the client is to see, stages it, and sets how its body is forwarded.
+pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange, backend: &Arc<Proxy>, upstream: &Upstream) {
+    let _ = upstream;
+    let method = x.txn.request.method_id();
+    let length = x.txn.response.response_body(method);
+    x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
+    let recoding = adapt_connection(client, x, length);
+    x.download.start(length, recoding);
+    let adjust = &client.worker.shared.plan.global.h1_case_adjust;
+    let bogus = client.frontend.options.h1_case_adjust_bogus_client && !adjust.is_empty();
+    let staged = &mut x.download.staged;
+    if bogus {
+        x.txn.response.write_adjusted(staged, |name| adjusted(adjust, name));
+    } else {
+        x.txn.response.write_to(staged);
+    }
+    let _ = backend;
+}
+
+/// Says in the response whether its connection stays, and recodes a body that the client could not read.
+pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: BodyLength) -> Recoding {
+    let modern = x.txn.request.version().is_11_or_above();
+    let mut recoding = Recoding::None;
+    if x.txn.response.is_tunnel(x.txn.request.method_id()) {
+        x.keep_alive = false;
+        return recoding;
+    }
+    x.txn.response.clean_connection();
+    if length == BodyLength::Chunked && !modern {
+        recoding = Recoding::Dechunk;
+        x.txn.response.remove_body_length();
+    }
+    let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk;
+    x.keep_alive = x.keep_alive && !endless && may_keep_client(client, x);
+    if !x.keep_alive {
+        x.txn.response.append(b"connection", b"close");
+    } else if !modern {
+        x.txn.response.append(b"connection", b"keep-alive");
+    }
+    recoding
+}

@@ -1,0 +1,358 @@
+//! One direction of a message or of a TCP stream: bytes come into a buffer from one socket and leave through another.
+//!
+//! A [`Flow`] knows how the body ends and which of the buffered bytes belong to it, so that a pipelined
+//! request behind it is left alone. Encoded bytes are forwarded as they came wherever both sides speak the
+//! same framing; else they are taken apart ([`Recoding`]). Called by `exchange` and `tunnel`.
+
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll};
+
+use http::{BodyLength, ChunkDecoder, ChunkEvent};
+use net::Stream;
+use runtime::Buffer;
+
+/// How the end of the body is found.
+#[derive(Debug, Default)]
+enum Framing {
+    /// It has ended, or there was none.
+    #[default]
+    Done,
+    /// So many bytes are still to come into the buffer.
+    Length(u64),
+    /// Chunked coding, strictly checked.
+    Chunked(Box<ChunkDecoder>),
+    /// The sender closes.
+    UntilClose,
+}
+
+/// What happens to the framing on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Recoding {
+    /// Nothing.
+    #[default]
+    None,
+    /// Chunks in, bare bytes out: for HTTP/1.0 peers.
+    Dechunk,
+    /// Bare bytes in, chunks out: a body without length for a peer that wants to stay connected.
+    Enchunk,
+}
+
+/// Why a direction stopped before its end.
+#[derive(Debug)]
+pub(crate) enum FlowError {
+    /// Reading failed, or the sender closed before the end.
+    Read(io::ErrorKind),
+    /// Writing failed.
+    Write(io::ErrorKind),
+    /// The chunked coding is broken: what is wrong.
+    Coding(&'static str),
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    framing: Framing,
+    recoding: Recoding,
+    /// Bytes to be sent before those of the buffer: the head, or recoded parts of the body.
+    pub(crate) staged: Vec<u8>,
+    staged_sent: usize,
+    /// How many bytes at the start of the buffer belong to the body and may be sent as they are.
+    ready: usize,
+    /// Bytes written to the receiver, staged ones included.
+    pub(crate) sent: u64,
+    /// Bytes of the body taken in, its coding included.
+    pub(crate) received: u64,
+    /// Whether the last call moved anything: the caller then moves its deadline.
+    pub(crate) moved: bool,
+}
+
+impl Flow {
+    /// Makes it as new, for a body that ends as `length` says; its memory stays.
+    pub(crate) fn start(&mut self, length: BodyLength, recoding: Recoding) {
+        self.staged.clear();
+        self.staged_sent = 0;
+        self.ready = 0;
+        self.sent = 0;
+        self.received = 0;
+        self.recoding = recoding;
+        self.framing = match length {
+            BodyLength::None | BodyLength::Length(0) => Framing::Done,
+            BodyLength::Length(n) => Framing::Length(n),
+            BodyLength::Chunked => Framing::Chunked(Box::default()),
+            BodyLength::UntilClose => Framing::UntilClose,
+        };
+    }
+
+    /// Whether all of the body has come into the buffer.
+    pub(crate) fn is_received(&self) -> bool {
+        matches!(self.framing, Framing::Done)
+    }
+
+    /// Whether all has been sent.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_received() && self.ready == 0 && self.staged_sent == self.staged.len()
+    }
+
+    /// Whether something waits to be sent.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.ready > 0 || self.staged_sent < self.staged.len()
+    }
+
+    /// How many bytes at the start of the buffer may be sent as they are.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// Bytes of the body that are still to come, if their number is known.
+    pub(crate) fn remaining(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// Whether the end is the sender's closing.
+    pub(crate) fn is_until_close(&self) -> bool {
+        matches!(self.framing, Framing::UntilClose)
+    }
+
+    /// Takes `n` bytes off a body of known length: they went another way (splice).
+    pub(crate) fn skip(&mut self, n: u64) {
+        self.received += n;
+        self.sent += n;
+        if let Framing::Length(left) = &mut self.framing {
+            *left -= n.min(*left);
+            if *left == 0 {
+                self.framing = Framing::Done;
+            }
+        }
+    }
+
+    /// Ends a body that only the close ends.
+    pub(crate) fn close(&mut self) {
+        self.framing = Framing::Done;
+    }
+
+    /// Looks at the bytes of `buffer` that were not looked at yet, and makes those of the body ready to be sent.
+    pub(crate) fn admit(&mut self, buffer: &mut Buffer) -> Result<(), FlowError> {
+        let fresh = buffer.len() - self.ready;
+        if fresh == 0 || self.is_received() {
+            return Ok(());
+        }
+        match self.recoding {
+            Recoding::None => self.admit_verbatim(buffer, fresh),
+            Recoding::Dechunk => self.admit_dechunked(buffer),
+            Recoding::Enchunk => {
+                self.received += fresh as u64;
+                http::chunk::write_chunk_size(&mut self.staged, fresh);
+                self.staged.extend_from_slice(buffer.filled());
+                self.staged.extend_from_slice(http::chunk::CHUNK_END);
+                buffer.clear();
+                Ok(())
+            }
+        }
+    }
+
+    fn admit_verbatim(&mut self, buffer: &Buffer, fresh: usize) -> Result<(), FlowError> {
+        let taken = match &mut self.framing {
+            Framing::Done => 0,
+            Framing::UntilClose => fresh,
+            Framing::Length(left) => {
+                let taken = (fresh as u64).min(*left);
+                *left -= taken;
+                let ended = *left == 0;
+                if ended {
+                    self.framing = Framing::Done;
+                }
+                taken as usize
+            }
+            Framing::Chunked(decoder) => {
+                let taken = decoder
+                    .track(&buffer.filled()[self.ready..])
+                    .map_err(|error| FlowError::Coding(error.text))?;
+                if decoder.is_done() {
+                    self.framing = Framing::Done;
+                }
+                taken
+            }
+        };
+        self.ready += taken;
+        self.received += taken as u64;
+        Ok(())
+    }
+
+    fn admit_dechunked(&mut self, buffer: &mut Buffer) -> Result<(), FlowError> {
+        let Framing::Chunked(decoder) = &mut self.framing else { return Ok(()) };
+        let mut at = 0;
+        let input = buffer.filled();
+        let used = loop {
+            match decoder.decode(input, at).map_err(|error| FlowError::Coding(error.text))? {
+                ChunkEvent::Data { range } => {
+                    at = range.end;
+                    self.staged.extend_from_slice(&input[range]);
+                }
+                ChunkEvent::More => break input.len(),
+                ChunkEvent::Done { consumed } => break consumed,
+            }
+        };
+        if decoder.is_done() {
+            self.framing = Framing::Done;
+        }
+        self.received += used as u64;
+        buffer.consume(used);
+        Ok(())
+    }
+
+    /// Writes what is staged and ready; `Ready` when nothing is left to write.
+    #[inline]
+    pub(crate) fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        while self.is_blocked() {
+            let staged = &self.staged[self.staged_sent..];
+            let ready = &buffer.filled()[..self.ready];
+            let written = match (staged.is_empty(), ready.is_empty()) {
+                (true, _) => to.poll_write(context, ready),
+                (_, true) => to.poll_write(context, staged),
+                _ => to.poll_write_vectored(context, &[IoSlice::new(staged), IoSlice::new(ready)]),
+            };
+            let n = match written {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::Write(io::ErrorKind::WriteZero))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Write(error.kind()))),
+                Poll::Ready(Ok(n)) => n,
+            };
+            self.moved = true;
+            self.sent += n as u64;
+            let of_staged = n.min(staged.len());
+            self.staged_sent += of_staged;
+            if self.staged_sent == self.staged.len() {
+                self.staged.clear();
+                self.staged_sent = 0;
+            }
+            buffer.consume(n - of_staged);
+            self.ready -= n - of_staged;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Moves the body on as far as the sockets allow; `Ready` once all of it has been sent.
+    pub(crate) fn poll_pump(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Stream,
+        buffer: &mut Buffer,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        loop {
+            match self.poll_send(context, buffer, to) {
+                Poll::Ready(Ok(())) => {}
+                other => return other,
+            }
+            if self.is_received() {
+                return Poll::Ready(Ok(()));
+            }
+            match self.poll_receive(context, from, buffer) {
+                Poll::Ready(Ok(())) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Reads once into `buffer` and admits what came.
+    pub(crate) fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Stream,
+        buffer: &mut Buffer,
+    ) -> Poll<Result<(), FlowError>> {
+        if buffer.len() > self.ready {
+            // Bytes that came with the head.
+            let before = self.received;
+            self.admit(buffer)?;
+            if self.received > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        if buffer.room_len() == 0 {
+            buffer.compact();
+        }
+        if buffer.room_len() == 0 {
+            return Poll::Pending;
+        }
+        match from.poll_read(context, buffer.room()) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(FlowError::Read(error.kind()))),
+            Poll::Ready(Ok(0)) => Poll::Ready(self.end_of_stream()),
+            Poll::Ready(Ok(n)) => {
+                self.moved = true;
+                buffer.fill(n);
+                Poll::Ready(self.admit(buffer))
+            }
+        }
+    }
+
+    fn end_of_stream(&mut self) -> Result<(), FlowError> {
+        if !self.is_until_close() {
+            return Err(FlowError::Read(io::ErrorKind::UnexpectedEof));
+        }
+        self.framing = Framing::Done;
+        if self.recoding == Recoding::Enchunk {
+            self.staged.extend_from_slice(http::chunk::LAST_CHUNK);
+        }
+        Ok(())
+    }
+
+    /// Whether the last body byte came with an enchunked end still to be staged: bodies of known end that
+    /// are recoded end here.
+    pub(crate) fn recoding(&self) -> Recoding {
+        self.recoding
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(length: BodyLength, recoding: Recoding, parts: &[&[u8]]) -> (Vec<u8>, usize, bool) {
+        let mut flow = Flow::default();
+        flow.start(length, recoding);
+        let mut buffer = Buffer::sized(1024);
+        for part in parts {
+            buffer.push(part);
+            flow.admit(&mut buffer).unwrap();
+        }
+        let mut out = flow.staged.clone();
+        out.extend_from_slice(&buffer.filled()[..flow.ready]);
+        (out, buffer.len() - flow.ready, flow.is_received())
+    }
+
+    #[test]
+    fn bytes_behind_the_body_are_not_part_of_it() {
+        let (out, rest, done) = admitted(BodyLength::Length(5), Recoding::None, &[b"hel", b"loGET /"]);
+        assert_eq!((out.as_slice(), rest, done), (b"hello".as_slice(), 5, true));
+        let chunked: &[u8] = b"3\r\nabc\r\n0\r\n\r\nGET";
+        let (out, rest, done) = admitted(BodyLength::Chunked, Recoding::None, &[chunked]);
+        assert_eq!((out.as_slice(), rest, done), (b"3\r\nabc\r\n0\r\n\r\n".as_slice(), 3, true));
+    }
+
+    #[test]
+    fn chunks_are_taken_off_wherever_they_are_cut() {
+        let chunked: &[u8] = b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: v\r\n\r\n";
+        for cut in 0..chunked.len() {
+            let (out, rest, done) =
+                admitted(BodyLength::Chunked, Recoding::Dechunk, &[&chunked[..cut], &chunked[cut..]]);
+            assert_eq!((out.as_slice(), rest, done), (b"abcde".as_slice(), 0, true), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn bytes_without_length_become_chunks() {
+        let (out, rest, done) = admitted(BodyLength::UntilClose, Recoding::Enchunk, &[b"hello"]);
+        assert_eq!((out.as_slice(), rest, done), (b"5\r\nhello\r\n".as_slice(), 0, false));
+    }
+}

@@ -1,0 +1,219 @@
+//! Idle connections to servers, one set a worker (`http-reuse`, `pool-*`, `max-reuse`).
+//!
+//! A connection that has been idle is taken only if the kernel has told nothing of it since: no system call.
+//! One task a worker, the sweeper, is told of every event on an idle connection and drops what was closed.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use config::plan::ServerSettings;
+use config::plan::proxy::Reuse;
+use net::Stream;
+use runtime::timer::{Timer, now_ms};
+use runtime::Buffer;
+use sample::Endpoint;
+
+use crate::worker::{Shared, Worker};
+
+/// What makes connections to one server differ: they are shared only between requests of the same key.
+/// Empty for plain connections.
+pub(crate) type Key = Box<[u8]>;
+
+/// A connection to a server.
+pub(crate) struct Upstream {
+    pub(crate) stream: Stream,
+    pub(crate) input: Option<Buffer>,
+    pub(crate) server: Arc<ServerSettings>,
+    pub(crate) backend: usize,
+    pub(crate) key: Key,
+    /// Requests sent over it so far.
+    pub(crate) uses: u32,
+    /// Whether only its client may use it.
+    pub(crate) private: bool,
+    /// Our end and theirs, told once.
+    pub(crate) ends: Option<(Endpoint, Endpoint)>,
+}
+
+impl Upstream {
+    /// Where received bytes go, taken from the pool if there is none.
+    #[inline]
+    pub(crate) fn input(&mut self) -> &mut Buffer {
+        self.input.get_or_insert_with(Buffer::large)
+    }
+}
+
+#[derive(Default)]
+struct ServerPool {
+    /// The latest used last.
+    idle: Vec<Upstream>,
+    /// The fewest that were idle at once since the last purge: so many nobody needed.
+    spare: usize,
+    purge_at: u64,
+}
+
+/// One worker's idle connections, by backend and server.
+pub(crate) struct Pools {
+    pools: RefCell<Vec<Vec<ServerPool>>>,
+    sweeper: RefCell<Waker>,
+    /// The earliest instant at which a pool is to be purged.
+    purge_at: Cell<u64>,
+}
+
+/// What a request asks of a pooled connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) reuse: Reuse,
+    /// Whether it is the first request of its client's connection.
+    pub(crate) first: bool,
+}
+
+impl Pools {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        let of_proxy = |proxy: &crate::worker::Prepared| {
+            proxy.plan.servers.iter().map(|_| ServerPool::default()).collect()
+        };
+        Self {
+            pools: RefCell::new(shared.proxies.iter().map(of_proxy).collect()),
+            sweeper: RefCell::new(Waker::noop().clone()),
+            purge_at: Cell::new(u64::MAX),
+        }
+    }
+
+    /// Takes an idle connection that this request may use.
+    pub(crate) fn take(&self, backend: usize, server: usize, ask: Ask<'_>) -> Option<Upstream> {
+        let mut pools = self.pools.borrow_mut();
+        let pool = pools.get_mut(backend)?.get_mut(server)?;
+        let mut at = pool.idle.len();
+        while at > 0 {
+            at -= 1;
+            let idle = &pool.idle[at];
+            let allowed = match (ask.reuse, ask.first) {
+                (Reuse::Never, _) | (Reuse::Safe, true) => return None,
+                // Proven to survive: it was used again after having been idle.
+                (Reuse::Aggressive, true) => idle.uses > 1,
+                _ => true,
+            };
+            if !allowed || *idle.key != *ask.key {
+                continue;
+            }
+            let idle = pool.idle.remove(at);
+            idle.server.state.counters.mine().idle.down();
+            if idle.stream.is_quiet() {
+                pool.spare = pool.spare.min(pool.idle.len());
+                return Some(idle);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection for later, if the server's limits allow.
+    pub(crate) fn put(&self, mut upstream: Upstream) {
+        let settings = upstream.server.clone();
+        let limit = settings.pool_max_conn;
+        let counters = &settings.state.counters;
+        if limit >= 0 && state::counters::current(counters, |shard| shard.idle.get()) as i64 >= limit {
+            return;
+        }
+        if settings.max_reuse >= 0 && i64::from(upstream.uses) > settings.max_reuse {
+            return;
+        }
+        if !settings.state.is_up() || upstream.input.as_ref().is_some_and(|input| !input.is_empty()) {
+            return;
+        }
+        upstream.input = None;
+        let mut pools = self.pools.borrow_mut();
+        let Some(pool) = pools.get_mut(upstream.backend).and_then(|pools| pools.get_mut(settings.index))
+        else {
+            return;
+        };
+        // Tells the sweeper of whatever happens on it from now on.
+        let sweeper = self.sweeper.borrow();
+        if upstream.stream.poll_read_ready(&mut Context::from_waker(&sweeper)).is_ready() {
+            return;
+        }
+        if pool.idle.is_empty() && pool.purge_at == 0 {
+            pool.purge_at = now_ms() + settings.pool_purge_delay.as_millis() as u64;
+            if pool.purge_at < self.purge_at.get() {
+                self.purge_at.set(pool.purge_at);
+                sweeper.wake_by_ref();
+            }
+        }
+        counters.mine().idle.up();
+        pool.idle.push(upstream);
+    }
+
+    /// Drops what the kernel has told something of; closes half of what nobody needed where it is time.
+    /// Returns the next instant to look.
+    fn sweep(&self, now: u64) -> u64 {
+        let mut next = u64::MAX;
+        let purge = now >= self.purge_at.get();
+        let sweeper = self.sweeper.borrow();
+        let mut context = Context::from_waker(&sweeper);
+        for pool in self.pools.borrow_mut().iter_mut().flatten() {
+            if pool.idle.is_empty() && pool.purge_at == 0 {
+                continue;
+            }
+            pool.idle.retain(|idle| {
+                let keep = idle.stream.poll_read_ready(&mut context).is_pending() && idle.server.state.is_up();
+                if !keep {
+                    idle.server.state.counters.mine().idle.down();
+                }
+                keep
+            });
+            pool.spare = pool.spare.min(pool.idle.len());
+            if purge && now >= pool.purge_at {
+                pool.purge(now);
+            }
+            if pool.purge_at > 0 {
+                next = next.min(pool.purge_at);
+            }
+        }
+        self.purge_at.set(next);
+        next
+    }
+
+    /// How many connections are idle: for messages and tests.
+    pub(crate) fn idle(&self) -> usize {
+        self.pools.borrow().iter().flatten().map(|pool| pool.idle.len()).sum()
+    }
+}
+
+impl ServerPool {
+    fn purge(&mut self, now: u64) {
+        let closed = self.spare.div_ceil(2);
+        let mut delay = Duration::from_secs(5);
+        // The longest idle ones stand first.
+        for idle in self.idle.drain(..closed) {
+            idle.server.state.counters.mine().idle.down();
+            delay = idle.server.pool_purge_delay;
+        }
+        if let Some(idle) = self.idle.first() {
+            delay = idle.server.pool_purge_delay;
+        }
+        self.spare = self.idle.len();
+        self.purge_at = if self.idle.is_empty() { 0 } else { now + (delay.as_millis() as u64).max(1) };
+    }
+}
+
+/// Watches a worker's idle connections for as long as the worker lives.
+pub async fn sweep(worker: Rc<Worker>) {
+    let timer = Timer::new();
+    poll_fn(|context| {
+        let pools = &worker.pools;
+        if !pools.sweeper.borrow().will_wake(context.waker()) {
+            *pools.sweeper.borrow_mut() = context.waker().clone();
+        }
+        loop {
+            timer.set(pools.sweep(now_ms()));
+            if timer.poll_expired(context).is_pending() {
+                return Poll::<()>::Pending;
+            }
+        }
+    })
+    .await;
+}

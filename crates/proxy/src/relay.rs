@@ -1,0 +1,149 @@
+//! One TCP stream from its first byte to its log line.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use base::clock::WallTime;
+use config::plan::Proxy;
+use http::BodyLength;
+use runtime::timer::{self, now_us};
+use sample::Phase;
+
+use crate::assign::{self, Bound, Lease};
+use crate::connection::Connection;
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::flow::Recoding;
+use crate::pool::Upstream;
+use crate::{connect, finish, route, rules_step, tunnel};
+
+/// Serves a TCP connection until it ends.
+pub(crate) async fn relay(mut client: Box<Connection>) {
+    let mut x = Exchange::take();
+    x.phase = Phase::Request;
+    client.session.requests = 1;
+    x.txn.id = client.worker.stream_id();
+    let times = &mut x.txn.times;
+    times.idle_from = client.session.ready_us;
+    times.started = client.session.accepted_us;
+    times.started_wall = client.session.accepted_wall_us;
+    times.request = now_us();
+    if let Err(stop) = serve(&mut client, &mut x).await {
+        match stop {
+            Stop::Fault(fault) => {
+                let (cause, phase) = fault.termination(x.phase);
+                x.txn.termination.set(cause, phase);
+                count(&client, &x, fault);
+            }
+            Stop::Reply | Stop::Silent => {}
+        }
+    }
+    x.txn.times.closed = now_us();
+    finish::finish(&mut client, &mut x);
+    x.give();
+}
+
+async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
+    rules_step::of_tcp_frontend(client, x).await?;
+    if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
+        // Whether the client ever says something is only known when it ends; see `finish`.
+        x.phase = Phase::Request;
+    }
+    x.txn.times.request = now_us();
+    let backend = route::choose(client, x)?;
+    rules_step::of_tcp_backend(client, x, &backend).await?;
+    crate::fields::make_unique_id(client, x);
+    route::bind_server(client, x, &backend);
+    x.hash = route::hash(client, x, &backend);
+    let (mut upstream, lease) = reach(client, x, &backend).await?;
+    x.phase = Phase::Data;
+    x.upload.start(BodyLength::UntilClose, Recoding::None);
+    x.upload.staged.append(&mut x.preamble);
+    x.download.start(BodyLength::UntilClose, Recoding::None);
+    rules_step::of_tcp_response(client, x, &backend, &mut upstream).await?;
+    let limits = tunnel::Limits::new(client, x, &backend, true);
+    let outcome = tunnel::run(client, x, &mut upstream, limits).await;
+    drop(lease);
+    outcome.map_err(Stop::from)
+}
+
+fn has_bytes(client: &Connection) -> bool {
+    client.input.as_ref().is_some_and(|input| !input.is_empty())
+}
+
+/// Connects to a server; tries again where that is allowed.
+async fn reach(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+) -> Result<(Upstream, Lease), Stop> {
+    let retries = x.txn.max_retries.unwrap_or(backend.retries);
+    let mut avoid = None;
+    loop {
+        x.phase = Phase::Queue;
+        let lease = assign::assign(client, x, backend, avoid).await?;
+        crate::exchange::note_server(x, &lease, backend);
+        x.phase = Phase::Connect;
+        let fault = match connect::obtain(client, x, backend, &lease).await {
+            Ok(upstream) => {
+                crate::exchange::count_request(x, backend, &lease);
+                return Ok((upstream, lease));
+            }
+            Err(fault) => fault,
+        };
+        crate::exchange::count_failure(backend, &lease, fault);
+        if x.txn.retries >= retries || fault.retry_kind().is_none() {
+            return Err(fault.into());
+        }
+        x.txn.retries += 1;
+        lease.settings.state.counters.mine().retries.add(1);
+        backend.state.backend.mine().retries.add(1);
+        let failed = lease.settings.index;
+        drop(lease);
+        avoid = crate::exchange::redispatch(x, backend, failed, retries);
+        if avoid.is_none() && fault != Fault::ConnectTimeout {
+            x.bound.get_or_insert(Bound { server: failed, even_down: false });
+            crate::exchange::turn_around(backend).await;
+        }
+    }
+}
+
+/// Waits for more bytes of the client, for rules that look at them; says whether there are.
+pub(crate) async fn more(client: &mut Connection, until_ms: u64) -> bool {
+    if client.input().room_len() == 0 {
+        client.input().compact();
+        if client.input().room_len() == 0 {
+            return false;
+        }
+    }
+    client.timer.set(until_ms);
+    poll_fn(|context: &mut Context<'_>| {
+        if let Poll::Ready(read) = client.poll_fill(context) {
+            return Poll::Ready(read.is_ok_and(|n| n > 0));
+        }
+        client.timer.poll_expired(context).map(|()| false)
+    })
+    .await
+        && timer::now_ms() < until_ms
+}
+
+fn count(client: &Connection, x: &Exchange, fault: Fault) {
+    let frontend = &client.frontend.state.frontend.mine().traffic;
+    match (&x.backend, fault) {
+        (Some(backend), Fault::ClientAborted | Fault::ClientTimeout) => {
+            backend.state.backend.mine().client_aborts.add(1);
+        }
+        (Some(backend), Fault::Truncated | Fault::ServerTimeout) => {
+            backend.state.backend.mine().server_aborts.add(1);
+        }
+        (None, Fault::RequestAborted | Fault::RequestTimeout) => frontend.request_errors.add(1),
+        _ => {}
+    }
+}
+
+/// The wall clock in µs since the UNIX epoch.
+pub(crate) fn wall_us() -> u64 {
+    let wall = WallTime::now();
+    wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000)
+}

@@ -1,0 +1,188 @@
+//! Receiving the head of a request, and what is noted of it before any rule.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+
+use base::clock::WallTime;
+use http::{BodyLength, Method, Status, parse_request};
+use runtime::timer::{self, now_us};
+
+use crate::connection::Connection;
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::flow::Recoding;
+use crate::session::Arrival;
+
+/// Receives the head of the next request into the transaction.
+pub(crate) async fn receive(
+    client: &mut Connection,
+    x: &mut Exchange,
+    arrival: Arrival,
+) -> Result<(), Stop> {
+    let mut begun = false;
+    if client.input.is_some() {
+        begin(client, x);
+        begun = true;
+        if parse(client, x)? {
+            return complete(client, x);
+        }
+    }
+    if arrival == Arrival::Expired {
+        begin(client, x);
+        return Err(empty(client, Fault::RequestTimeout));
+    }
+    let timeouts = &client.frontend.timeouts;
+    let allowed = timeouts.http_request.or(timeouts.client);
+    loop {
+        let read = poll_fn(|context: &mut Context<'_>| {
+            if let Poll::Ready(read) = client.poll_fill(context) {
+                return Poll::Ready(read);
+            }
+            client.timer.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        })
+        .await;
+        let n = match read {
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && begun => {
+                return Err(Fault::RequestTimeout.into());
+            }
+            Err(_) => 0,
+        };
+        if !begun {
+            begin(client, x);
+            begun = true;
+        }
+        if n == 0 {
+            let silent = client.input().is_empty();
+            return Err(if silent { empty(client, Fault::RequestAborted) } else { Fault::RequestAborted.into() });
+        }
+        if parse(client, x)? {
+            return complete(client, x);
+        }
+        // The whole head has to come within this time, however many pieces it comes in.
+        let start_ms = x.txn.times.started / 1000;
+        client.timer.set_after(start_ms, allowed);
+        if client.timer.deadline() <= timer::now_ms() {
+            return Err(Fault::RequestTimeout.into());
+        }
+    }
+}
+
+/// A connection that ended or expired without a byte: worth a word only the first time, and only unless
+/// `option dontlognull` or `option http-ignore-probes` say otherwise.
+fn empty(client: &Connection, fault: Fault) -> Stop {
+    let options = &client.frontend.options;
+    if client.session.requests > 0 || options.http_ignore_probes {
+        Stop::Silent
+    } else if options.dontlognull && fault == Fault::RequestAborted {
+        Stop::Silent
+    } else {
+        Stop::Fault(fault)
+    }
+}
+
+/// Notes that a request begins.
+fn begin(client: &mut Connection, x: &mut Exchange) {
+    let now = now_us();
+    let times = &mut x.txn.times;
+    times.started = now;
+    if client.prepared().logs {
+        let wall = WallTime::now();
+        times.started_wall = wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000);
+    }
+    if times.idle_from > now || client.session.requests > 0 && times.idle_from == 0 {
+        times.idle_from = now;
+    }
+}
+
+/// Tries the bytes at hand: whether the head is complete.
+fn parse(client: &mut Connection, x: &mut Exchange) -> Result<bool, Fault> {
+    let worker = client.worker.clone();
+    let options = &worker.proxy(client.frontend.index).request_options;
+    let input = client.input();
+    match parse_request(input.filled(), &mut x.txn.request, options) {
+        Ok(Status::Partial) => Ok(false),
+        Ok(Status::Complete { len }) => {
+            input.consume(len);
+            x.txn.bytes_in += len as u64;
+            Ok(true)
+        }
+        Err(error) => {
+            capture_error(client, &error);
+            Err(Fault::BadRequest(error.kind))
+        }
+    }
+}
+
+/// Keeps a malformed request for `show errors`.
+fn capture_error(client: &mut Connection, error: &http::ParseError) {
+    let input = client.input.as_ref().map_or(&[][..], |input| input.filled());
+    crate::finish::note_malformed(client, None, input, error);
+}
+
+/// Counts the request and notes what logs and later steps need of it as it was received.
+fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
+    let now = x.txn.times.started.max(now_if_late(client, x));
+    x.txn.times.request = now;
+    client.session.requests += 1;
+    x.txn.id = client.worker.stream_id();
+    let counters = client.frontend.state.frontend.mine();
+    counters.requests_total.add(1);
+    counters.request_rate.tick(now / 1000);
+    client.worker.shared.process.counters.mine().requests.add(1);
+    let head = &x.txn.request;
+    x.keep_alive = head.keep_alive();
+    x.expects_continue = head.expects_continue() && head.version().is_11_or_above();
+    let length = match head.method_id() {
+        Method::Connect => BodyLength::None,
+        _ => head.request_body(),
+    };
+    x.upload.start(length, Recoding::None);
+    if client.prepared().logs || client.frontend.unique_id_format.is_some() {
+        note_request_line(client, x);
+    }
+    if !client.frontend.request_captures.is_empty() || client.frontend.cookie_capture.is_some() {
+        capture(client, x);
+    }
+    Ok(())
+}
+
+/// The clock is read once for a head that came in one piece.
+fn now_if_late(client: &Connection, x: &Exchange) -> u64 {
+    if client.timer.deadline() == timer::NEVER && x.txn.times.started > 0 { x.txn.times.started } else { now_us() }
+}
+
+fn note_request_line(client: &Connection, x: &mut Exchange) {
+    let longest = client.worker.shared.plan.global.tune.log_uri_length;
+    let mut line = std::mem::take(&mut x.reply_body);
+    x.txn.request.write_start_line(&mut line);
+    line.truncate(line.len().saturating_sub(2).min(longest.saturating_sub(1)));
+    x.txn.request_line = x.txn.keep(&line);
+    line.clear();
+    x.reply_body = line;
+}
+
+/// `capture request header`, and `capture cookie` of the client's.
+fn capture(client: &Connection, x: &mut Exchange) {
+    let frontend = &client.frontend;
+    x.txn.request_captures.resize(frontend.request_captures.len(), None);
+    for (index, capture) in frontend.request_captures.iter().enumerate() {
+        let Some(name) = &capture.header else { continue };
+        if let Some(value) = x.txn.request.nth_line(name, -1) {
+            let value = value[..value.len().min(capture.length)].to_vec();
+            x.txn.request_captures[index] = x.txn.keep(&value);
+        }
+    }
+    if let Some(cookie) = &frontend.cookie_capture {
+        let wanted = cookie.name.as_bytes();
+        let found = x.txn.request.cookie_values().find_map(|(name, value)| {
+            let fits = if cookie.prefix { name.starts_with(wanted) } else { name == wanted };
+            fits.then(|| [name, b"=", value].concat())
+        });
+        if let Some(mut pair) = found {
+            pair.truncate(cookie.length);
+            x.txn.cookie_captures[0] = x.txn.keep(&pair);
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! The response: waiting for its head while the request is still on its way, forwarding its body, and what
+//! becomes of both connections afterwards.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use config::plan::Proxy;
+use config::plan::proxy::{ConnectionMode, Reuse};
+use http::{Head, KnownName, Status, parse_response};
+use net::splice::Pipe;
+use runtime::Buffer;
+use runtime::timer::{self, NEVER, now_us};
+use sample::Phase;
+use sample::transaction::TimeoutSlot;
+
+use crate::assign::{Lease, Presence, aborts_on_close, presence};
+use crate::connection::Connection;
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::flow::FlowError;
+use crate::pool::Upstream;
+use crate::session::{Next, is_crowded};
+
+/// Bodies with more left than this are spliced where the options allow.
+const SPLICE_FROM: u64 = 64 * 1024;
+
+/// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
+struct Deadlines {
+    client: Option<Duration>,
+    server: Option<Duration>,
+    client_at: u64,
+    server_at: u64,
+}
+
+impl Deadlines {
+    fn new(client: &Connection, x: &Exchange, backend: &Proxy) -> Self {
+        Self {
+            client: x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client),
+            server: x.timeout(TimeoutSlot::Server, backend.timeouts.server),
+            client_at: NEVER,
+            server_at: NEVER,
+        }
+    }
+
+    /// Counts anew from `now`: for the client if `client` is waited for, likewise the server.
+    fn restart(&mut self, connection: &Connection, now: u64, client: bool, server: bool) {
+        let at = |waited: bool, timeout: Option<Duration>| match timeout {
+            Some(timeout) if waited => now.saturating_add(timeout.as_millis() as u64),
+            _ => NEVER,
+        };
+        self.client_at = at(client, self.client);
+        self.server_at = at(server, self.server);
+        connection.timer.set(self.client_at.min(self.server_at));
+    }
+
+    /// Whose deadline passed.
+    fn expired(&self) -> Expired {
+        if self.server_at <= self.client_at { Expired::Server } else { Expired::Client }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Expired {
+    Client,
+    Server,
+}
+
+/// Sends the request and receives the head of the final response into the transaction.
+pub(crate) async fn await_head(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    upstream: &mut Upstream,
+) -> Result<(), Fault> {
+    let mut deadlines = Deadlines::new(client, x, backend);
+    let now_ms = x.txn.times.connected.max(x.txn.times.queued) / 1000;
+    deadlines.restart(client, now_ms, !x.upload.is_received(), true);
+    let mut watch = aborts_on_close(client, backend);
+    let mut send_failed = false;
+    loop {
+        poll_fn(|context: &mut Context<'_>| {
+            if !send_failed && !x.upload.is_finished() {
+                match poll_upload(client, x, upstream, context) {
+                    Ok(moved) => {
+                        if moved {
+                            let waits = !x.upload.is_received();
+                            deadlines.restart(client, timer::now_ms(), waits, true);
+                        }
+                    }
+                    Err(Fault::SendFailed) => send_failed = true,
+                    Err(fault) => return Poll::Ready(Err(fault)),
+                }
+            }
+            match poll_head(client, x, upstream, context) {
+                Poll::Ready(Err(Fault::EmptyResponse)) if send_failed => {
+                    return Poll::Ready(Err(Fault::SendFailed));
+                }
+                Poll::Ready(outcome) => return Poll::Ready(outcome),
+                Poll::Pending => {}
+            }
+            if watch && x.upload.is_finished() {
+                match presence(client, context) {
+                    Presence::Here => {}
+                    // The server is told, and decides how to go on (manual, `option abortonclose`).
+                    Presence::Closed => {
+                        watch = false;
+                        x.keep_alive = false;
+                        upstream.stream.shutdown_write();
+                    }
+                    Presence::Broken => return Poll::Ready(Err(Fault::ClientAborted)),
+                }
+            }
+            client.timer.poll_expired(context).map(|()| {
+                Err(if deadlines.expired() == Expired::Client {
+                    Fault::ClientTimeout
+                } else {
+                    Fault::ResponseTimeout
+                })
+            })
+        })
+        .await?;
+        let status = x.txn.response.status();
+        if status >= 200 || status == 101 {
+            break;
+        }
+        interim(client, x).await?;
+    }
+    note_head(x, backend, upstream);
+    let status = x.txn.server_status;
+    if backend.retry_on.statuses.contains(&status) && x.txn.retries < backend.retries {
+        return Err(Fault::RetryStatus(status));
+    }
+    Ok(())
+}
+
+/// Moves the request on; says whether anything moved.
+fn poll_upload(
+    client: &mut Connection,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &mut Context<'_>,
+) -> Result<bool, Fault> {
+    x.upload.moved = false;
+    let input = client.input.get_or_insert_with(Buffer::small);
+    let before = x.upload.received;
+    let pumped = x.upload.poll_pump(context, &mut client.stream, input, &mut upstream.stream);
+    x.txn.bytes_in += x.upload.received - before;
+    match pumped {
+        Poll::Ready(Ok(())) => client.release_input(),
+        Poll::Pending => {}
+        Poll::Ready(Err(FlowError::Write(_))) => return Err(Fault::SendFailed),
+        Poll::Ready(Err(FlowError::Read(_))) => return Err(Fault::ClientAborted),
+        Poll::Ready(Err(FlowError::Coding(_))) => return Err(Fault::BadRequestBody),
+    }
+    Ok(x.upload.moved)
+}
+
+/// Reads until the head is complete.
+fn poll_head(
+    client: &mut Connection,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), Fault>> {
+    let worker = client.worker.clone();
+    let options = &worker.proxy(upstream.backend).response_options;
+    if upstream.input.as_ref().is_some_and(|input| !input.is_empty())
+        && parse_head(client, x, upstream, options)?
+    {
+        return Poll::Ready(Ok(()));
+    }
+    loop {
+        // No buffer is held while the server thinks.
+        if upstream.input.is_none() && upstream.stream.poll_read_ready(context).is_pending() {
+            return Poll::Pending;
+        }
+        let input = upstream.input.get_or_insert_with(Buffer::large);
+        let n = match upstream.stream.poll_read(context, input.room()) {
+            Poll::Pending => {
+                if input.is_empty() {
+                    upstream.input = None;
+                }
+                return Poll::Pending;
+            }
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(_)) => 0,
+        };
+        if n == 0 {
+            return Poll::Ready(Err(Fault::EmptyResponse));
+        }
+        input.fill(n);
+        if parse_head(client, x, upstream, options)? {
+            return Poll::Ready(Ok(()));
+        }
+    }
+}
+
+fn parse_head(
+    client: &Connection,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    options: &http::ParseOptions,
+) -> Result<bool, Fault> {
+    let input = upstream.input();
+    match parse_response(input.filled(), &mut x.txn.response, options) {
+        Ok(Status::Partial) => Ok(false),
+        Ok(Status::Complete { len }) => {
+            input.consume(len);
+            Ok(true)
+        }
+        Err(error) => {
+            crate::finish::note_malformed(client, Some(upstream.backend), input.filled(), &error);
+            Err(Fault::BadResponse(error.kind))
+        }
+    }
+}
+
+/// Forwards an interim response (1xx) as it is, to clients that know of them.
+async fn interim(client: &mut Connection, x: &mut Exchange) -> Result<(), Fault> {
+    if x.txn.response.status() == 100 {
+        x.expects_continue = false;
+    }
+    if x.txn.request.version().is_11_or_above() {
+        let mut bytes = std::mem::take(&mut x.reply_body);
+        x.txn.response.write_to(&mut bytes);
+        let written = crate::upload::write_all(client, &bytes).await;
+        x.txn.bytes_out += bytes.len() as u64;
+        bytes.clear();
+        x.reply_body = bytes;
+        written?;
+    }
+    x.txn.response.clear();
+    Ok(())
+}
+
+fn note_head(x: &mut Exchange, backend: &Proxy, upstream: &Upstream) {
+    x.txn.times.response = now_us();
+    x.txn.has_response = true;
+    let status = x.txn.response.status();
+    x.txn.server_status = status;
+    x.txn.status = status;
+    upstream.server.state.counters.mine().traffic.responses.add(status);
+    backend.state.backend.mine().traffic.responses.add(status);
+}
+
+/// Forwards the response to the client, and what is left of the request to the server.
+pub(crate) async fn forward(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    upstream: &mut Upstream,
+) -> Result<(), Stop> {
+    x.phase = Phase::Data;
+    x.answered = true;
+    let mut deadlines = Deadlines::new(client, x, backend);
+    let mut upload_failed = false;
+    let mut armed = false;
+    let mut pipe = splice_pipe(client, x, backend);
+    let outcome = poll_fn(|context: &mut Context<'_>| {
+        x.download.moved = false;
+        if !upload_failed && !x.upload.is_finished() {
+            match poll_upload(client, x, upstream, context) {
+                Ok(moved) => x.download.moved |= moved,
+                // The server no longer listens; what it says still counts.
+                Err(Fault::SendFailed) => upload_failed = true,
+                Err(fault) => return Poll::Ready(Err(fault)),
+            }
+        }
+        match poll_download(client, x, upstream, &mut pipe, context) {
+            Poll::Ready(outcome) => return Poll::Ready(outcome),
+            Poll::Pending => {}
+        }
+        if x.download.moved || !armed {
+            armed = true;
+            let blocked = x.download.is_blocked() || pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
+            let client_waits = blocked || !x.upload.is_received();
+            deadlines.restart(client, timer::now_ms(), client_waits, !blocked);
+        }
+        client.timer.poll_expired(context).map(|()| {
+            Err(if deadlines.expired() == Expired::Client {
+                Fault::ClientTimeout
+            } else {
+                Fault::ServerTimeout
+            })
+        })
+    })
+    .await;
+    x.txn.bytes_out += x.download.sent;
+    outcome.map_err(Stop::from)
+}
+
+fn poll_download(
+    client: &mut Connection,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    pipe: &mut Option<Pipe>,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), Fault>> {
+    if let Some(pipe) = pipe
+        && let Poll::Ready(done) = poll_splice(client, x, upstream, pipe, context)?
+    {
+        return if done { Poll::Ready(Ok(())) } else { Poll::Pending };
+    }
+    let input = upstream.input.get_or_insert_with(Buffer::large);
+    x.download
+        .poll_pump(context, &mut upstream.stream, input, &mut client.stream)
+        .map_err(|error| download_fault(x, &error))
+}
+
+fn download_fault(x: &Exchange, error: &FlowError) -> Fault {
+    match error {
+        FlowError::Write(_) => Fault::ClientAborted,
+        // A body that only the close ends is complete for what anybody can tell, unless it was a reset.
+        FlowError::Read(_) => Fault::Truncated,
+        FlowError::Coding(_) if x.phase == Phase::Data => Fault::BadResponseBody,
+        FlowError::Coding(_) => Fault::BadResponse(http::ErrorKind::TransferEncoding),
+    }
+}
+
+/// A pipe, where the options ask for one and the body is long enough to be worth it.
+fn splice_pipe(client: &Connection, x: &Exchange, backend: &Proxy) -> Option<Pipe> {
+    let global = &client.worker.shared.plan.global;
+    let wanted = |options: &config::plan::Options| options.splice_response || options.splice_auto;
+    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) {
+        return None;
+    }
+    x.download.remaining().filter(|&left| left >= SPLICE_FROM)?;
+    Pipe::take(global.tune.pipesize).ok()
+}
+
+/// Moves the body through the pipe once the head and what came with it are gone. `Pending` as long as those
+/// are not; then whether the body is done.
+fn poll_splice(
+    client: &mut Connection,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    pipe: &mut Pipe,
+    context: &mut Context<'_>,
+) -> Result<Poll<bool>, Fault> {
+    let input = upstream.input.get_or_insert_with(Buffer::large);
+    x.download.admit(input).map_err(|error| download_fault(x, &error))?;
+    match x.download.poll_send(context, input, &mut client.stream) {
+        Poll::Ready(Ok(())) => {}
+        Poll::Ready(Err(error)) => return Err(download_fault(x, &error)),
+        Poll::Pending => return Ok(Poll::Ready(false)),
+    }
+    loop {
+        while !pipe.is_empty() {
+            let more = x.download.remaining().is_some_and(|left| left > 0);
+            match pipe.poll_drain(context, &client.stream, more) {
+                Poll::Ready(Ok(_)) => x.download.moved = true,
+                Poll::Ready(Err(_)) => return Err(Fault::ClientAborted),
+                Poll::Pending => return Ok(Poll::Ready(false)),
+            }
+        }
+        let Some(left) = x.download.remaining().filter(|&left| left > 0) else {
+            return Ok(Poll::Ready(true));
+        };
+        match pipe.poll_fill(context, &upstream.stream, left) {
+            Poll::Ready(Ok(0)) => return Err(Fault::Truncated),
+            Poll::Ready(Ok(n)) => {
+                x.download.skip(n as u64);
+                x.download.moved = true;
+            }
+            // A socket that cannot be spliced is read the usual way.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Ok(Poll::Pending);
+            }
+            Poll::Ready(Err(_)) => return Err(Fault::Truncated),
+            Poll::Pending => return Ok(Poll::Ready(false)),
+        }
+    }
+}
+
+/// What becomes of the two connections after a whole response.
+pub(crate) fn conclude(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    mut upstream: Upstream,
+    lease: Lease,
+) -> Next {
+    x.phase = Phase::None;
+    x.txn.times.closed = now_us();
+    let server = &lease.settings.state;
+    server.last_session.store(x.txn.times.closed / 1000, std::sync::atomic::Ordering::Relaxed);
+    let uploaded = x.upload.is_finished();
+    let head = &x.txn.response;
+    let reusable = uploaded
+        && !upstream.private
+        && head.keep_alive()
+        && x.download.remaining().is_none()
+        && !x.server_closes
+        && connection_mode(client, backend) == ConnectionMode::KeepAlive
+        && upstream.input.as_ref().is_none_or(Buffer::is_empty);
+    if reusable {
+        upstream.input = None;
+        client.last_server = Some((upstream.backend, upstream.server.index));
+        if backend.reuse == Reuse::Never || is_bound_to_client(head) {
+            upstream.private = is_bound_to_client(head);
+            keep_private(client, upstream);
+        } else {
+            client.worker.pools.put(upstream);
+        }
+    } else if upstream.private && uploaded && head.keep_alive() && !x.server_closes {
+        keep_private(client, upstream);
+    }
+    drop(lease);
+    if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
+}
+
+fn keep_private(client: &mut Connection, mut upstream: Upstream) {
+    upstream.input = None;
+    client.last_server = Some((upstream.backend, upstream.server.index));
+    client.private = Some(Box::new(upstream));
+}
+
+/// Authentication that belongs to the connection (NTLM, Negotiate) binds it to its client.
+fn is_bound_to_client(head: &Head) -> bool {
+    let name = match head.status() {
+        401 => KnownName::WwwAuthenticate,
+        407 => KnownName::ProxyAuthenticate,
+        _ => return false,
+    };
+    head.get_all(&name.into()).any(|value| {
+        let begins = |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
+        begins(b"Negotiate") || begins(b"NTLM")
+    })
+}
+
+/// How connections are kept: the stricter of the frontend's and the backend's word.
+pub(crate) fn connection_mode(client: &Connection, backend: &Proxy) -> ConnectionMode {
+    let (one, two) = (client.frontend.options.connection, backend.options.connection);
+    match (one, two) {
+        (ConnectionMode::Close, _) | (_, ConnectionMode::Close) => ConnectionMode::Close,
+        (ConnectionMode::ServerClose, _) | (_, ConnectionMode::ServerClose) => ConnectionMode::ServerClose,
+        _ => ConnectionMode::KeepAlive,
+    }
+}
+
+/// Whether the client's connection may take another request, as far as the proxy is concerned.
+pub(crate) fn may_keep_client(client: &Connection, x: &Exchange) -> bool {
+    let mode = x.backend.as_ref().map_or(client.frontend.options.connection, |backend| {
+        connection_mode(client, backend)
+    });
+    mode != ConnectionMode::Close && !client.worker.is_stopping() && !is_crowded(client)
+}

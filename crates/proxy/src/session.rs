@@ -1,0 +1,287 @@
+//! A connection from accept to close: PROXY protocol, `tcp-request connection|session` rules, then requests
+//! one after the other (HTTP) or one stream (TCP).
+//!
+//! An idle keep-alive connection rests here, in a future that holds no buffer; the future of a request in
+//! progress lives in a box that is reused ([`Exchanges`]).
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use base::clock::WallTime;
+use config::plan::bind::BindAddress;
+use net::Stream;
+use runtime::timer::{self, Timer, now_us};
+use sample::{Endpoint, Session, Tlv};
+use state::Mode;
+
+use crate::accept::Newcomer;
+use crate::connection::{Connection, Places};
+use crate::rules_step;
+use crate::worker::Worker;
+
+/// What ended the wait for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Bytes, or the end of the stream.
+    Ready,
+    /// Nothing within the time allowed.
+    Expired,
+}
+
+/// What to do with the connection after a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Wait for another request.
+    KeepAlive,
+    /// Close.
+    Close,
+}
+
+/// Boxes for the futures of requests in progress: as many as requests ever ran at once on this worker.
+pub(crate) struct Exchanges<M, F> {
+    make: M,
+    free: RefCell<Vec<Pin<Box<Option<F>>>>>,
+}
+
+impl<M, F> Exchanges<M, F>
+where
+    M: Fn(Box<Connection>, Arrival) -> F,
+    F: Future<Output = (Box<Connection>, Next)>,
+{
+    fn new(make: M) -> Self {
+        Self { make, free: RefCell::new(Vec::new()) }
+    }
+
+    async fn run(&self, connection: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
+        let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
+        slot.set(Some((self.make)(connection, arrival)));
+        let result = poll_fn(|context| match slot.as_mut().as_pin_mut() {
+            Some(future) => future.poll(context),
+            None => Poll::Pending,
+        })
+        .await;
+        slot.set(None);
+        self.free.borrow_mut().push(slot);
+        result
+    }
+}
+
+/// What this worker does with each new connection.
+pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
+    let exchanges = Rc::new(Exchanges::new(crate::exchange::exchange));
+    Box::new(move |newcomer| {
+        let (worker, exchanges) = (worker.clone(), exchanges.clone());
+        if let Some(connection) = begin(worker, newcomer) {
+            tokio::task::spawn_local(run(connection, exchanges));
+        }
+    })
+}
+
+/// Makes the connection from the descriptor; `None` when it is already gone.
+fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
+    let frontend = worker.proxy(newcomer.frontend).plan.clone();
+    let bind = &frontend.binds[newcomer.bind];
+    let process = worker.shared.process.clone();
+    let places = Places::new(process, frontend.state.clone(), bind.listener.clone(), newcomer.load);
+    let is_tcp = newcomer.peer.is_some();
+    let counters = frontend.state.frontend.mine();
+    counters.traffic.sessions.up();
+    let now_ms = newcomer.accepted_us / 1000;
+    counters.connections_total.add(1);
+    counters.connection_rate.tick(now_ms);
+    let of_process = worker.shared.process.counters.mine();
+    of_process.connections.add(1);
+    of_process.connection_rate.tick(now_ms);
+    let stream = Stream::from_fd(newcomer.socket, is_tcp).ok()?;
+    // A socket bound to one address tells the destination; only the wildcard has to ask the kernel.
+    let destination = match &bind.address {
+        BindAddress::Ip(address) if !address.ip().is_unspecified() && !bind.transparent => Some(*address),
+        _ if is_tcp => stream.local(),
+        _ => None,
+    };
+    let endpoint = |address: Option<std::net::SocketAddr>| address.map_or(Endpoint::Local, Endpoint::Ip);
+    let (source, destination) = (endpoint(newcomer.peer), endpoint(destination));
+    let options = &frontend.options;
+    if options.clitcpka && is_tcp {
+        let probe = options.tcp_keepalive_client;
+        stream.set_keepalive(probe.count, probe.idle, probe.interval);
+    }
+    if options.nolinger_frontend {
+        stream.reset_on_close();
+    }
+    let wall = WallTime::now();
+    let id = worker.stream_id();
+    let session = Session {
+        source,
+        destination,
+        connection_source: source,
+        connection_destination: destination,
+        received_proxy: false,
+        tlvs: None,
+        accepted_wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000),
+        accepted_us: newcomer.accepted_us,
+        ready_us: newcomer.accepted_us,
+        frontend: frontend.state.clone(),
+        listener: bind.listener.clone(),
+        requests: 0,
+        id,
+        vars: Default::default(),
+        log_level: None,
+    };
+    Some(Box::new(Connection {
+        stream,
+        timer: Timer::new(),
+        input: None,
+        session,
+        worker,
+        private: None,
+        last_server: None,
+        places,
+        frontend,
+    }))
+}
+
+async fn run<M, F>(mut connection: Box<Connection>, exchanges: Rc<Exchanges<M, F>>)
+where
+    M: Fn(Box<Connection>, Arrival) -> F,
+    F: Future<Output = (Box<Connection>, Next)>,
+{
+    let accepts_proxy =
+        connection.frontend.binds.iter().any(|bind| bind.accept_proxy) || !is_plain(&connection);
+    if accepts_proxy && !Box::pin(open(&mut connection)).await {
+        return;
+    }
+    count_session(&connection);
+    if connection.frontend.mode != Mode::Http {
+        Box::pin(crate::relay::relay(connection)).await;
+        return;
+    }
+    loop {
+        let arrival = wait_for_request(&connection).await;
+        if arrival == Arrival::Expired && connection.session.requests > 0 {
+            return;
+        }
+        let (back, next) = exchanges.run(connection, arrival).await;
+        connection = back;
+        if next == Next::Close {
+            return;
+        }
+        connection.release_input();
+    }
+}
+
+/// Whether the frontend has no rule to be looked at before the first byte.
+fn is_plain(connection: &Connection) -> bool {
+    connection.frontend.tcp_connection.is_empty() && connection.frontend.tcp_session.is_empty()
+}
+
+fn count_session(connection: &Connection) {
+    let now_ms = connection.session.ready_us / 1000;
+    let traffic = &connection.frontend.state.frontend.mine().traffic;
+    traffic.sessions_total.add(1);
+    traffic.session_rate.tick(now_ms);
+    connection.worker.shared.process.counters.mine().session_rate.tick(now_ms);
+}
+
+/// Waits for the first byte of the next request: no buffer is held meanwhile.
+async fn wait_for_request(connection: &Connection) -> Arrival {
+    if connection.input.is_some() {
+        return Arrival::Ready;
+    }
+    let timeouts = &connection.frontend.timeouts;
+    let allowed = if connection.session.requests == 0 {
+        timeouts.http_request.or(timeouts.client)
+    } else {
+        timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client)
+    };
+    let mut armed = false;
+    poll_fn(|context: &mut Context<'_>| {
+        if connection.stream.poll_read_ready(context).is_ready() {
+            return Poll::Ready(Arrival::Ready);
+        }
+        if !armed {
+            connection.timer.set_after(timer::now_ms(), allowed);
+            armed = true;
+        }
+        connection.timer.poll_expired(context).map(|()| Arrival::Expired)
+    })
+    .await
+}
+
+/// What comes before any request: `tcp-request connection` rules, the PROXY protocol, `tcp-request session`
+/// rules. `false` when the connection is refused.
+async fn open(connection: &mut Connection) -> bool {
+    let verdict = rules_step::tcp_connection(connection);
+    if verdict == rules_step::TcpVerdict::Refuse {
+        connection.frontend.state.frontend.mine().denied_connections.add(1);
+        return false;
+    }
+    let expects = verdict == rules_step::TcpVerdict::ExpectProxy || bind_accepts_proxy(connection);
+    if expects && !read_proxy_header(connection).await {
+        let counters = &connection.frontend.state.frontend.mine().traffic;
+        counters.request_errors.add(1);
+        return false;
+    }
+    connection.session.ready_us = now_us();
+    if rules_step::tcp_session(connection) == rules_step::TcpVerdict::Refuse {
+        connection.frontend.state.frontend.mine().denied_sessions.add(1);
+        return false;
+    }
+    true
+}
+
+fn bind_accepts_proxy(connection: &Connection) -> bool {
+    let own = &connection.session.listener;
+    connection.frontend.binds.iter().any(|bind| bind.accept_proxy && std::ptr::eq(&*bind.listener, &**own))
+}
+
+/// Receives the PROXY header; what follows it stays in the connection's buffer.
+async fn read_proxy_header(connection: &mut Connection) -> bool {
+    let timeouts = &connection.frontend.timeouts;
+    let allowed = timeouts.client_handshake.or(timeouts.client);
+    connection.timer.set_after(timer::now_ms(), allowed);
+    loop {
+        let read = poll_fn(|context: &mut Context<'_>| {
+            if let Poll::Ready(read) = connection.poll_fill(context) {
+                return Poll::Ready(read.unwrap_or(0));
+            }
+            connection.timer.poll_expired(context).map(|()| 0)
+        });
+        if read.await == 0 {
+            return false;
+        }
+        match net::proxy_protocol::parse(connection.input().filled()) {
+            Ok(None) => {}
+            Err(_) => return false,
+            Ok(Some(header)) => {
+                connection.input().consume(header.length);
+                connection.release_input();
+                let session = &mut connection.session;
+                session.received_proxy = true;
+                if let Some((source, destination)) = header.addresses {
+                    session.source = Endpoint::Ip(source);
+                    session.destination = Endpoint::Ip(destination);
+                    session.connection_source = session.source;
+                    session.connection_destination = session.destination;
+                }
+                if !header.tlvs.is_empty() {
+                    let tlv = |(kind, value)| Tlv { kind, value };
+                    session.tlvs = Some(header.tlvs.into_iter().map(tlv).collect());
+                }
+                return true;
+            }
+        }
+    }
+}
+
+/// Whether the frontend's own connection limit has been lowered below what it serves; then connections close
+/// after their request instead of staying.
+pub(crate) fn is_crowded(connection: &Connection) -> bool {
+    let state = &connection.frontend.state;
+    let limit = state.maxconn.load(Relaxed);
+    limit > 0 && state.connections.load(Relaxed) > limit
+}

@@ -1,0 +1,214 @@
+//! Two directions of bytes at once, until both have ended: TCP streams, and HTTP connections that an upgrade
+//! or CONNECT turned into tunnels.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use config::plan::Proxy;
+use http::BodyLength;
+use net::Stream;
+use net::splice::Pipe;
+use runtime::Buffer;
+use runtime::timer::{self, NEVER};
+use sample::Phase;
+use sample::transaction::TimeoutSlot;
+
+use crate::connection::Connection;
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::flow::{Flow, FlowError, Recoding};
+use crate::pool::Upstream;
+
+/// How long each side may be silent, and how long once it is half closed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    client: Option<Duration>,
+    server: Option<Duration>,
+    client_fin: Option<Duration>,
+    server_fin: Option<Duration>,
+}
+
+impl Limits {
+    /// Those of a TCP stream, or of a tunnel where `timeout tunnel` takes the place of both.
+    pub(crate) fn new(client: &Connection, x: &Exchange, backend: &Proxy, is_tunnel: bool) -> Self {
+        let frontend = &client.frontend.timeouts;
+        let own = x.timeout(TimeoutSlot::Client, frontend.client);
+        let other = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
+        let tunnel = if is_tunnel { x.timeout(TimeoutSlot::Tunnel, backend.timeouts.tunnel) } else { None };
+        Self {
+            client: tunnel.or(own),
+            server: tunnel.or(other),
+            client_fin: frontend.client_fin,
+            server_fin: backend.timeouts.server_fin,
+        }
+    }
+}
+
+/// One direction: where it stands and the pipe it goes through, if any.
+struct Leg<'a> {
+    flow: &'a mut Flow,
+    pipe: Option<Pipe>,
+    /// Whether our side towards the receiver was closed after the last byte.
+    shut: bool,
+}
+
+/// Sends the response head of an upgrade, then bytes both ways.
+pub(crate) async fn upgrade(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    upstream: &mut Upstream,
+) -> Result<(), Stop> {
+    x.phase = Phase::Data;
+    x.answered = true;
+    // What is staged or still to be sent of the request goes first; then everything.
+    let staged = std::mem::take(&mut x.upload.staged);
+    x.upload.start(BodyLength::UntilClose, Recoding::None);
+    x.upload.staged = staged;
+    let limits = Limits::new(client, x, backend, true);
+    run(client, x, upstream, limits).await.map_err(Stop::from)
+}
+
+/// Moves bytes both ways until both directions have ended.
+pub(crate) async fn run(
+    client: &mut Connection,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    limits: Limits,
+) -> Result<(), Fault> {
+    let (request_pipe, response_pipe) = pipes(client, x);
+    let mut up = Leg { flow: &mut x.upload, pipe: request_pipe, shut: false };
+    let mut down = Leg { flow: &mut x.download, pipe: response_pipe, shut: false };
+    let client_input = client.input.get_or_insert_with(Buffer::small);
+    let mut large = Buffer::large();
+    large.push(client_input.filled());
+    *client_input = large;
+    upstream.input.get_or_insert_with(Buffer::large);
+    let mut server_at = NEVER;
+    let mut armed = false;
+    let outcome = poll_fn(|context: &mut Context<'_>| {
+        up.flow.moved = false;
+        down.flow.moved = false;
+        // Both are Some: taken just above, and given back only afterwards.
+        let (Some(from_client), Some(from_server)) = (&mut client.input, &mut upstream.input) else {
+            return Poll::Ready(Err(Fault::Internal));
+        };
+        let first = up.poll(context, &mut client.stream, from_client, &mut upstream.stream);
+        let second = down.poll(context, &mut upstream.stream, from_server, &mut client.stream);
+        match (first, second) {
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
+            (Poll::Ready(Err(FlowError::Read(_))), _) | (_, Poll::Ready(Err(FlowError::Write(_)))) => {
+                return Poll::Ready(Err(Fault::ClientAborted));
+            }
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
+                return Poll::Ready(Err(Fault::Truncated));
+            }
+            _ => {}
+        }
+        if up.flow.moved || down.flow.moved || !armed {
+            armed = true;
+            let now = timer::now_ms();
+            let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + limit.as_millis() as u64);
+            // A side that was told our end has its own, shorter time to end as well.
+            let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
+            let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
+            let client_at = if up.shut { NEVER } else { at(client_limit) };
+            server_at = if down.shut { NEVER } else { at(server_limit) };
+            client.timer.set(client_at.min(server_at));
+        }
+        client.timer.poll_expired(context).map(|()| {
+            let by_server = client.timer.deadline() == server_at;
+            Err(if by_server { Fault::ServerTimeout } else { Fault::ClientTimeout })
+        })
+    })
+    .await;
+    x.txn.bytes_in += x.upload.received;
+    x.txn.bytes_out += x.download.sent;
+    outcome
+}
+
+fn pipes(client: &Connection, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
+    let global = &client.worker.shared.plan.global;
+    if global.no_splice {
+        return (None, None);
+    }
+    let both = [Some(&client.frontend), x.backend.as_ref()];
+    let mut options = both.iter().flatten().map(|proxy| &proxy.options);
+    let (mut request, mut response) = (false, false);
+    for options in options.by_ref() {
+        request |= options.splice_request || options.splice_auto;
+        response |= options.splice_response || options.splice_auto;
+    }
+    let pipe = |wanted: bool| wanted.then(|| Pipe::take(global.tune.pipesize).ok()).flatten();
+    (pipe(request), pipe(response))
+}
+
+impl Leg<'_> {
+    /// Moves this direction on; `Ready` once it has ended and the receiver was told.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Stream,
+        buffer: &mut Buffer,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        if self.shut {
+            return Poll::Ready(Ok(()));
+        }
+        let pumped = match &mut self.pipe {
+            Some(pipe) => {
+                let spliced = poll_splice(self.flow, pipe, context, from, buffer, to);
+                if let Poll::Ready(Err(FlowError::Read(std::io::ErrorKind::InvalidInput))) = spliced {
+                    self.pipe = None;
+                    self.flow.poll_pump(context, from, buffer, to)
+                } else {
+                    spliced
+                }
+            }
+            None => self.flow.poll_pump(context, from, buffer, to),
+        };
+        if let Poll::Ready(Ok(())) = pumped {
+            to.shutdown_write();
+            self.shut = true;
+        }
+        pumped
+    }
+}
+
+fn poll_splice(
+    flow: &mut Flow,
+    pipe: &mut Pipe,
+    context: &mut Context<'_>,
+    from: &mut Stream,
+    buffer: &mut Buffer,
+    to: &mut Stream,
+) -> Poll<Result<(), FlowError>> {
+    flow.admit(buffer)?;
+    match flow.poll_send(context, buffer, to) {
+        Poll::Ready(Ok(())) => {}
+        other => return other,
+    }
+    loop {
+        while !pipe.is_empty() {
+            match pipe.poll_drain(context, to, false) {
+                Poll::Ready(Ok(_)) => flow.moved = true,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Write(error.kind()))),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if flow.is_received() {
+            return Poll::Ready(Ok(()));
+        }
+        match pipe.poll_fill(context, from, u64::MAX) {
+            Poll::Ready(Ok(0)) => flow.close(),
+            Poll::Ready(Ok(n)) => {
+                flow.skip(n as u64);
+                flow.moved = true;
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Read(error.kind()))),
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+}

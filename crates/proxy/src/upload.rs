@@ -1,0 +1,219 @@
+//! The request on its way to the server: its head as it is sent, its body as far as it must be held first
+//! (`option http-buffer-request`, rules that look at it, retries), and sending it once more.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use config::plan::{Proxy, ServerSettings};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Method};
+use runtime::Buffer;
+use runtime::timer;
+
+use crate::connection::Connection;
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::flow::Recoding;
+
+/// Holds the request back until its body is there, where the configuration asks for it.
+pub(crate) async fn prepare(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+) -> Result<(), Stop> {
+    let buffered = client.frontend.options.http_buffer_request || backend.options.http_buffer_request;
+    let by_parameter = matches!(
+        backend.balance.algorithm,
+        balance::Algorithm::UrlParam { check_post: true, .. } if x.txn.request.method_id() == Method::Post
+    );
+    let retry = &backend.retry_on;
+    let replays = retry.empty_response
+        || retry.junk_response
+        || retry.response_timeout
+        || retry.zero_rtt_rejected
+        || !retry.statuses.is_empty();
+    if !(buffered || by_parameter || replays) || !has_body(x) {
+        return Ok(());
+    }
+    let timeouts = &client.frontend.timeouts;
+    let allowed = timeouts.http_request.or(backend.timeouts.http_request).or(timeouts.client);
+    Box::pin(hold(client, x, usize::MAX, allowed)).await?;
+    if replays && x.body_complete {
+        let input = client.input.as_ref().map_or(&[][..], |input| input.filled());
+        let taken = body_bytes(x, input);
+        x.replay.extend_from_slice(&input[..taken]);
+    }
+    Ok(())
+}
+
+/// Whether the request has a body.
+pub(crate) fn has_body(x: &Exchange) -> bool {
+    !x.upload.is_received() || x.upload.is_blocked()
+}
+
+/// How many bytes at the start of `input` are the body of the request.
+fn body_bytes(x: &Exchange, input: &[u8]) -> usize {
+    match x.txn.request.request_body() {
+        BodyLength::None | BodyLength::UntilClose => 0,
+        BodyLength::Length(n) => (n as usize).min(input.len()),
+        BodyLength::Chunked => ChunkDecoder::new().track(input).unwrap_or(0),
+    }
+}
+
+/// Waits until `wanted` bytes of the body, or all of it, or a whole buffer, are there, and decodes them for
+/// rules to look at. What was held is still sent as it came.
+pub(crate) async fn hold(
+    client: &mut Connection,
+    x: &mut Exchange,
+    wanted: usize,
+    allowed: Option<std::time::Duration>,
+) -> Result<(), Stop> {
+    if !has_body(x) {
+        x.body_complete = true;
+        return Ok(());
+    }
+    client.timer.set_after(timer::now_ms(), allowed);
+    if x.expects_continue && client.input.as_ref().is_none_or(Buffer::is_empty) {
+        send_continue(client).await?;
+        x.expects_continue = false;
+    }
+    loop {
+        let room = {
+            decode(client, x)?;
+            if x.body_complete || x.body.len() >= wanted {
+                return Ok(());
+            }
+            let input = client.input();
+            input.compact();
+            input.room_len()
+        };
+        if room == 0 {
+            return Ok(());
+        }
+        let read = poll_fn(|context: &mut Context<'_>| {
+            if let Poll::Ready(read) = client.poll_fill(context) {
+                return Poll::Ready(read.map_err(|_| Fault::RequestAborted));
+            }
+            client.timer.poll_expired(context).map(|()| Err(Fault::RequestTimeout))
+        });
+        if read.await? == 0 {
+            return Err(Fault::RequestAborted.into());
+        }
+    }
+}
+
+/// Decodes what is held from its beginning: bodies held are small, and seldom.
+fn decode(client: &Connection, x: &mut Exchange) -> Result<(), Fault> {
+    let input = client.input.as_ref().map_or(&[][..], |input| input.filled());
+    x.body.clear();
+    match x.txn.request.request_body() {
+        BodyLength::None | BodyLength::UntilClose => x.body_complete = true,
+        BodyLength::Length(n) => {
+            let n = usize::try_from(n).unwrap_or(usize::MAX);
+            x.body.extend_from_slice(&input[..n.min(input.len())]);
+            x.body_complete = input.len() >= n;
+        }
+        BodyLength::Chunked => {
+            let mut decoder = ChunkDecoder::new();
+            let mut at = 0;
+            loop {
+                match decoder.decode(input, at).map_err(|_| Fault::BadRequestBody)? {
+                    ChunkEvent::Data { range } => {
+                        at = range.end;
+                        x.body.extend_from_slice(&input[range]);
+                    }
+                    ChunkEvent::More => break,
+                    ChunkEvent::Done { .. } => {
+                        x.body_complete = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn send_continue(client: &mut Connection) -> Result<(), Fault> {
+    write_all(client, b"HTTP/1.1 100 Continue\r\n\r\n").await
+}
+
+/// Writes all of `bytes` to the client, within the timer's deadline.
+pub(crate) async fn write_all(client: &mut Connection, mut bytes: &[u8]) -> Result<(), Fault> {
+    while !bytes.is_empty() {
+        let written = poll_fn(|context: &mut Context<'_>| {
+            if let Poll::Ready(written) = client.stream.poll_write(context, bytes) {
+                return Poll::Ready(written.map_err(|_| Fault::ClientAborted));
+            }
+            client.timer.poll_expired(context).map(|()| Err(Fault::ClientTimeout))
+        });
+        bytes = &bytes[written.await?..];
+    }
+    Ok(())
+}
+
+/// Makes the head ready to be sent to `server`, before the body.
+pub(crate) fn start(client: &mut Connection, x: &mut Exchange, backend: &Proxy, server: &ServerSettings) {
+    let length = match x.txn.request.method_id() {
+        Method::Connect => BodyLength::None,
+        _ => x.txn.request.request_body(),
+    };
+    let recoding = Recoding::None;
+    x.upload.start(length, recoding);
+    let staged = &mut x.upload.staged;
+    staged.append(&mut x.preamble);
+    if let Some(name) = &backend.send_name_header {
+        x.txn.request.set(&http::Name::new(name.as_bytes()), server.state.name.as_bytes());
+    }
+    let adjust = &client.worker.shared.plan.global.h1_case_adjust;
+    if backend.options.h1_case_adjust_bogus_server && !adjust.is_empty() {
+        x.txn.request.write_adjusted(staged, |name| crate::fields::adjusted(adjust, name));
+    } else {
+        x.txn.request.write_to(staged);
+    }
+    if let Some(input) = &mut client.input {
+        if matches!(length, BodyLength::Length(n) if n > input.capacity() as u64) {
+            enlarge(input);
+        }
+        // Broken coding shows when the body is pumped: the head goes out first, as it would have anyway.
+        let _ = x.upload.admit(input);
+    }
+}
+
+/// A larger buffer for a body that fills many.
+fn enlarge(input: &mut Buffer) {
+    let mut large = Buffer::large();
+    if large.capacity() > input.capacity() {
+        large.push(input.filled());
+        *input = large;
+    }
+}
+
+/// Whether the request can be sent from its beginning again.
+pub(crate) fn can_rewind(x: &Exchange) -> bool {
+    x.upload.received == 0 && !x.upload.is_blocked()
+        || x.txn.request.request_body() == BodyLength::None
+        || !x.replay.is_empty()
+        || x.upload.sent == 0
+}
+
+/// Puts back what was taken of the body, for another attempt.
+pub(crate) fn rewind(client: &mut Connection, x: &mut Exchange) {
+    if x.replay.is_empty() {
+        return;
+    }
+    let consumed = x.replay.len() - body_bytes_left(x);
+    if consumed > 0 {
+        let mut again = Buffer::large();
+        again.push(&x.replay);
+        if let Some(rest) = &client.input {
+            again.push(&rest.filled()[body_bytes_left(x)..]);
+        }
+        client.input = Some(again);
+    }
+}
+
+/// How many bytes of a replayed body are still in the client's buffer.
+fn body_bytes_left(x: &Exchange) -> usize {
+    x.upload.ready()
+}

@@ -1,0 +1,164 @@
+//! What a worker's tasks share: the plan, what was prepared from it once, idle connections, log lines.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use balance::Picker;
+use config::Plan;
+use config::plan::{Proxy, ServerSettings};
+use http::ParseOptions;
+use state::Process;
+
+use crate::log::Outbox;
+use crate::pool::Pools;
+
+/// An answer made by a service of another room (the statistics page).
+#[derive(Debug, Default)]
+pub struct ServiceReply {
+    /// The status.
+    pub status: u16,
+    /// Fields.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// What a service is asked.
+#[derive(Debug)]
+pub struct ServiceRequest<'a> {
+    /// The method.
+    pub method: &'a [u8],
+    /// The target as the client sent it.
+    pub target: &'a [u8],
+    /// The body of a POST, as far as it fits a buffer.
+    pub body: &'a [u8],
+    /// Whether the conditions of `stats admin` hold.
+    pub admin: bool,
+}
+
+/// A statistics page: the proxy it stands in, its settings, what is asked.
+pub type StatisticsPage =
+    dyn Fn(&Proxy, &config::plan::proxy::StatsPage, &ServiceRequest<'_>) -> ServiceReply + Send + Sync;
+
+/// What other rooms do for requests; wired by the binary, since `proxy` and `control` do not know each other.
+pub struct Services {
+    /// The statistics page.
+    pub statistics: Box<StatisticsPage>,
+}
+
+/// A proxy with what is worked out once from its settings.
+pub struct Prepared {
+    /// Its settings.
+    pub plan: Arc<Proxy>,
+    /// The choice among its servers.
+    pub picker: Picker,
+    /// How strict its requests are read.
+    pub request_options: ParseOptions,
+    /// How strict its servers' responses are read.
+    pub response_options: ParseOptions,
+    /// Whether a log line may be written for its connections.
+    pub logs: bool,
+    /// Servers by cookie value.
+    pub by_cookie: HashMap<Box<[u8]>, usize>,
+}
+
+/// What all workers share: read only, but for what is atomic inside.
+pub struct Shared {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// The process's counters and limits.
+    pub process: Arc<Process>,
+    /// All proxies, by [`config::plan::ProxyIndex`].
+    pub proxies: Vec<Prepared>,
+    /// What other rooms do for requests.
+    pub services: Services,
+    /// Backends by name, for `use_backend` with a name made at run time.
+    pub backends: HashMap<Box<str>, usize>,
+}
+
+impl Shared {
+    /// Prepares a plan.
+    pub fn new(plan: Arc<Plan>, process: Arc<Process>, services: Services) -> Self {
+        let proxies = plan.proxies.iter().map(|proxy| Prepared::new(&plan, proxy)).collect();
+        let backends = plan.backends.iter().map(|(name, index)| (name.clone(), *index)).collect();
+        Self { plan, process, proxies, services, backends }
+    }
+}
+
+impl Prepared {
+    fn new(plan: &Plan, proxy: &Arc<Proxy>) -> Self {
+        let tune = &plan.global.tune;
+        let options = |relaxed: bool| ParseOptions {
+            max_fields: tune.max_headers.saturating_sub(1),
+            max_bytes: tune.bufsize.saturating_sub(tune.maxrewrite),
+            relaxed,
+            any_method_payload: plan.global.h1_accept_payload_with_any_method,
+            ..ParseOptions::default()
+        };
+        let by_cookie = |(index, server): (usize, &Arc<ServerSettings>)| {
+            server.cookie.as_ref().map(|value| (value.as_bytes().into(), index))
+        };
+        Self {
+            picker: Picker::new(
+                &proxy.balance,
+                proxy.servers.iter().map(|server| server.state.clone()).collect(),
+            ),
+            request_options: options(proxy.options.accept_unsafe_request),
+            response_options: options(proxy.options.accept_unsafe_response),
+            logs: !proxy.loggers.is_empty(),
+            by_cookie: proxy.servers.iter().enumerate().rev().filter_map(by_cookie).collect(),
+            plan: proxy.clone(),
+        }
+    }
+}
+
+/// One worker's own things. Lives as long as its thread.
+pub struct Worker {
+    /// Its number.
+    pub index: usize,
+    /// What all workers share.
+    pub shared: Arc<Shared>,
+    /// Idle connections to servers.
+    pub(crate) pools: Pools,
+    /// Log lines on their way out.
+    pub(crate) outbox: RefCell<Outbox>,
+    /// The next stream's number: workers count apart, in steps of the number of workers.
+    next_stream: Cell<u64>,
+}
+
+impl Worker {
+    /// The calling thread's worker.
+    pub fn new(shared: Arc<Shared>) -> Rc<Self> {
+        let index = runtime::current_worker();
+        runtime::buffer::set_small_size(shared.plan.global.tune.bufsize);
+        Rc::new(Self {
+            index,
+            pools: Pools::new(&shared),
+            outbox: RefCell::new(Outbox::new(&shared)),
+            next_stream: Cell::new(index as u64),
+            shared,
+        })
+    }
+
+    /// The number of a new stream, unique in the process.
+    pub(crate) fn stream_id(&self) -> u64 {
+        let id = self.next_stream.get();
+        self.next_stream.set(id + runtime::shard::workers() as u64);
+        id
+    }
+
+    /// The prepared proxy `index`.
+    #[inline]
+    pub(crate) fn proxy(&self, index: usize) -> &Prepared {
+        &self.shared.proxies[index]
+    }
+
+    /// Whether a soft stop has begun: connections end with their current request.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.shared.process.stopping.load(Relaxed)
+    }
+}
