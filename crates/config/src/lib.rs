@@ -82,7 +82,7 @@ pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Load
 fn preset_formats(environment: &mut Environment) {
     use sample::format;
     environment.set("HAPROXY_HTTP_LOG_FMT", format::HTTP_LOG);
-    environment.set("HAPROXY_HTTP_CLF_LOG_FMT", format::HTTP_CLF_LOG);
+    environment.set("HAPROXY_HTTP_CLF_LOG_FMT", format::CLF_LOG);
     environment.set("HAPROXY_HTTPS_LOG_FMT", format::HTTPS_LOG);
     environment.set("HAPROXY_TCP_LOG_FMT", format::TCP_LOG);
     environment.set("HAPROXY_TCP_CLF_LOG_FMT", format::TCP_CLF_LOG);

@@ -218,8 +218,7 @@ fn one_format(
         let place = if statement?.keyword.name == "unique-id-format" { Place::HttpRequest } else { Place::Log };
         let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, place);
         let what = match statement?.keyword.name {
-            "log-format-sd" => FormatFor::StructuredData,
-            "unique-id-format" => FormatFor::Http,
+            "unique-id-format" => FormatFor::UniqueId,
             _ => FormatFor::Log,
         };
         Format::compile(word, word.span(), &scope, what)
@@ -239,7 +238,7 @@ fn log_format(proxy: &Pending<'_>, acls: &Acls, context: &Context<'_>) -> Result
         LogFormatChoice::Tcp(statement) => (format::TCP_LOG, statement.span),
         LogFormatChoice::TcpClf(statement) => (format::TCP_CLF_LOG, statement.span),
         LogFormatChoice::Http(statement) if http => (format::HTTP_LOG, statement.span),
-        LogFormatChoice::Clf(statement) if http => (format::HTTP_CLF_LOG, statement.span),
+        LogFormatChoice::Clf(statement) if http => (format::CLF_LOG, statement.span),
         LogFormatChoice::Https(statement) if http => (format::HTTPS_LOG, statement.span),
         // Warned of elsewhere.
         LogFormatChoice::Http(statement) | LogFormatChoice::Clf(statement) | LogFormatChoice::Https(statement) => {
@@ -543,7 +542,7 @@ fn finish_server(
         own.pool_conn_name = Some(Expression::compile_str(word, word.span(), &scope)?);
     }
     for (id, word) in &draft.tlvs {
-        own.proxy_v2_tlvs.push((*id, Format::compile(word, word.span(), &scope, FormatFor::Http)?));
+        own.proxy_v2_tlvs.push((*id, Format::compile(word, word.span(), &scope, FormatFor::Text)?));
     }
     let Some(track) = draft.track else { return Ok(()) };
     let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));

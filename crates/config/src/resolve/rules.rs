@@ -239,7 +239,7 @@ fn use_backend(
         let target = match index.get(name.text) {
             Some(found) => Some(BackendTarget::Fixed(*found)),
             None if dynamic => {
-                Some(BackendTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Http)?))
+                Some(BackendTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Text)?))
             }
             None => None,
         };
@@ -311,7 +311,7 @@ fn use_server(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, con
     let target = match servers.iter().position(|server| *server.name == *name.text) {
         Some(found) => ServerTarget::Fixed(found),
         None if name.text.contains('%') => {
-            ServerTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Http)?)
+            ServerTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Text)?)
         }
         None => {
             let near = diag::suggest(name.text, servers.iter().map(|server| &*server.name));
@@ -456,10 +456,10 @@ pub(crate) fn global_variable(statement: &Statement, context: &Context<'_>) -> O
     let process = state::Process::default();
     let env = sample::Env::new(&process, base::clock::now_ms());
     if statement.keyword.name == "set-var-fmt" {
-        let format = Format::compile(list[1].text, list[1].span, &scope, FormatFor::Http)?;
+        let format = Format::compile(list[1].text, list[1].span, &scope, FormatFor::Text)?;
         let mut text = Vec::new();
         format.render(&env, &mut text);
-        let value = sample::value::Value::Str(text.into());
+        let value = sample::value::Value::str(&text);
         variable.set(&env, &value);
         return Ok(());
     }
