@@ -183,7 +183,9 @@ fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
 
 /// Process numbers up to the next flag; HAProxy allows none at all.
 fn take_pids(words: &mut std::iter::Peekable<impl Iterator<Item = OsString>>, pids: &mut Vec<i32>) {
-    while let Some(pid) = words.peek().and_then(|word| word.to_str()?.parse::<i32>().ok()).filter(|pid| *pid > 0) {
+    while let Some(pid) =
+        words.peek().and_then(|word| word.to_str()?.parse::<i32>().ok()).filter(|pid| *pid > 0)
+    {
         pids.push(pid);
         words.next();
     }

@@ -226,8 +226,11 @@ pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, ti
             args.parameter = Some(row.name);
             (row.apply)(draft, args).map_err(|error| titled(error, title))?;
             args.parameter = None;
-        } else if let Some(id) = word.strip_prefix("set-proxy-v2-tlv-fmt(").and_then(|rest| rest.strip_suffix(')')) {
-            let id = parse_tlv(id).ok_or_else(|| args.wrong(format!("`{id}` is no type of a TLV")).label("0x00 to 0xff"))?;
+        } else if let Some(id) =
+            word.strip_prefix("set-proxy-v2-tlv-fmt(").and_then(|rest| rest.strip_suffix(')'))
+        {
+            let id = parse_tlv(id)
+                .ok_or_else(|| args.wrong(format!("`{id}` is no type of a TLV")).label("0x00 to 0xff"))?;
             draft.tlvs.push((id, args.value()?));
         } else {
             return Err(unknown(word, title));
@@ -246,9 +249,9 @@ fn titled(mut error: Diagnostic, title: &str) -> Diagnostic {
 fn unknown(word: &Word, title: &str) -> Diagnostic {
     let name = word.split('(').next().unwrap_or(word);
     if surface::is_server_keyword(name) {
-        return not_supported(&format!("{name} (of a server)")).at(word.span()).haproxy(format!(
-            "'{title}' : '{name}' is not supported yet"
-        ));
+        return not_supported(&format!("{name} (of a server)"))
+            .at(word.span())
+            .haproxy(format!("'{title}' : '{name}' is not supported yet"));
     }
     let mut known: Vec<&str> = TABLE.iter().map(|row| row.name).chain(surface::server_keywords()).collect();
     known.sort_unstable();
@@ -284,7 +287,9 @@ fn inter<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     let time = args.time(word, Milliseconds)?;
     if time.is_zero() {
-        return Err(args.wrong("`inter` must not be zero").haproxy("invalid value 0 for argument 'inter' of server."));
+        return Err(args
+            .wrong("`inter` must not be zero")
+            .haproxy("invalid value 0 for argument 'inter' of server."));
     }
     draft.inter = time;
     Ok(())
@@ -324,14 +329,15 @@ fn weight<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn hash_key<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.hash_key = args.choice(word, &[("id", HashKey::Id), ("addr", HashKey::Addr), ("addr-port", HashKey::AddrPort)])?;
+    draft.hash_key =
+        args.choice(word, &[("id", HashKey::Id), ("addr", HashKey::Addr), ("addr-port", HashKey::AddrPort)])?;
     Ok(())
 }
 
 fn observe<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.observe =
-        args.choice(word, &[("none", Observe::None), ("layer4", Observe::Layer4), ("layer7", Observe::Layer7)])?;
+    draft.observe = args
+        .choice(word, &[("none", Observe::None), ("layer4", Observe::Layer4), ("layer7", Observe::Layer7)])?;
     Ok(())
 }
 
@@ -391,7 +397,9 @@ fn proto<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     match word.as_str() {
         "h1" | "none" => Ok(()),
         "h2" | "fcgi" | "spop" | "quic" => Err(not_supported(&format!("proto {word}")).at(word.span())),
-        other => Err(args.wrong(format!("unknown protocol `{other}`")).haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
+        other => Err(args
+            .wrong(format!("unknown protocol `{other}`"))
+            .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
     }
 }
 
@@ -423,7 +431,9 @@ fn proxy_v2_options<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) ->
             }
             other => {
                 let near = diag::suggest(other, ["unique-id", "crc32c", "authority", "ssl", "cert-cn"]);
-                return Err(args.wrong(format!("`proxy-v2-options` does not know `{other}`")).did_you_mean(near));
+                return Err(args
+                    .wrong(format!("`proxy-v2-options` does not know `{other}`"))
+                    .did_you_mean(near));
             }
         }
     }
@@ -440,7 +450,8 @@ fn parse_tlv(text: &str) -> Option<u8> {
 fn socks4<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     let address = args.address(word, Accepts { port: PortRule::Required, range: false, offset: false })?;
-    draft.socks4 = Some(address.socket_addr().ok_or_else(|| args.wrong(format!("`{word}` is no address and port")))?);
+    draft.socks4 =
+        Some(address.socket_addr().ok_or_else(|| args.wrong(format!("`{word}` is no address and port")))?);
     Ok(())
 }
 

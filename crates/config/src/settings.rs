@@ -13,9 +13,7 @@ use syntax::Word;
 use crate::draft::{Kind, Section, Statement};
 use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::Logger;
-use crate::plan::proxy::{
-    Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, Timeouts,
-};
+use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, Timeouts};
 use crate::plan::server::{HttpExpect, Source};
 use crate::server::ServerDraft;
 

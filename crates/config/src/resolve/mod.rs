@@ -155,7 +155,8 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
             continue;
         }
         let settings = Rc::new(settings);
-        if !section.name.is_empty() && seen.named.insert(&section.name, (settings.clone(), section)).is_some() {
+        if !section.name.is_empty() && seen.named.insert(&section.name, (settings.clone(), section)).is_some()
+        {
             seen.ambiguous.insert(&section.name);
         }
         seen.last = Some(settings);
@@ -177,7 +178,10 @@ fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Contex
                 context.diagnostics.push(
                     Diagnostic::alert(format!("there are several defaults sections named `{from}`"))
                         .at(from.span())
-                        .haproxy(format!("ambiguous defaults section name '{from}' referenced by '{}'.", section.name)),
+                        .haproxy(format!(
+                            "ambiguous defaults section name '{from}' referenced by '{}'.",
+                            section.name
+                        )),
                 );
             }
             settings.inherit(section)
@@ -210,13 +214,17 @@ fn read_line<'a>(
             let outcome = apply(settings, &mut args);
             context.note(outcome);
         }
-        Apply::Rule if section.kind == Kind::Defaults && section.name.is_empty() && needs_a_name(statement) => {
+        Apply::Rule
+            if section.kind == Kind::Defaults && section.name.is_empty() && needs_a_name(statement) =>
+        {
             let name = statement.keyword.name;
             context.diagnostics.push(
-                Diagnostic::alert(format!("`{name}` is only allowed in `defaults` sections that have a name"))
-                    .at(statement.keyword_span())
-                    .label("give the section a name, and proxies `from` that name")
-                    .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
+                Diagnostic::alert(format!(
+                    "`{name}` is only allowed in `defaults` sections that have a name"
+                ))
+                .at(statement.keyword_span())
+                .label("give the section a name, and proxies `from` that name")
+                .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
             );
         }
         Apply::Rule => settings.rules.push(statement),
@@ -229,7 +237,10 @@ fn read_line<'a>(
 
 /// Rules in defaults need a section that is chosen on purpose; error messages do not.
 fn needs_a_name(statement: &Statement) -> bool {
-    !matches!(statement.keyword.name, "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error")
+    !matches!(
+        statement.keyword.name,
+        "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error"
+    )
 }
 
 fn finish<'a>(
@@ -269,7 +280,11 @@ fn finish<'a>(
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(context.variables.take()),
         patterns: Arc::new(context.patterns.take()),
-        environment: draft.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        environment: draft
+            .environment
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
     }
 }
 
@@ -297,7 +312,9 @@ fn check_names(proxies: &[(&Section, Settings<'_>)], context: &mut Context<'_>) 
             Diagnostic::alert(format!("{kind} `{name}` has the same name as another {other_kind}"))
                 .at(section.name.span())
                 .related(other.name.span(), "the first stands here")
-                .haproxy(format!(": {kind} '{name}' has the same name as {other_kind} '{name}' declared at {place}.")),
+                .haproxy(format!(
+                    ": {kind} '{name}' has the same name as {other_kind} '{name}' declared at {place}."
+                )),
         );
     }
 }
@@ -320,7 +337,9 @@ fn make_states<'a>(proxies: Vec<(&'a Section, Settings<'a>)>, context: &mut Cont
                 Diagnostic::alert(format!("proxies `{name}` and `{other_name}` have the same id {id}"))
                     .at(statement.words.last().map_or(statement.span, |word| word.span()))
                     .related(other.name.span(), "the first stands here")
-                    .haproxy(format!(": proxy {name} reuses same custom id as proxy {other_name} (declared at {place}).")),
+                    .haproxy(format!(
+                        ": proxy {name} reuses same custom id as proxy {other_name} (declared at {place})."
+                    )),
             );
         }
     }

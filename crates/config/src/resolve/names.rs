@@ -102,7 +102,10 @@ pub(crate) fn resolve_host(host: &Host) -> Result<IpAddr, String> {
                 Some(Family::V6) => address.is_ipv6(),
                 None => true,
             };
-            found.find(wanted).map(|address| address.ip()).ok_or_else(|| "no address of that family".to_owned())
+            found
+                .find(wanted)
+                .map(|address| address.ip())
+                .ok_or_else(|| "no address of that family".to_owned())
         }
     }
 }

@@ -41,7 +41,15 @@ pub(crate) fn scope<'s>(
     mode: Mode,
     place: Place,
 ) -> Scope<'s> {
-    Scope { names: &context.names, variables: &context.variables, patterns: &context.patterns, acls, proxy, mode, place }
+    Scope {
+        names: &context.names,
+        variables: &context.variables,
+        patterns: &context.patterns,
+        acls,
+        proxy,
+        mode,
+        place,
+    }
 }
 
 /// The compiled rules of a proxy.
@@ -97,9 +105,13 @@ fn one(
         "http-after-response" => {
             rule(rules, statement, proxy, context, HttpAfterResponse, |r| &mut r.http_after_response)
         }
-        "tcp-request connection" => rule(rules, statement, proxy, context, TcpConnection, |r| &mut r.tcp_connection),
+        "tcp-request connection" => {
+            rule(rules, statement, proxy, context, TcpConnection, |r| &mut r.tcp_connection)
+        }
         "tcp-request session" => rule(rules, statement, proxy, context, TcpSession, |r| &mut r.tcp_session),
-        "tcp-request content" => rule(rules, statement, proxy, context, TcpRequestContent, |r| &mut r.tcp_request),
+        "tcp-request content" => {
+            rule(rules, statement, proxy, context, TcpRequestContent, |r| &mut r.tcp_request)
+        }
         "tcp-response content" => {
             rule(rules, statement, proxy, context, TcpResponseContent, |r| &mut r.tcp_response)
         }
@@ -108,7 +120,9 @@ fn one(
         "stats admin" => condition(statement, proxy, rules, context).map(|it| rules.stats_admin.push(it)),
         "monitor fail" => condition(statement, proxy, rules, context).map(|it| rules.monitor_fail.push(it)),
         "force-persist" => condition(statement, proxy, rules, context).map(|it| rules.force_persist.push(it)),
-        "ignore-persist" => condition(statement, proxy, rules, context).map(|it| rules.ignore_persist.push(it)),
+        "ignore-persist" => {
+            condition(statement, proxy, rules, context).map(|it| rules.ignore_persist.push(it))
+        }
         "use_backend" => use_backend(rules, statement, proxy, index, pending, context),
         "use-server" => use_server(rules, statement, proxy, context),
         _ => error_message(rules, statement, proxy, context),
@@ -265,10 +279,9 @@ pub(crate) fn no_backend(
 ) -> Diagnostic {
     let known = index.keys().map(|name| &**name);
     let near = if index.len() > 2_000 { None } else { diag::suggest(name, known) };
-    Diagnostic::alert(format!("there is no backend `{name}`"))
-        .at(span)
-        .did_you_mean(near)
-        .haproxy_whole(format!("Proxy '{}': unable to find required {keyword}: '{name}'.", proxy.settings.name))
+    Diagnostic::alert(format!("there is no backend `{name}`")).at(span).did_you_mean(near).haproxy_whole(
+        format!("Proxy '{}': unable to find required {keyword}: '{name}'.", proxy.settings.name),
+    )
 }
 
 /// A frontend may only use a backend of its mode.
@@ -301,7 +314,12 @@ pub(crate) fn check_modes(
     Err(message.at(span).related(to.section.name.span(), format!("its mode is {}", other.name())))
 }
 
-fn use_server(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
+fn use_server(
+    rules: &mut Rules,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &Context<'_>,
+) -> Outcome {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let name = target(&mut words, statement, "server")?;
@@ -393,7 +411,8 @@ fn error_message(
         "http-error" => {
             let list = arguments(statement);
             let mut words = Words::new(&list, statement.end());
-            let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpResponse);
+            let scope =
+                scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpResponse);
             let reply = Reply::compile_error(&mut words, &scope)?;
             found.push((reply.status(), Arc::new(reply)));
         }
@@ -427,7 +446,9 @@ fn errorfiles(statement: &Statement, context: &Context<'_>, found: &mut Vec<(u16
     for word in wanted {
         statuses.push(parse_status(word).ok_or_else(|| wrong_status("errorfiles", word))?);
     }
-    for (status, bytes) in messages.iter().filter(|(status, _)| statuses.is_empty() || statuses.contains(status)) {
+    for (status, bytes) in
+        messages.iter().filter(|(status, _)| statuses.is_empty() || statuses.contains(status))
+    {
         found.push((*status, Arc::new(raw_reply(*status, bytes, statement)?)));
     }
     Ok(())

@@ -95,9 +95,11 @@ fn server<'a>(
 fn check_name(name: &Word) -> Result<(), Diagnostic> {
     match name.char_indices().find(|(_, character)| !is_name_character(*character)) {
         None => Ok(()),
-        Some((at, wrong)) => Err(Diagnostic::alert(format!("character `{wrong}` is not permitted in the name of a server"))
-            .at(name.part(at, at + wrong.len_utf8()))
-            .haproxy(format!("character '{wrong}' is not permitted in server name '{name}'."))),
+        Some((at, wrong)) => {
+            Err(Diagnostic::alert(format!("character `{wrong}` is not permitted in the name of a server"))
+                .at(name.part(at, at + wrong.len_utf8()))
+                .haproxy(format!("character '{wrong}' is not permitted in server name '{name}'.")))
+        }
     }
 }
 
@@ -113,11 +115,12 @@ fn template<'a>(
     let range = args.required("<nb | range> <addr>[:<port>]")?;
     let (low, high) = range.split_once('-').unwrap_or(("1", range));
     let bounds = low.parse::<u32>().ok().zip(high.parse::<u32>().ok());
-    let (low, high) = bounds.filter(|(low, high)| low <= high && *high > 0 && high - low < 100_000).ok_or_else(|| {
-        args.wrong(format!("`{range}` is no number or range of servers"))
-            .label("such as `3` or `1-3`")
-            .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
-    })?;
+    let (low, high) =
+        bounds.filter(|(low, high)| low <= high && *high > 0 && high - low < 100_000).ok_or_else(|| {
+            args.wrong(format!("`{range}` is no number or range of servers"))
+                .label("such as `3` or `1-3`")
+                .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
+        })?;
     let address = args.required("<addr>[:<port>]")?;
     let place = Rc::new(parse_place(address, &args)?);
     let mut draft = proxy.settings.default_server.as_ref().clone();
@@ -149,7 +152,8 @@ fn check_unique(proxy: &Pending<'_>, lines: &[ServerLine<'_>], context: &mut Con
             }
         }
     }
-    let mut ids: Vec<(u32, &ServerLine<'_>)> = lines.iter().filter_map(|line| Some((line.draft.id?, line))).collect();
+    let mut ids: Vec<(u32, &ServerLine<'_>)> =
+        lines.iter().filter_map(|line| Some((line.draft.id?, line))).collect();
     ids.sort_by_key(|(id, line)| (*id, line.statement.line));
     for pair in ids.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let ((id, other), (_, line)) = (pair[0], pair[1]);
@@ -212,7 +216,9 @@ fn address(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>
         Place::Unix(path) => ServerAddress::Unix(path.into()),
         Place::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
         Place::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
-        Place::Ip { host: base::address::Host::Ip(ip), ports } => ServerAddress::Ip(SocketAddr::new(*ip, port(ports))),
+        Place::Ip { host: base::address::Host::Ip(ip), ports } => {
+            ServerAddress::Ip(SocketAddr::new(*ip, port(ports)))
+        }
         Place::Ip { ports, .. } => match lookup(line, proxy, context) {
             Some(ip) => ServerAddress::Ip(SocketAddr::new(ip, port(ports))),
             None => ServerAddress::Unresolved,

@@ -53,7 +53,10 @@ fn http_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
             }
             "uri-lf" | "body-lf" => return Err(args.unsupported()),
             other => {
-                let near = diag::suggest(other, ["meth", "uri", "uri-lf", "ver", "hdr", "body", "body-lf", "comment"]);
+                let near = diag::suggest(
+                    other,
+                    ["meth", "uri", "uri-lf", "ver", "hdr", "body", "body-lf", "comment"],
+                );
                 return Err(args
                     .wrong(format!("`http-check send` does not know `{other}`"))
                     .did_you_mean(near)
@@ -168,8 +171,11 @@ fn tcp_connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
             }
             "addr" | "via-socks4" | "ssl" | "sni" | "alpn" | "proto" => return Err(args.unsupported()),
             other => {
-                let near = diag::suggest(other, ["default", "port", "addr", "send-proxy", "comment", "linger"]);
-                return Err(args.wrong(format!("`tcp-check connect` does not know `{other}`")).did_you_mean(near));
+                let near =
+                    diag::suggest(other, ["default", "port", "addr", "send-proxy", "comment", "linger"]);
+                return Err(args
+                    .wrong(format!("`tcp-check connect` does not know `{other}`"))
+                    .did_you_mean(near));
             }
         }
     }
@@ -193,9 +199,9 @@ fn hexadecimal(args: &mut Args<'_, '_>) -> Result<Box<[u8]>, Diagnostic> {
     let word = args.required("<BINARY STRING>")?;
     let digits: Option<Vec<u8>> =
         word.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0).ok_or_else(|| {
-        args.wrong(format!("`{word}` is not an even number of hexadecimal digits"))
-    })?;
+    let digits = digits
+        .filter(|digits| digits.len() % 2 == 0)
+        .ok_or_else(|| args.wrong(format!("`{word}` is not an even number of hexadecimal digits")))?;
     Ok(digits.chunks_exact(2).map(|pair| pair[0] * 16 + pair[1]).collect())
 }
 

@@ -220,7 +220,8 @@ fn maxconn<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
 fn user<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("the name of a user")?;
     let id = user_id(name).ok_or_else(|| {
-        args.wrong(format!("there is no user `{name}`")).haproxy(format!("cannot find user id for '{name}' (0:Success)"))
+        args.wrong(format!("there is no user `{name}`"))
+            .haproxy(format!("cannot find user id for '{name}' (0:Success)"))
     })?;
     global.plan.uid = Some(id);
     args.finish()
@@ -374,9 +375,13 @@ fn status_set(
             first = false;
             let (low, high) = bare.split_once('-').unwrap_or((bare, bare));
             let bounds = low.parse::<usize>().ok().zip(high.parse::<usize>().ok());
-            let (low, high) = bounds.filter(|(low, high)| (100..600).contains(low) && low <= high && *high < 600).ok_or_else(
-                || Diagnostic::alert(format!("`{range}` is no range of statuses")).at(word.span()).label("100 to 599"),
-            )?;
+            let (low, high) = bounds
+                .filter(|(low, high)| (100..600).contains(low) && low <= high && *high < 600)
+                .ok_or_else(|| {
+                    Diagnostic::alert(format!("`{range}` is no range of statuses"))
+                        .at(word.span())
+                        .label("100 to 599")
+                })?;
             set[low..=high].fill(keep);
         }
     }

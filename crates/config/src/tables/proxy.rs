@@ -121,7 +121,9 @@ fn mode<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.mode = match word.as_str() {
         "tcp" => Mode::Tcp,
         "http" => Mode::Http,
-        "log" | "spop" | "haterm" | "health" => return Err(not_supported(&format!("mode {word}")).at(word.span())),
+        "log" | "spop" | "haterm" | "health" => {
+            return Err(not_supported(&format!("mode {word}")).at(word.span()));
+        }
         other => {
             return Err(args
                 .wrong(format!("unknown proxy mode `{other}`"))
@@ -196,7 +198,12 @@ fn retry_on<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome
             }
             other => {
                 const KNOWN: &[&str] = &[
-                    "none", "conn-failure", "empty-response", "junk-response", "response-timeout", "0rtt-rejected",
+                    "none",
+                    "conn-failure",
+                    "empty-response",
+                    "junk-response",
+                    "response-timeout",
+                    "0rtt-rejected",
                     "all-retryable-errors",
                 ];
                 return Err(Diagnostic::alert(format!("`retry-on` does not know `{other}`"))
