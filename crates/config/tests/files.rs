@@ -23,7 +23,7 @@ fn forty_one_real_files_are_taken_or_refused_for_what_is_not_built() {
         // Their own files lie beside them.
         let root = folder.join("root").display().to_string();
         let text = String::from_utf8_lossy(&text);
-        let text = text.replace(" root/", &format!(" {root}/")).replace(",root/", &format!(",{root}/"));
+        let text = text.replace(" root/", &format!(" {root}/")).replace("(root/", &format!("({root}/"));
         let file = sources.add(name, text);
         let boot = Boot { environment: syntax::Environment::from_process(), ..Boot::default() };
         let loaded = config::load_sources(sources, vec![file], &boot);
