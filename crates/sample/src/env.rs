@@ -91,6 +91,11 @@ pub trait Names {
     fn http_errors(&self, name: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>>;
     /// Reads a file named in the configuration (pattern files, error files), relative to the working directory.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// A new capture slot of the current frontend for values of up to `length` bytes; `None` outside frontends.
+    fn capture_slot(&self, length: usize) -> Option<usize> {
+        let _ = length;
+        None
+    }
     /// The file and line of a place, for `last_rule_file` and `last_rule_line`.
     fn position(&self, span: diag::Span) -> (String, u32) {
         let _ = span;

@@ -186,6 +186,10 @@ pub struct Transaction {
     pub source: Option<Endpoint>,
     /// Likewise the destination.
     pub destination: Option<Endpoint>,
+    /// Whether the request may not be sent twice (`disable-l7-retry`).
+    pub no_replay: bool,
+    /// Whether the client speaks to a forward proxy (`option http-use-proxy-header`, absolute targets).
+    pub to_proxy: bool,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
     /// Whether the log is written before the transfer ended (`option logasap`): counts and times get a `+`.
@@ -240,6 +244,8 @@ impl Default for Transaction {
             max_retries: None,
             source: None,
             destination: None,
+            no_replay: false,
+            to_proxy: false,
             id: 0,
             logged_early: false,
         }

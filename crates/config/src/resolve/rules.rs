@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
-use rules::{Reply, RuleSet, RuleSetKind};
+use rules::{Reply, RuleSet, Ruleset};
 use sample::acl::Acls;
 use sample::condition::Condition;
 use sample::expression::Expression;
@@ -97,7 +97,7 @@ fn one(
     pending: &[Pending<'_>],
     context: &mut Context<'_>,
 ) -> Outcome {
-    use RuleSetKind::*;
+    use Ruleset::*;
     match statement.keyword.name {
         "acl" => acl(rules, statement, proxy, context),
         "http-request" => rule(rules, statement, proxy, context, HttpRequest, |r| &mut r.http_request),
@@ -109,11 +109,9 @@ fn one(
             rule(rules, statement, proxy, context, TcpConnection, |r| &mut r.tcp_connection)
         }
         "tcp-request session" => rule(rules, statement, proxy, context, TcpSession, |r| &mut r.tcp_session),
-        "tcp-request content" => {
-            rule(rules, statement, proxy, context, TcpRequestContent, |r| &mut r.tcp_request)
-        }
+        "tcp-request content" => rule(rules, statement, proxy, context, TcpRequest, |r| &mut r.tcp_request),
         "tcp-response content" => {
-            rule(rules, statement, proxy, context, TcpResponseContent, |r| &mut r.tcp_response)
+            rule(rules, statement, proxy, context, TcpResponse, |r| &mut r.tcp_response)
         }
         "redirect" => redirect(rules, statement, proxy, context),
         "stats http-request" => rule(rules, statement, proxy, context, HttpRequest, |r| &mut r.stats_rules),
@@ -138,14 +136,14 @@ fn acl(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &
     Ok(())
 }
 
-fn place_of(kind: RuleSetKind) -> Place {
+fn place_of(kind: Ruleset) -> Place {
     match kind {
-        RuleSetKind::TcpConnection => Place::TcpConnection,
-        RuleSetKind::TcpSession => Place::TcpSession,
-        RuleSetKind::TcpRequestContent => Place::TcpRequestContent,
-        RuleSetKind::TcpResponseContent => Place::TcpResponseContent,
-        RuleSetKind::HttpRequest => Place::HttpRequest,
-        RuleSetKind::HttpResponse | RuleSetKind::HttpAfterResponse => Place::HttpResponse,
+        Ruleset::TcpConnection => Place::TcpConnection,
+        Ruleset::TcpSession => Place::TcpSession,
+        Ruleset::TcpRequest => Place::TcpRequestContent,
+        Ruleset::TcpResponse => Place::TcpResponseContent,
+        Ruleset::HttpRequest => Place::HttpRequest,
+        Ruleset::HttpResponse | Ruleset::HttpAfterResponse => Place::HttpResponse,
     }
 }
 
@@ -154,7 +152,7 @@ fn rule(
     statement: &Statement,
     proxy: &Pending<'_>,
     context: &Context<'_>,
-    kind: RuleSetKind,
+    kind: Ruleset,
     set: fn(&mut Rules) -> &mut RuleSet,
 ) -> Outcome {
     let list = arguments(statement);
@@ -179,7 +177,7 @@ fn redirect(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, conte
     let mut words = Words::new(&list, statement.end());
     let compiled = {
         let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
-        rules::compile(RuleSetKind::HttpRequest, &mut words, &scope)?
+        rules::compile(Ruleset::HttpRequest, &mut words, &scope)?
     };
     rules.redirects.push(compiled);
     Ok(())
@@ -414,7 +412,7 @@ fn error_message(
             let scope =
                 scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpResponse);
             let reply = Reply::compile_error(&mut words, &scope)?;
-            found.push((reply.status(), Arc::new(reply)));
+            found.push((reply.status, Arc::new(reply)));
         }
         name => {
             let (status, url) = status_and(statement, "<status_code> and <url>")?;
