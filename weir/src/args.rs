@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(args.ineffective, ["-dM0x50"]);
         assert_eq!(read("-cc streq(a,a)").unwrap().condition, "streq(a,a)");
         assert_eq!(read("--check --config x").unwrap().action, Action::Check);
-        assert_eq!(read("-q -V -f x").unwrap().quiet, false);
+        assert!(!read("-q -V -f x").unwrap().quiet);
     }
 
     #[test]

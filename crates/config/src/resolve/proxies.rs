@@ -61,7 +61,7 @@ pub(crate) fn resolve(
         default_backend,
         monitor_uri: settings.monitor_uri.map(|uri| uri.bytes().into()),
         monitor_fail: compiled.monitor_fail,
-        request_captures: captures(&settings.request_captures),
+        request_captures: captures(&compiled.request_captures),
         response_captures: captures(&settings.response_captures),
         cookie_capture: settings.cookie_capture.clone(),
         unique_id_format: formats.unique_id,
@@ -262,9 +262,9 @@ fn loggers(settings: &Settings<'_>, context: &Context<'_>) -> Vec<Logger> {
     loggers
 }
 
-fn captures(captures: &[(Option<&str>, usize)]) -> Vec<Capture> {
-    let capture = |(name, length): &(Option<&str>, usize)| Capture {
-        header: name.map(|name| http::Name::new(name.as_bytes())),
+fn captures(captures: &[(Option<impl AsRef<str>>, usize)]) -> Vec<Capture> {
+    let capture = |(name, length): &(Option<_>, usize)| Capture {
+        header: name.as_ref().map(|name| http::Name::new(AsRef::<str>::as_ref(name).as_bytes())),
         length: *length,
     };
     captures.iter().map(capture).collect()

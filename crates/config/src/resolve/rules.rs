@@ -18,6 +18,7 @@ use syntax::Word;
 use crate::draft::Statement;
 use crate::keyword::{Outcome, not_supported};
 use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
+use crate::resolve::names::CaptureDraft;
 use crate::resolve::{Context, Pending};
 
 /// The words of a statement as `sample` and `rules` read them.
@@ -29,7 +30,7 @@ pub(crate) fn arguments(statement: &Statement) -> WordList<'_> {
 }
 
 /// Any run of words.
-pub(crate) fn words(words: &[Word]) -> WordList<'_> {
+fn words(words: &[Word]) -> WordList<'_> {
     words.iter().map(|word| sample::Word { text: word.as_str(), span: word.span() }).collect()
 }
 
@@ -72,6 +73,8 @@ pub(crate) struct Rules {
     pub(crate) use_backends: Vec<UseBackend>,
     pub(crate) use_servers: Vec<UseServer>,
     pub(crate) errors: Vec<(u16, Arc<Reply>)>,
+    /// Declared captures and those that rules made.
+    pub(crate) request_captures: Vec<CaptureDraft>,
 }
 
 /// Compiles every rule of a proxy, in order.
@@ -82,10 +85,24 @@ pub(crate) fn compile(
     context: &mut Context<'_>,
 ) -> Rules {
     let mut rules = Rules::default();
+    let declared = proxy.settings.request_captures.iter();
+    let declared = declared.map(|(name, length)| (name.map(Into::into), *length)).collect();
+    context.names.captures.replace(proxy.settings.is_frontend().then_some(declared));
+    let mut broken: Vec<String> = Vec::new();
     for statement in proxy.settings.all_rules() {
-        let outcome = one(&mut rules, statement, proxy, index, pending, context);
-        context.note(outcome);
+        match one(&mut rules, statement, proxy, index, pending, context) {
+            Ok(()) => {}
+            // Of an ACL that was refused, the first message is enough.
+            Err(error) if broken.contains(&error.message) => {}
+            Err(error) => {
+                if let ("acl", Some(name)) = (statement.keyword.name, statement.arguments().first()) {
+                    broken.push(format!("there is no ACL `{name}`"));
+                }
+                context.diagnostics.push(error);
+            }
+        }
     }
+    rules.request_captures = context.names.captures.take().unwrap_or_default();
     rules
 }
 
@@ -172,12 +189,11 @@ fn rule(
 }
 
 fn redirect(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
-    // `redirect …` is `http-request redirect …`, evaluated later.
-    let list = words(&statement.words);
+    let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let compiled = {
         let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
-        rules::compile(Ruleset::HttpRequest, &mut words, &scope)?
+        rules::compile_redirect(&mut words, &scope)?
     };
     rules.redirects.push(compiled);
     Ok(())

@@ -5,14 +5,14 @@ use config::{Boot, Loaded, Plan};
 use diag::SourceMap;
 
 /// Loads a text as `test.cfg`.
-pub fn load(text: &str) -> Loaded {
+pub(crate) fn load(text: &str) -> Loaded {
     let mut sources = SourceMap::new();
     let file = sources.add("test.cfg", text);
     config::load_sources(sources, vec![file], &boot())
 }
 
 /// Loads a text as `test.cfg` behind a file whose defaults hold the timeouts that HAProxy warns of without.
-pub fn load_quietly(text: &str) -> Loaded {
+pub(crate) fn load_quietly(text: &str) -> Loaded {
     let mut sources = SourceMap::new();
     let files = vec![sources.add("first.cfg", QUIET), sources.add("test.cfg", text)];
     config::load_sources(sources, files, &boot())
@@ -20,20 +20,20 @@ pub fn load_quietly(text: &str) -> Loaded {
 
 fn boot() -> Boot {
     let mut boot = Boot::default();
-    boot.facts.version = "3.5-dev5".parse().unwrap();
+    boot.facts.version = "3.5-dev5".parse().unwrap_or_default();
     boot.environment.set("PORT", "8080");
     boot
 }
 
 /// The plan of a text that must be right.
-pub fn plan(text: &str) -> Plan {
+pub(crate) fn plan(text: &str) -> Plan {
     let loaded = load(text);
     let shown = lines(&loaded);
     loaded.plan.unwrap_or_else(|| panic!("{text}\n{shown:#?}"))
 }
 
 /// The messages in HAProxy's form, without severity, process and file.
-pub fn lines(loaded: &Loaded) -> Vec<String> {
+pub(crate) fn lines(loaded: &Loaded) -> Vec<String> {
     let shown = loaded.diagnostics.iter().map(|diagnostic| {
         let line = diag::render::line(diagnostic, &loaded.sources, 1);
         let line = line.trim_end().replacen(" : config : ", " ", 1).replace("parsing [test.cfg:", "[");
@@ -43,7 +43,7 @@ pub fn lines(loaded: &Loaded) -> Vec<String> {
 }
 
 /// The messages with the place of their first underlined byte, as `line:column text`.
-pub fn places(loaded: &Loaded) -> Vec<String> {
+pub(crate) fn places(loaded: &Loaded) -> Vec<String> {
     let shown = loaded.diagnostics.iter().map(|diagnostic| {
         let place = diagnostic.span.map(|span| loaded.sources.position(span));
         let place = place.map_or(String::new(), |place| format!("{}:{} ", place.line, place.column));
@@ -54,4 +54,4 @@ pub fn places(loaded: &Loaded) -> Vec<String> {
 }
 
 /// Timeouts that keep HAProxy from warning.
-pub const QUIET: &str = "defaults\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n";
+pub(crate) const QUIET: &str = "defaults\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n";
