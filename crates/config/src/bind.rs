@@ -249,7 +249,9 @@ fn proto<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
         "h1" | "none" => Ok(()),
-        "h2" | "quic" | "fcgi" | "spop" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        "h2" | "quic" | "fcgi" | "spop" | "qmux" => {
+            Err(not_supported(&format!("proto {word}")).at(word.span()))
+        }
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),

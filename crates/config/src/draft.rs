@@ -65,6 +65,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("dynamic-update", Kind::Unsupported),
     ("fcgi-app", Kind::Unsupported),
     ("haterm", Kind::Unsupported),
+    ("healthcheck", Kind::Unsupported),
     ("log-forward", Kind::Unsupported),
     ("log-profile", Kind::Unsupported),
     ("mailers", Kind::Unsupported),

@@ -287,8 +287,9 @@ fn unknown_second(words: &[Word], rows: &[&'static Keyword], place: Where, secti
             .label(format!("one of: {}", seconds.join(", ")))
             .haproxy(format!("'{first}' expects an argument ({})", seconds.join(", ")));
     };
-    if surface::is_known(&format!("{first} {second}")) {
-        return not_supported(&format!("{first} {second}")).at(words[0].span().to(second.span()));
+    let bare = second.split('(').next().unwrap_or(second);
+    if surface::is_known(&format!("{first} {bare}")) {
+        return not_supported(&format!("{first} {bare}")).at(words[0].span().to(second.span()));
     }
     let near = suggest(second, seconds.iter().copied());
     let mut message =

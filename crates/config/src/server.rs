@@ -231,7 +231,10 @@ pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, ti
         {
             let id = parse_tlv(id)
                 .ok_or_else(|| args.wrong(format!("`{id}` is no type of a TLV")).label("0x00 to 0xff"))?;
-            draft.tlvs.push((id, args.value()?));
+            // Without a format the TLV is empty.
+            if let Some(format) = args.next() {
+                draft.tlvs.push((id, format));
+            }
         } else {
             return Err(unknown(word, title));
         }
@@ -396,7 +399,9 @@ fn proto<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
         "h1" | "none" => Ok(()),
-        "h2" | "fcgi" | "spop" | "quic" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        "h2" | "fcgi" | "spop" | "quic" | "qmux" => {
+            Err(not_supported(&format!("proto {word}")).at(word.span()))
+        }
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),

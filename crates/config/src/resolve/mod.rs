@@ -55,6 +55,8 @@ pub(crate) struct Context<'a> {
     pub(crate) variables: RefCell<sample::vars::Variables>,
     pub(crate) patterns: RefCell<sample::pattern::PatternSets>,
     pub(crate) global: Global,
+    /// Servers whose lines were refused, as `backend/server`: what refers to them is not wrong too.
+    pub(crate) refused: HashSet<String>,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
 }
@@ -96,6 +98,7 @@ pub(crate) fn resolve(
         variables: RefCell::default(),
         patterns: RefCell::default(),
         global: Global::default(),
+        refused: HashSet::new(),
         hosts: HashMap::new(),
     };
     let global = read_global(draft, &mut context);

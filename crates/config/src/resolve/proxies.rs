@@ -570,6 +570,9 @@ fn finish_server(
         .and_then(|backend| Some((backend.clone(), backend.server(name)?)));
     let title = format!("server {}/{}", proxy.settings.name, own.state.name);
     let Some((backend, server)) = found else {
+        if context.refused.contains(&format!("{backend}/{name}")) {
+            return Ok(());
+        }
         return Err(Diagnostic::alert(format!("there is no server `{track}` to track"))
             .at(track.span())
             .haproxy(format!(

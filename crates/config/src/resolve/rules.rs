@@ -345,6 +345,7 @@ fn use_server(
         None if name.text.contains('%') => {
             ServerTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Text)?)
         }
+        None if context.refused.contains(&format!("{}/{}", proxy.settings.name, name.text)) => return Ok(()),
         None => {
             let near = diag::suggest(name.text, servers.iter().map(|server| &*server.name));
             let backend = proxy.settings.name;
@@ -426,7 +427,7 @@ fn error_message(
             let list = arguments(statement);
             let mut words = Words::new(&list, statement.end());
             let scope =
-                scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpResponse);
+                scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
             let reply = Reply::compile_error(&mut words, &scope)?;
             found.push((reply.status, Arc::new(reply)));
         }

@@ -39,7 +39,12 @@ fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeS
         };
         match parsed {
             Ok(mut parsed) => lines.append(&mut parsed),
-            Err(error) => context.diagnostics.push(error),
+            Err(error) => {
+                if let Some(name) = statement.arguments().first() {
+                    context.refused.insert(format!("{}/{name}", proxy.settings.name));
+                }
+                context.diagnostics.push(error);
+            }
         }
     }
     check_unique(proxy, &lines, context);

@@ -81,7 +81,7 @@ struct Expectation {
     min_recv: Option<usize>,
 }
 
-fn expectation<'a>(args: &mut Args<'a, '_>) -> Result<(Expectation, &'a Word), Diagnostic> {
+fn expectation<'a>(args: &mut Args<'a, '_>) -> Result<(Expectation, &'a str), Diagnostic> {
     let mut expectation = Expectation { negate: false, min_recv: None };
     loop {
         let word = args.required("a match")?;
@@ -94,14 +94,19 @@ fn expectation<'a>(args: &mut Args<'a, '_>) -> Result<(Expectation, &'a Word), D
             "ok-status" | "error-status" | "tout-status" | "on-success" | "on-error" | "status-code" => {
                 return Err(args.unsupported());
             }
-            _ => return Ok((expectation, word)),
+            other => {
+                // The mark may be glued to the match.
+                let bare = other.strip_prefix('!');
+                expectation.negate ^= bare.is_some();
+                return Ok((expectation, bare.unwrap_or(other)));
+            }
         }
     }
 }
 
 fn http_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let (expectation, kind) = expectation(args)?;
-    let what = match kind.as_str() {
+    let what = match kind {
         "status" => HttpExpectWhat::Status(statuses(args)?),
         "rstatus" => HttpExpectWhat::StatusRegex(regex(args)?),
         "string" => HttpExpectWhat::Body(args.value()?.bytes().into()),
@@ -115,7 +120,7 @@ fn http_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
         }
     };
     Rc::make_mut(&mut settings.check).expect.push(HttpExpect { negate: expectation.negate, what });
-    args.finish()
+    trailing_comment(args)
 }
 
 fn statuses(args: &mut Args<'_, '_>) -> Result<Vec<(u16, u16)>, Diagnostic> {
@@ -207,7 +212,7 @@ fn hexadecimal(args: &mut Args<'_, '_>) -> Result<Box<[u8]>, Diagnostic> {
 
 fn tcp_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let (Expectation { negate, min_recv }, kind) = expectation(args)?;
-    let what = match kind.as_str() {
+    let what = match kind {
         "string" => ExpectBytes::Bytes(args.value()?.bytes().into()),
         "rstring" => ExpectBytes::Regex(regex(args)?),
         "binary" => ExpectBytes::Bytes(hexadecimal(args)?),
@@ -220,5 +225,5 @@ fn tcp_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outco
         }
     };
     step(settings, CheckStep::Expect { negate, min_recv, what });
-    args.finish()
+    trailing_comment(args)
 }

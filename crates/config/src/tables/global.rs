@@ -8,7 +8,7 @@ use diag::Diagnostic;
 
 use crate::args::Args;
 use crate::keyword::places::G;
-use crate::keyword::{Keyword, Outcome, global, ineffective, removed};
+use crate::keyword::{Keyword, Outcome, global, ineffective, removed, unsupported};
 use crate::plan::global::DefaultPath;
 use crate::resolve::names::{group_id, user_id};
 use crate::settings::GlobalSettings;
@@ -153,6 +153,10 @@ pub static TABLE: &[Keyword] = &[
     ineffective("httpclient.ssl.ca-file",        G, CLIENT),
     ineffective("httpclient.ssl.verify",         G, CLIENT),
     ineffective("httpclient.timeout.connect",    G, CLIENT),
+    ineffective("stats-file",         G, "counters are not loaded from files yet"),
+    ineffective("external-check",     G, "checks by external programs are not supported yet"),
+    unsupported("lua-load",           G),
+    unsupported("lua-load-per-thread", G),
     removed("debug", G, "Use the '-d' option of the command line"),
     removed("monitor-net", G, "Use 'http-request return' with an ACL"),
 ];
