@@ -16,6 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Diagnostics, SourceMap};
 use state::proxy::ProxySeed;
@@ -330,6 +331,20 @@ fn kind_name(section: &Section) -> &'static str {
     }
 }
 
+/// What runtime commands and sample fetches read of the settings.
+fn publish_settings(state: &state::Proxy, settings: &Settings<'_>) {
+    let own = &settings.timeouts;
+    let timeouts = [own.client, own.server, own.tunnel, own.connect, own.queue, own.tarpit];
+    for (slot, timeout) in state.timeouts.iter().zip(timeouts) {
+        slot.store(timeout.map_or(0, |timeout| timeout.as_millis() as u32), Relaxed);
+    }
+    state.retries.store(settings.retries, Relaxed);
+    state.unpublished.store(settings.unpublished, Relaxed);
+    if let Some(name) = settings.default_backend.filter(|_| settings.is_frontend()) {
+        let _ = state.default_backend.set(name.as_str().into());
+    }
+}
+
 fn make_states<'a>(proxies: Vec<(&'a Section, Settings<'a>)>, context: &mut Context<'_>) -> Vec<Pending<'a>> {
     let mut taken: HashMap<u32, &Section> = HashMap::new();
     for (section, settings) in &proxies {
@@ -371,6 +386,7 @@ fn make_states<'a>(proxies: Vec<(&'a Section, Settings<'a>)>, context: &mut Cont
             session_limit: settings.session_limit,
             disabled: settings.disabled,
         }));
+        publish_settings(&state, &settings);
         if settings.is_backend() {
             context.names.backends.insert(settings.name.into(), state.clone());
         }

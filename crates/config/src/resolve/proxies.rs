@@ -58,6 +58,7 @@ pub(crate) fn resolve(
         binds,
         backlog: settings.backlog,
         use_backends: compiled.use_backends,
+        force_be_switch: compiled.force_be_switch,
         default_backend,
         monitor_uri: settings.monitor_uri.map(|uri| uri.bytes().into()),
         monitor_fail: compiled.monitor_fail,

@@ -68,6 +68,7 @@ pub(crate) struct Rules {
     pub(crate) stats_rules: RuleSet,
     pub(crate) stats_admin: Vec<Condition>,
     pub(crate) monitor_fail: Vec<Condition>,
+    pub(crate) force_be_switch: Vec<Condition>,
     pub(crate) force_persist: Vec<Condition>,
     pub(crate) ignore_persist: Vec<Condition>,
     pub(crate) use_backends: Vec<UseBackend>,
@@ -134,6 +135,9 @@ fn one(
         "stats http-request" => rule(rules, statement, proxy, context, HttpRequest, |r| &mut r.stats_rules),
         "stats admin" => condition(statement, proxy, rules, context).map(|it| rules.stats_admin.push(it)),
         "monitor fail" => condition(statement, proxy, rules, context).map(|it| rules.monitor_fail.push(it)),
+        "force-be-switch" => {
+            condition(statement, proxy, rules, context).map(|it| rules.force_be_switch.push(it))
+        }
         "force-persist" => condition(statement, proxy, rules, context).map(|it| rules.force_persist.push(it)),
         "ignore-persist" => {
             condition(statement, proxy, rules, context).map(|it| rules.ignore_persist.push(it))

@@ -14,7 +14,7 @@ use crate::args::Args;
 use crate::draft::{Statement, is_name_character};
 use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
-use crate::server::{InitAddr, ServerDraft, ServerPlace, host_name, parse_params, parse_place};
+use crate::server::{InitAddr, ServerDraft, ServerPlace, host_name, origin, parse_params, parse_place};
 
 /// A server whose state is made and whose settings still lack what refers to names.
 pub(crate) struct MadeServer<'a> {
@@ -91,7 +91,8 @@ fn server<'a>(
     check_name(name)?;
     let title = format!("server {}/{name}", proxy.settings.name);
     let place = Rc::new(parse_place(address, &args)?);
-    let mut draft = proxy.settings.default_server.as_ref().clone();
+    let origin = origin(&mut args, &proxy.settings)?;
+    let mut draft = origin.unwrap_or_else(|| proxy.settings.default_server.as_ref().clone());
     parse_params(&mut draft, &mut args, &title)?;
     let name_text = name.as_str().into();
     Ok(vec![ServerLine { statement, name: name_text, name_word: name, address_word: address, place, draft }])
@@ -128,7 +129,8 @@ fn template<'a>(
         })?;
     let address = args.required("<addr>[:<port>]")?;
     let place = Rc::new(parse_place(address, &args)?);
-    let mut draft = proxy.settings.default_server.as_ref().clone();
+    let origin = origin(&mut args, &proxy.settings)?;
+    let mut draft = origin.unwrap_or_else(|| proxy.settings.default_server.as_ref().clone());
     parse_params(&mut draft, &mut args, &format!("server-template {}/{prefix}", proxy.settings.name))?;
     let line = |number| ServerLine {
         statement,
