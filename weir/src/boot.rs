@@ -22,7 +22,11 @@ pub(crate) fn run(plan: Plan, args: Args) -> ExitCode {
     let messages = Messages::new(args.quiet || plan.global.quiet);
     match start(Arc::new(plan), &args, messages) {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
-        Ok(Ending::Signal(number)) => ExitCode::from(128u8.wrapping_add(number as u8)),
+        Ok(Ending::Signal(number)) => {
+            // Who waits for the process is to see the signal that ended it.
+            let _ = signal_hook::low_level::emulate_default_handler(number);
+            ExitCode::from(128u8.wrapping_add(number as u8))
+        }
         Err(message) => {
             if !message.is_empty() {
                 messages.say(Severity::Alert, &message);
