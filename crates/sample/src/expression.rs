@@ -2,7 +2,7 @@
 
 use diag::{Diagnostic, Span};
 
-use crate::args::{self, Args};
+use crate::args::{self, Args, Kind, Spec};
 use crate::convert::{self, Convert};
 use crate::env::{Env, Scope};
 use crate::fetch::{self, Cursor, Fetch};
@@ -169,7 +169,7 @@ impl Parser<'_, '_> {
         &rest[..length]
     }
 
-    fn arguments(&mut self, start: usize, name: &str) -> Result<Vec<String>, Diagnostic> {
+    fn arguments(&mut self, start: usize, name: &str, specs: &[Spec]) -> Result<Vec<String>, Diagnostic> {
         if !self.rest().starts_with('(') {
             return Ok(Vec::new());
         }
@@ -177,7 +177,9 @@ impl Parser<'_, '_> {
         match length {
             Some(length) => {
                 self.at += 1 + length;
-                Ok(texts)
+                // `str()` is the empty text.
+                let empty = specs.first().is_some_and(|spec| !spec.optional && spec.kind == Kind::Str);
+                Ok(if texts.is_empty() && empty { vec![String::new()] } else { texts })
             }
             None => {
                 self.at = self.text.len();
@@ -192,7 +194,7 @@ impl Parser<'_, '_> {
         let Some(fetch) = fetch::find(&name) else {
             return Err(self.unknown(start, &name, "fetch method", fetch::is_known(&name), fetch::suggest(&name)));
         };
-        let texts = self.arguments(start, &name)?;
+        let texts = self.arguments(start, &name, fetch.args)?;
         let mut args = args::resolve(&texts, fetch.args, self.scope)
             .map_err(|error| self.error(start, format!("`{name}` {error}")))?;
         if let Some(prepare) = fetch.prepare {
@@ -221,7 +223,7 @@ impl Parser<'_, '_> {
             let Some(convert) = convert::find(&name) else {
                 return Err(self.unknown(start, &name, "converter", convert::is_known(&name), convert::suggest(&name)));
             };
-            let texts = self.arguments(start, &name)?;
+            let texts = self.arguments(start, &name, convert.args)?;
             if !gives.casts_to(convert.takes) {
                 let message = format!(
                     "converter `{name}` cannot be applied here: it takes {} and is given {}",
