@@ -12,7 +12,9 @@ pub mod session;
 pub mod statistics;
 pub mod view;
 
+mod admin;
 mod command;
+mod from_plan;
 mod info;
 mod sets;
 mod shows;
@@ -20,4 +22,4 @@ mod stat;
 mod streams;
 
 pub use session::serve;
-pub use view::{Level, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};
+pub use view::{Level, Notify, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};

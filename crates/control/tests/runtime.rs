@@ -260,7 +260,32 @@ fn a_server_shows_its_state_as_haproxy_names_it() {
     assert_eq!((status(), csv(&runtime, "be", "BACKEND")["status"].clone()), ("MAINT".into(), "DOWN".into()));
     assert!(!ask(&runtime, "show stat no-maint\n").contains("be,s1,"));
     ask(&runtime, "enable server be/s1\n");
-    assert_eq!(status(), "UP");
+    assert_eq!(status(), "UP 1/3", "up, but the first failed check brings it down");
+}
+
+#[test]
+fn changes_by_hand_are_told_in_haproxys_words() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let list = told.clone();
+    let runtime = Arc::into_inner(runtime()).unwrap();
+    let notify = move |_: &Proxy, level: u8, text: &str| list.lock().unwrap().push((level, text.to_owned()));
+    let runtime = Arc::new(runtime.with_notify(Arc::new(notify)));
+    let tail = "0 sessions active, 0 requeued, 0 remaining in queue.";
+    #[rustfmt::skip]
+    let cases: &[(&str, &[(u8, String)])] = &[
+        ("disable server be/s1", &[(1, format!("Server be/s1 is going DOWN for maintenance. 1 active and 1 backup servers left. {tail}"))]),
+        ("disable server be/s1", &[]),
+        ("set server be/s2 state drain", &[(5, "Server be/s2 enters drain state. 0 active and 1 backup servers online. Running on backup. \
+            0 sessions requeued, 0 total in queue.".into())]),
+        ("set server be/s3 state maint", &[(1, format!("Backup Server be/s3 is going DOWN for maintenance. 0 active and 0 backup servers left. {tail}")),
+            (0, "backend be has no server available!".into())]),
+        ("enable server be/s1", &[(5, "Server be/s1 is UP/READY (leaving forced maintenance).".into())]),
+        ("set server be/s2 state ready", &[(5, "Server be/s2 is UP (leaving forced drain).".into())]),
+    ];
+    for (command, messages) in cases {
+        ask(&runtime, &format!("{command}\n"));
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), *messages, "{command}");
+    }
 }
 
 #[test]
@@ -273,7 +298,7 @@ fn maintenance_is_inherited_by_the_servers_that_track() {
     ask(&runtime, "set server be/s1 state maint\n");
     assert_eq!(csv(&runtime, "be", "s2")["status"], "MAINT (via be/s1)");
     ask(&runtime, "set server be/s1 state ready\n");
-    assert_eq!(csv(&runtime, "be", "s2")["status"], "UP");
+    assert_eq!(csv(&runtime, "be", "s2")["status"], "UP 1/3");
 }
 
 #[test]
