@@ -1,4 +1,67 @@
 //! The `weir` binary: arguments, boot, signals, hand-over of sockets.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod boot;
+mod check;
+mod keywords;
+mod messages;
+mod version;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use args::Action;
+use diag::Severity;
+use messages::Messages;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    // Tools that call `haproxy` get the version lines of HAProxy.
+    let as_haproxy = Path::new(&program).file_name().is_some_and(|name| name == "haproxy");
+    let args = match args::parse(words) {
+        Ok(args) => args,
+        Err(error) => {
+            let messages = Messages::new(false);
+            messages.say(Severity::Alert, &format!("{error}."));
+            eprint!("\n{}", args::HELP);
+            return ExitCode::FAILURE;
+        }
+    };
+    match args.action {
+        Action::Help => print!("{}", args::HELP),
+        Action::Version => print!("{}", version::short(as_haproxy)),
+        Action::VersionAndBuild => print!("{}", version::long(as_haproxy)),
+        Action::Condition => return check::condition(&args, Messages::new(args.quiet)),
+        Action::Run | Action::Check => return read_and_run(args),
+    }
+    ExitCode::SUCCESS
+}
+
+fn read_and_run(args: args::Args) -> ExitCode {
+    base::clock::start();
+    let messages = Messages::new(args.quiet);
+    if let Some(directory) = &args.directory
+        && let Err(error) = std::env::set_current_dir(directory)
+    {
+        let shown = directory.display();
+        messages.say(Severity::Alert, &format!("Could not change to directory {shown} : {error}"));
+        return ExitCode::FAILURE;
+    }
+    for flag in &args.ineffective {
+        messages.say(Severity::Notice, &format!("option '{flag}' has no effect here."));
+    }
+    let plan = check::plan(&args, messages);
+    if let Some(classes) = &args.dump_keywords {
+        keywords::dump(classes);
+    }
+    match plan {
+        Err(code) => code,
+        Ok(_) if args.action == Action::Check => ExitCode::SUCCESS,
+        Ok(plan) => boot::run(plan, args),
+    }
+}

@@ -6,6 +6,84 @@
 
 #![forbid(unsafe_code)]
 
+mod args;
+pub mod bind;
+pub mod draft;
+pub mod keyword;
 pub mod plan;
+mod resolve;
+pub mod server;
+mod settings;
+mod surface;
+pub mod tables;
 
+use std::path::PathBuf;
+
+use diag::{Diagnostics, FileId, SourceMap};
+use syntax::{Environment, Facts};
+
+pub use draft::Draft;
 pub use plan::Plan;
+pub use resolve::Setting;
+
+/// What a configuration is read with.
+#[derive(Debug, Clone, Default)]
+pub struct Boot {
+    /// What conditions may ask about the program.
+    pub facts: Facts,
+    /// The environment before the first line.
+    pub environment: Environment,
+    /// What the command line says.
+    pub setting: Setting,
+}
+
+/// What reading gave.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The plan; `None` when there were errors.
+    pub plan: Option<Plan>,
+    /// Every message, in the order of discovery.
+    pub diagnostics: Diagnostics,
+    /// The texts that the messages point into.
+    pub sources: SourceMap,
+}
+
+/// Reads files and directories, and resolves what they say.
+pub fn load(paths: &[PathBuf], boot: &Boot) -> Loaded {
+    let mut sources = SourceMap::new();
+    match syntax::load(&mut sources, paths) {
+        Ok(files) => load_sources(sources, files, boot),
+        Err(errors) => {
+            let mut diagnostics = Diagnostics::new();
+            errors.into_iter().for_each(|error| diagnostics.push(error));
+            Loaded { plan: None, diagnostics, sources }
+        }
+    }
+}
+
+/// Resolves one text, for tests and tools.
+pub fn load_text(name: &str, text: &str, boot: &Boot) -> Loaded {
+    let mut sources = SourceMap::new();
+    let file = sources.add(name, text);
+    load_sources(sources, vec![file], boot)
+}
+
+/// Resolves texts that were read already.
+pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Loaded {
+    let mut diagnostics = Diagnostics::new();
+    let mut environment = boot.environment.clone();
+    preset_formats(&mut environment);
+    let draft = draft::read(&sources, files, &boot.facts, environment, &mut diagnostics);
+    let plan = resolve::resolve(&draft, &sources, &boot.setting, &mut diagnostics);
+    Loaded { plan, diagnostics, sources }
+}
+
+/// The default log formats, which configurations build upon (manual, section 2.3).
+fn preset_formats(environment: &mut Environment) {
+    use sample::format;
+    environment.set("HAPROXY_HTTP_LOG_FMT", format::HTTP_LOG);
+    environment.set("HAPROXY_HTTP_CLF_LOG_FMT", format::CLF_LOG);
+    environment.set("HAPROXY_HTTPS_LOG_FMT", format::HTTPS_LOG);
+    environment.set("HAPROXY_TCP_LOG_FMT", format::TCP_LOG);
+    environment.set("HAPROXY_TCP_CLF_LOG_FMT", format::TCP_CLF_LOG);
+}

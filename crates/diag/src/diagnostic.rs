@@ -58,6 +58,8 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// What HAProxy would say behind the place, where tools match its wording; else made from the fields above.
     pub haproxy: Option<String>,
+    /// Whether HAProxy says it without the place in front.
+    pub whole: bool,
 }
 
 impl Diagnostic {
@@ -72,6 +74,7 @@ impl Diagnostic {
             help: None,
             notes: Vec::new(),
             haproxy: None,
+            whole: false,
         }
     }
 
@@ -140,5 +143,12 @@ impl Diagnostic {
     pub fn haproxy(mut self, text: impl Into<String>) -> Self {
         self.haproxy = Some(text.into());
         self
+    }
+
+    /// Gives HAProxy's wording of a message that it shows without a place.
+    #[must_use]
+    pub fn haproxy_whole(mut self, text: impl Into<String>) -> Self {
+        self.whole = true;
+        self.haproxy(text)
     }
 }

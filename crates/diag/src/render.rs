@@ -123,7 +123,7 @@ fn shown(bytes: &[u8]) -> String {
 /// behind semicolons.
 pub fn line(diagnostic: &Diagnostic, sources: &SourceMap, pid: u32) -> String {
     let mut out = format!("{}({pid}) : config : ", diagnostic.severity.tag());
-    if let Some(span) = diagnostic.span {
+    if let Some(span) = diagnostic.span.filter(|_| !diagnostic.whole) {
         let number = sources.position(span).line;
         let tight = diagnostic.haproxy.as_ref().is_some_and(|text| text.starts_with(": "));
         let separator = if tight { "" } else { " : " };

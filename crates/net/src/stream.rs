@@ -103,6 +103,20 @@ impl Stream {
         let _ = SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
     }
 
+    /// Sets the type of service of what is sent. What the kernel refuses stays as it was.
+    pub fn set_tos(&self, tos: u32) {
+        let socket = SockRef::from(self);
+        let _ = match self.local() {
+            Some(SocketAddr::V6(_)) => socket.set_tclass_v6(tos),
+            _ => socket.set_tos_v4(tos),
+        };
+    }
+
+    /// Sets the firewall mark of what is sent; needs a privilege and does nothing without it.
+    pub fn set_mark(&self, mark: u32) {
+        let _ = SockRef::from(self).set_mark(mark);
+    }
+
     /// The peer's address; `None` for sockets without one.
     pub fn peer(&self) -> Option<SocketAddr> {
         match self {

@@ -1,7 +1,5 @@
 //! The view that expressions get of a connection and its request, made for a moment.
 
-use std::cell::Cell;
-
 use runtime::timer::now_ms;
 use sample::Env;
 
@@ -10,15 +8,9 @@ use crate::exchange::Exchange;
 
 /// Calls `look` with the view of `client` and `x`, nothing more to come.
 pub(crate) fn with<R>(client: &Connection, x: &Exchange, look: impl FnOnce(&Env<'_>) -> R) -> R {
-    let request_bytes = x.request_bytes(client);
     look(&Env {
-        process: &client.worker.shared.process,
-        session: Some(&client.session),
-        transaction: Some(&x.txn),
-        request_bytes,
+        request_bytes: x.request_bytes(client),
         response_bytes: &x.response_bytes,
-        complete: true,
-        may_change: Cell::new(false),
-        now_ms: now_ms(),
+        ..Env::of(&client.worker.shared.process, &client.session, &x.txn, now_ms())
     })
 }

@@ -201,7 +201,7 @@ impl ServerPool {
 }
 
 /// Watches a worker's idle connections for as long as the worker lives.
-pub async fn sweep(worker: Rc<Worker>) {
+pub(crate) async fn sweep(worker: Rc<Worker>) {
     let timer = Timer::new();
     poll_fn(|context| {
         let pools = &worker.pools;

@@ -204,6 +204,7 @@ fn parse_head(
     upstream: &mut Upstream,
     options: &http::ParseOptions,
 ) -> Result<bool, Fault> {
+    let backend = upstream.backend;
     let input = upstream.input();
     match parse_response(input.filled(), &mut x.txn.response, options) {
         Ok(Status::Partial) => Ok(false),
@@ -212,7 +213,7 @@ fn parse_head(
             Ok(true)
         }
         Err(error) => {
-            crate::finish::note_malformed(client, Some(upstream.backend), input.filled(), &error);
+            crate::finish::note_malformed(client, Some(backend), input.filled(), &error);
             Err(Fault::BadResponse(error.kind))
         }
     }

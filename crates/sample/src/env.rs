@@ -27,6 +27,30 @@ pub struct Env<'a> {
     pub may_change: Cell<bool>,
     /// Milliseconds of the monotonic clock.
     pub now_ms: u64,
+    /// The variables of a health check; `None` elsewhere.
+    pub check_vars: Option<&'a crate::vars::Slots>,
+}
+
+impl<'a> Env<'a> {
+    /// A view of nothing but the process: boot, and the base of the others.
+    pub fn new(process: &'a Process, now_ms: u64) -> Self {
+        Self {
+            process,
+            session: None,
+            transaction: None,
+            request_bytes: &[],
+            response_bytes: &[],
+            complete: true,
+            may_change: Cell::new(false),
+            now_ms,
+            check_vars: None,
+        }
+    }
+
+    /// A view of a session and its request.
+    pub fn of(process: &'a Process, session: &'a Session, transaction: &'a Transaction, now_ms: u64) -> Self {
+        Self { session: Some(session), transaction: Some(transaction), ..Self::new(process, now_ms) }
+    }
 }
 
 /// Where an expression stands: decides which fetches may be used (the columns of `-dKsmp`).
@@ -67,6 +91,16 @@ pub trait Names {
     fn http_errors(&self, name: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>>;
     /// Reads a file named in the configuration (pattern files, error files), relative to the working directory.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// A new capture slot of the current frontend for values of up to `length` bytes; `None` outside frontends.
+    fn capture_slot(&self, length: usize) -> Option<usize> {
+        let _ = length;
+        None
+    }
+    /// The file and line of a place, for `last_rule_file` and `last_rule_line`.
+    fn position(&self, span: diag::Span) -> (String, u32) {
+        let _ = span;
+        (String::new(), 0)
+    }
 }
 
 /// The setting in which expressions, conditions and rules of one proxy are compiled.

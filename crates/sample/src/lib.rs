@@ -5,12 +5,31 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
+mod alias;
+pub mod args;
+pub mod auth;
+pub mod condition;
+pub mod convert;
 pub mod env;
+pub mod expression;
+pub mod fetch;
+pub mod format;
+pub mod pattern;
+pub mod place;
+pub mod regex;
 pub mod session;
 pub mod transaction;
+pub mod value;
+pub mod vars;
 pub mod words;
 
+pub use acl::{Acls, Criterion};
+pub use condition::{Condition, Test};
 pub use env::{Env, Names, Place, Scope};
+pub use expression::Expression;
+pub use format::{Format, FormatFor};
 pub use session::{Endpoint, Session, Tlv};
-pub use transaction::{Cause, Phase, Termination, Times, Transaction};
+pub use transaction::{Cause, Phase, Termination, TimeoutSlot, Times, Transaction};
+pub use value::{Bytes, Scratch, Type, Value};
 pub use words::{Word, Words};

@@ -174,8 +174,8 @@ pub struct Transaction {
     pub res_vars: Slots,
     /// The log level that a rule set: `Some(None)` for silent.
     pub log_level: Option<Option<u8>>,
-    /// The rule that ended the request: file id and line (`last_rule_file`, `last_rule_line`).
-    pub last_rule: Option<(u32, u32)>,
+    /// The rule that ended the evaluation: its file and line (`last_rule_file`, `last_rule_line`).
+    pub last_rule: Option<(&'static str, u32)>,
     /// `set-priority-class`, and `set-priority-offset` in ms.
     pub priority: (i32, i32),
     /// Timeouts that `set-timeout` changed, in ms: client, server, tunnel, connect, queue, tarpit.
@@ -186,8 +186,14 @@ pub struct Transaction {
     pub source: Option<Endpoint>,
     /// Likewise the destination.
     pub destination: Option<Endpoint>,
+    /// Whether the request may not be sent twice (`disable-l7-retry`).
+    pub no_replay: bool,
+    /// Whether the client speaks to a forward proxy (`option http-use-proxy-header`, absolute targets).
+    pub to_proxy: bool,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
+    /// Whether the log is written before the transfer ended (`option logasap`): counts and times get a `+`.
+    pub logged_early: bool,
 }
 
 /// Indexes of [`Transaction::timeouts`].
@@ -238,7 +244,10 @@ impl Default for Transaction {
             max_retries: None,
             source: None,
             destination: None,
+            no_replay: false,
+            to_proxy: false,
             id: 0,
+            logged_early: false,
         }
     }
 }

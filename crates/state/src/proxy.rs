@@ -88,6 +88,15 @@ pub struct Proxy {
     pub last_session: AtomicU64,
     /// Times the backend went down.
     pub downs: AtomicU32,
+    /// Timeouts in ms, 0 for none: client, server, tunnel, connect, queue, tarpit. Written when a plan is resolved, for
+    /// `fe_client_timeout` and its kin.
+    pub timeouts: [AtomicU32; 6],
+    /// `retries`, written likewise.
+    pub retries: AtomicU32,
+    /// `default_backend`, written likewise (`fe_defbe`).
+    pub default_backend: std::sync::OnceLock<Box<str>>,
+    /// Log lines of the frontend so far (`%lc`). Written by every worker that logs with that alias.
+    pub log_lines: AtomicU32,
 }
 
 /// What makes a proxy at boot.
@@ -134,6 +143,10 @@ impl Proxy {
             changed_at: AtomicU64::new(0),
             last_session: AtomicU64::new(0),
             downs: AtomicU32::new(0),
+            timeouts: Default::default(),
+            retries: AtomicU32::new(3),
+            default_backend: std::sync::OnceLock::new(),
+            log_lines: AtomicU32::new(0),
         }
     }
 

@@ -55,7 +55,7 @@ impl Word {
 
     /// The exact bytes.
     pub fn bytes(&self) -> &[u8] {
-        self.bytes.as_ref().as_deref().unwrap_or(self.text.as_bytes())
+        self.bytes.as_deref().unwrap_or(self.text.as_bytes())
     }
 
     /// Where the word stands in its file, quotes included.

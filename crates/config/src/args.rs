@@ -1,0 +1,311 @@
+//! The arguments of a line, taken one after the other with their types checked: what keyword functions read.
+//!
+//! Errors underline the argument and, in the one-line form, use HAProxy's wording.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use base::address::{Accepts, Address};
+use base::units::{self, DefaultUnit, UnitError};
+use diag::{Diagnostic, Diagnostics, Span};
+use syntax::{Environment, Word};
+
+use crate::draft::Statement;
+use crate::keyword::{Negation, not_supported};
+
+/// A cursor over the arguments of one statement. `'a` is the draft's life.
+pub struct Args<'a, 'd> {
+    /// The line.
+    pub statement: &'a Statement,
+    words: &'a [Word],
+    next: usize,
+    /// Where warnings go; errors are returned.
+    pub diagnostics: &'d mut Diagnostics,
+    /// For addresses, in which variables expand without quotes too.
+    pub environment: &'d Environment,
+    /// The parameter being read, of lines that have many: what messages name instead of the keyword.
+    pub parameter: Option<&'static str>,
+}
+
+impl<'a, 'd> Args<'a, 'd> {
+    /// A cursor before the first argument.
+    pub fn new(
+        statement: &'a Statement,
+        diagnostics: &'d mut Diagnostics,
+        environment: &'d Environment,
+    ) -> Self {
+        Self { words: statement.arguments(), statement, next: 0, diagnostics, environment, parameter: None }
+    }
+
+    /// The keyword's name.
+    pub fn keyword(&self) -> &'static str {
+        self.parameter.unwrap_or(self.statement.keyword.name)
+    }
+
+    /// Whether `no` stands in front.
+    pub fn negated(&self) -> bool {
+        self.statement.negation == Negation::No
+    }
+
+    /// The next argument without taking it.
+    pub fn peek(&self) -> Option<&'a Word> {
+        self.words.get(self.next)
+    }
+
+    /// The next argument.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<&'a Word> {
+        let word = self.words.get(self.next)?;
+        self.next += 1;
+        Some(word)
+    }
+
+    /// Takes the next argument if it is `text`.
+    pub fn take(&mut self, text: &str) -> bool {
+        let found = self.peek().is_some_and(|word| word == text);
+        self.next += usize::from(found);
+        found
+    }
+
+    /// The argument taken last, or the keyword.
+    pub fn last(&self) -> &'a Word {
+        match self.next {
+            0 => &self.statement.words[self.statement.words.len() - self.words.len() - 1],
+            next => &self.words[next - 1],
+        }
+    }
+
+    /// The arguments not taken yet.
+    pub fn rest(&mut self) -> &'a [Word] {
+        let rest = &self.words[self.next..];
+        self.next = self.words.len();
+        rest
+    }
+
+    /// The next argument, which must be there; `what` is it in the manual's words, such as `<name>`.
+    pub fn required(&mut self, what: &str) -> Result<&'a Word, Diagnostic> {
+        match self.next() {
+            Some(word) => Ok(word),
+            None => Err(self.missing(what)),
+        }
+    }
+
+    /// The value of the argument keyword taken last, in `bind` and `server` lines.
+    pub fn value(&mut self) -> Result<&'a Word, Diagnostic> {
+        let name = self.last();
+        self.next().ok_or_else(|| {
+            Diagnostic::alert(format!("`{name}` expects an argument"))
+                .at(name.span())
+                .haproxy(format!("'{name}' expects an argument"))
+        })
+    }
+
+    fn missing(&self, what: &str) -> Diagnostic {
+        let keyword = self.keyword();
+        let end = self.statement.span.part(self.statement.span.len(), self.statement.span.len());
+        let last = self.statement.words.last().map_or(end, |word| word.span());
+        Diagnostic::alert(format!("`{keyword}` expects {what}"))
+            .at(Span { start: last.end, ..last })
+            .label(format!("usage: {keyword} {}", self.statement.keyword.signature))
+            .haproxy(format!("'{keyword}' expects {what} as argument."))
+    }
+
+    /// An error about the argument taken last.
+    pub fn wrong(&self, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::alert(message).at(self.last().span())
+    }
+
+    /// A warning about the whole line.
+    pub fn warn(&mut self, message: impl Into<String>) {
+        let span = self.statement.keyword_span();
+        self.diagnostics.push(Diagnostic::warning(message).at(span));
+    }
+
+    /// Refuses the argument taken last as understood but not built.
+    pub fn unsupported(&self) -> Diagnostic {
+        let (keyword, word) = (self.keyword(), self.last());
+        not_supported(&format!("{keyword} … {word}")).at(word.span())
+    }
+
+    /// A whole number between `low` and `high`.
+    pub fn integer<T>(&mut self, what: &str, low: T, high: T) -> Result<T, Diagnostic>
+    where
+        T: FromStr + PartialOrd + std::fmt::Display + Copy,
+    {
+        let word = self.required(what)?;
+        self.number(word, low, high)
+    }
+
+    /// Reads `word` as a whole number between `low` and `high`.
+    pub fn number<T>(&self, word: &Word, low: T, high: T) -> Result<T, Diagnostic>
+    where
+        T: FromStr + PartialOrd + std::fmt::Display + Copy,
+    {
+        let keyword = self.keyword();
+        let text = word.strip_prefix('+').unwrap_or(word);
+        match text.parse::<T>() {
+            Ok(value) if value >= low && value <= high => Ok(value),
+            Ok(_) => Err(Diagnostic::alert(format!("`{keyword}`: {word} is out of range"))
+                .at(word.span())
+                .label(format!("{low} to {high}"))
+                .haproxy(format!("'{keyword}' expects a number between {low} and {high} (got '{word}').", ))),
+            Err(_) => Err(Diagnostic::alert(format!("`{keyword}`: `{word}` is not a whole number"))
+                .at(word.span())
+                .haproxy(format!("'{keyword}' expects an integer argument (got '{word}')."))),
+        }
+    }
+
+    /// A time (section 2.5).
+    pub fn duration(&mut self, unit: DefaultUnit) -> Result<Duration, Diagnostic> {
+        let word = self.required("a time")?;
+        self.time(word, unit)
+    }
+
+    /// Reads `word` as a time.
+    pub fn time(&mut self, word: &Word, unit: DefaultUnit) -> Result<Duration, Diagnostic> {
+        let keyword = self.keyword();
+        if let Some(time) = self.time_and_garbage(word, unit) {
+            return Ok(time);
+        }
+        units::parse_duration(word, unit).map_err(|error| {
+            let suffix = unit.suffix();
+            let (span, label, haproxy) = match error {
+                UnitError::Empty => (word.span(), "a time such as `30s`".to_owned(), format!("'{keyword}' expects a time")),
+                UnitError::Unexpected { at, found } => (
+                    word.part(at, at + found.len_utf8()),
+                    "a whole number and one of: us, ms, s, m, h, d".to_owned(),
+                    format!("unexpected character '{found}' in argument to <{keyword}>."),
+                ),
+                UnitError::Overflow => (
+                    word.span(),
+                    format!("at most 2147483647{suffix}"),
+                    format!("timer overflow in argument <{word}> to <{keyword}> (maximum value is 2147483647 {suffix} or ~24.8 days)."),
+                ),
+                UnitError::Underflow => (
+                    word.span(),
+                    format!("0, or at least 1{suffix}"),
+                    format!("timer underflow in argument <{word}> to <{keyword}> (minimum non-null value is 1 {suffix})."),
+                ),
+            };
+            Diagnostic::alert(format!("`{keyword}`: {error} in `{word}`")).at(span).label(label).haproxy(haproxy)
+        })
+    }
+
+    /// HAProxy takes `1s[` for one second: so does this, with a warning.
+    fn time_and_garbage(&mut self, word: &Word, unit: DefaultUnit) -> Option<Duration> {
+        let Err(UnitError::Unexpected { at, .. }) = units::parse_duration(word, unit) else { return None };
+        let (time, garbage) = word.as_str().split_at(at);
+        let time = time.ends_with(|last: char| last.is_ascii_alphabetic()).then(|| units::parse_duration(time, unit))?;
+        self.diagnostics.push(
+            Diagnostic::warning(format!("`{garbage}` behind a time is ignored")).at(word.part(at, word.len())),
+        );
+        time.ok()
+    }
+
+    /// A size (section 2.6), at most `high` bytes.
+    pub fn size(&mut self, high: u64) -> Result<u64, Diagnostic> {
+        let word = self.required("a size")?;
+        let keyword = self.keyword();
+        let wrong = |span, what: String| {
+            Diagnostic::alert(format!("`{keyword}`: {what}"))
+                .at(span)
+                .label("a whole number of bytes, or with k, m or g")
+                .haproxy(format!("'{keyword}' : {what} in argument <{word}>"))
+        };
+        match units::parse_size(word) {
+            Ok(size) if size <= high => Ok(size),
+            Ok(_) => Err(wrong(word.span(), format!("more than {high}"))),
+            Err(UnitError::Unexpected { at, found }) => {
+                Err(wrong(word.part(at, at + found.len_utf8()), format!("unexpected character '{found}'")))
+            }
+            Err(error) => Err(wrong(word.span(), error.to_string())),
+        }
+    }
+
+    /// `on` or `off`.
+    pub fn on_off(&mut self) -> Result<bool, Diagnostic> {
+        let keyword = self.keyword();
+        match self.required("'on' or 'off'")?.as_str() {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            other => {
+                let shown = format!("'{keyword}' expects either 'on' or 'off' but got '{other}'.");
+                Err(self.wrong(format!("`{keyword}` is `on` or `off`, not `{other}`")).haproxy(shown))
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub fn one_of<T: Copy>(&mut self, choices: &[(&'static str, T)]) -> Result<T, Diagnostic> {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let word = self.required(&format!("one of: {}", names.join(", ")))?;
+        self.choice(word, choices)
+    }
+
+    /// Reads `word` as one of a few.
+    pub fn choice<T: Copy>(&self, word: &Word, choices: &[(&'static str, T)]) -> Result<T, Diagnostic> {
+        if let Some((_, value)) = choices.iter().find(|(name, _)| word == name) {
+            return Ok(*value);
+        }
+        let keyword = self.keyword();
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let quoted: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+        Err(Diagnostic::alert(format!("`{keyword}` does not know `{word}`"))
+            .at(word.span())
+            .did_you_mean(diag::suggest(word, names.iter().copied()))
+            .help(format!("one of: {}", names.join(", ")))
+            .haproxy(format!("'{keyword}' expects one of {} (got '{word}').", quoted.join(", "))))
+    }
+
+    /// An address (section 2.9). Variables expand here without quotes too.
+    pub fn address(&self, word: &Word, accepts: Accepts) -> Result<Address, Diagnostic> {
+        self.address_in(word, 0, word, accepts)
+    }
+
+    /// The part of `word` at byte `offset` that reads `part`, as an address.
+    pub fn address_in(
+        &self,
+        word: &Word,
+        offset: usize,
+        part: &str,
+        accepts: Accepts,
+    ) -> Result<Address, Diagnostic> {
+        let keyword = self.keyword();
+        let expanded;
+        let text = if part.contains('$') {
+            expanded = self.environment.expand(part);
+            expanded.as_str()
+        } else {
+            part
+        };
+        let parsed = Address::parse(text).and_then(|address| address.check(accepts).map(|()| address));
+        parsed.map_err(|error| {
+            let at = if text == part { error.at } else { 0 };
+            let span = word.part(offset + at, offset + part.len());
+            let kind = error.kind;
+            Diagnostic::alert(format!("`{keyword}`: {} in `{part}`", kind.to_string().replace('\'', "`")))
+                .at(span)
+                .haproxy(format!("'{keyword}' : {kind} in '{part}'"))
+        })
+    }
+
+    /// Refuses what is left.
+    pub fn finish(&mut self) -> Result<(), Diagnostic> {
+        let Some(extra) = self.peek() else { return Ok(()) };
+        let keyword = self.keyword();
+        let usage = format!("{keyword} {}", self.statement.keyword.signature);
+        Err(Diagnostic::alert(format!("`{keyword}` has no use for `{extra}`"))
+            .at(extra.span())
+            .label(format!("usage: {}", usage.trim_end()))
+            .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.")))
+    }
+
+    /// Like [`finish`](Self::finish), but HAProxy itself ignores the words: a warning.
+    pub fn finish_softly(&mut self) {
+        if let Err(error) = self.finish() {
+            let severity = diag::Severity::Warning;
+            self.diagnostics.push(Diagnostic { severity, ..error });
+            self.rest();
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! `bind` and `stats socket` lines (manual, section 5.1): parameters, and the sockets a line makes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::address::{Accepts, Place, PortRule, Transport};
+use base::units::DefaultUnit::Milliseconds;
+use diag::Diagnostic;
+use syntax::Word;
+
+use crate::args::Args;
+use crate::keyword::{Outcome, not_supported};
+use crate::plan::bind::{Bind, BindAddress, Level, SeverityOutput, Shards};
+use crate::plan::global::UnixBind;
+use crate::resolve::names::{group_id, resolve_host, user_id};
+use crate::surface;
+use crate::tables::global::octal;
+
+/// The parameters of a bind line.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs)]
+pub struct BindDraft<'a> {
+    pub name: Option<&'a str>,
+    pub id: Option<u32>,
+    pub maxconn: u32,
+    pub accept_proxy: bool,
+    pub tcp_ut: Option<Duration>,
+    pub tfo: bool,
+    pub md5sig: Option<&'a str>,
+    pub mss: Option<i32>,
+    pub defer_accept: bool,
+    pub transparent: bool,
+    pub v6only: Option<bool>,
+    pub interface: Option<&'a str>,
+    pub namespace: Option<&'a str>,
+    pub backlog: u32,
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub level: Level,
+    pub expose_fds: bool,
+    pub nice: i32,
+    pub congestion: Option<&'a str>,
+    pub shards: Shards,
+    pub severity_output: SeverityOutput,
+}
+
+/// A parameter of bind lines.
+pub struct BindKeyword {
+    /// Its name.
+    pub name: &'static str,
+    /// Its arguments.
+    pub signature: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    apply: for<'a> fn(&mut BindDraft<'a>, &mut Args<'a, '_>) -> Outcome,
+}
+
+const fn row(
+    name: &'static str,
+    signature: &'static str,
+    doc: &'static str,
+    apply: for<'a> fn(&mut BindDraft<'a>, &mut Args<'a, '_>) -> Outcome,
+) -> BindKeyword {
+    BindKeyword { name, signature, doc, apply }
+}
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[BindKeyword] = &[
+    //  name                arguments        what it does                                        setting
+    row("accept-proxy",     "",              "connections begin with a PROXY header",            |d, _| { d.accept_proxy = true; Ok(()) }),
+    row("backlog",          "<backlog>",     "how many connections may wait to be accepted",     |d, a| number(&mut d.backlog, a, 0, u32::MAX)),
+    row("cc",               "<algorithm>",   "TCP's congestion control",                         |d, a| text(&mut d.congestion, a)),
+    row("defer-accept",     "",              "accepts only once data came",                      |d, _| { d.defer_accept = true; Ok(()) }),
+    row("expose-fd",        "listeners",     "hands sockets over to a new process",              expose_fd),
+    row("gid",              "<gid>",         "the group of a UNIX socket, by number",            |d, a| some(&mut d.gid, a)),
+    row("group",            "<group>",       "the group of a UNIX socket",                       group),
+    row("guid-prefix",      "<string>",      "begins names unique over all files",               without_effect),
+    row("id",               "<id>",          "its number in the statistics",                     id),
+    row("idle-ping",        "<delay>",       "asks idle HTTP/2 clients whether they live",       without_effect),
+    row("interface",        "<interface>",   "takes connections of this interface only",         |d, a| text(&mut d.interface, a)),
+    row("label",            "<label>",       "a name for sockets handed over",                   without_effect),
+    row("level",            "{ user | operator | admin }", "what may be done over a command socket", level),
+    row("maxconn",          "<maxconn>",     "how many connections at once",                     |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
+    row("mode",             "<mode>",        "the mode of a UNIX socket, in octal",              mode),
+    row("mss",              "<maxseg>",      "TCP's maximum segment size",                       mss),
+    row("name",             "<name>",        "its name in the statistics",                       |d, a| text(&mut d.name, a)),
+    row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| text(&mut d.namespace, a)),
+    row("nice",             "<nice>",        "the priority of its connections' tasks",           |d, a| { let word = a.value()?; d.nice = a.number(word, -1024, 1024)?; Ok(()) }),
+    row("process",          "<sets>",        "which threads accept; all do here",                without_effect),
+    row("proto",            "<name>",        "the protocol spoken",                              proto),
+    row("severity-output",  "{ none | number | string }", "how answers of a command socket begin", severity_output),
+    row("shards",           "{ <number> | by-thread | by-group }", "how many sockets of one address", shards),
+    row("tcp-md5sig",       "<key>",         "TCP segments are signed",                          |d, a| text(&mut d.md5sig, a)),
+    row("tcp-ut",           "<delay>",       "how long sent data may go unacknowledged",         |d, a| { let word = a.value()?; d.tcp_ut = Some(a.time(word, Milliseconds)?); Ok(()) }),
+    row("tfo",              "",              "takes data with the SYN",                          |d, _| { d.tfo = true; Ok(()) }),
+    row("thread",           "<sets>",        "which threads accept; all do here",                without_effect),
+    row("transparent",      "",              "takes connections meant for other addresses",      |d, _| { d.transparent = true; Ok(()) }),
+    row("uid",              "<uid>",         "the owner of a UNIX socket, by number",            |d, a| some(&mut d.uid, a)),
+    row("user",             "<user>",        "the owner of a UNIX socket",                       user),
+    row("v4v6",             "",              "takes IPv4 connections on `::` too",               |d, _| { d.v6only = Some(false); Ok(()) }),
+    row("v6only",           "",              "takes IPv6 connections only",                      |d, _| { d.v6only = Some(true); Ok(()) }),
+];
+
+/// Parses the parameters left in `args`; `title` is `bind :80`, for messages.
+pub fn parse_params<'a>(args: &mut Args<'a, '_>, title: &str, section: &str) -> Result<BindDraft<'a>, Diagnostic> {
+    let mut draft = BindDraft::default();
+    while let Some(word) = args.next() {
+        let Some(row) = TABLE.iter().find(|row| word == row.name) else {
+            return Err(unknown(word, title, section));
+        };
+        args.parameter = Some(row.name);
+        (row.apply)(&mut draft, args).map_err(|mut error| {
+            if let Some(text) = error.haproxy.take() {
+                error.haproxy = Some(format!("'{title}' in section '{section}': {text}"));
+            }
+            error
+        })?;
+        args.parameter = None;
+    }
+    Ok(draft)
+}
+
+fn unknown(word: &Word, title: &str, section: &str) -> Diagnostic {
+    if surface::is_bind_keyword(word) || matches!(word.as_str(), "ssl") {
+        let what = match word.as_str() {
+            "ssl" | "crt" | "crt-list" | "alpn" | "ca-file" | "verify" => "TLS".to_owned(),
+            other => format!("{other} (of a bind line)"),
+        };
+        return not_supported(&what).at(word.span()).haproxy(format!("'{title}' in section '{section}': '{word}' is not supported yet"));
+    }
+    let mut known: Vec<&str> = TABLE.iter().map(|row| row.name).chain(surface::bind_keywords()).collect();
+    known.sort_unstable();
+    let near = diag::suggest(word, known);
+    let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
+    Diagnostic::alert(format!("unknown parameter `{word}` of a bind line"))
+        .at(word.span())
+        .did_you_mean(near)
+        .haproxy(format!("'{title}' in section '{section}': unknown keyword '{word}'{tail}"))
+}
+
+fn text<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
+    *value = Some(args.value()?);
+    Ok(())
+}
+
+fn number(value: &mut u32, args: &mut Args<'_, '_>, low: u32, high: u32) -> Outcome {
+    let word = args.value()?;
+    *value = args.number(word, low, high)?;
+    Ok(())
+}
+
+fn some(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
+    let word = args.value()?;
+    *value = Some(args.number(word, 0, u32::MAX)?);
+    Ok(())
+}
+
+/// Understood; what it concerns is not there, and nothing goes wrong without it.
+fn without_effect<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = args.last();
+    args.value()?;
+    let message = Diagnostic::warning(format!("`{name}` of a bind line has no effect here")).at(name.span());
+    args.diagnostics.push(message);
+    Ok(())
+}
+
+fn id<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.id = Some(args.number(word, 1, i32::MAX as u32)?);
+    Ok(())
+}
+
+fn mss<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.mss = Some(args.number(word, -65_535, 65_535)?);
+    Ok(())
+}
+
+fn mode<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.mode = Some(octal(word, args)?);
+    Ok(())
+}
+
+fn user<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = args.value()?;
+    draft.uid = Some(user_id(name).ok_or_else(|| {
+        args.wrong(format!("there is no user `{name}`")).haproxy(format!("'user' : unknown user name '{name}'"))
+    })?);
+    Ok(())
+}
+
+fn group<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = args.value()?;
+    draft.gid = Some(group_id(name).ok_or_else(|| {
+        args.wrong(format!("there is no group `{name}`")).haproxy(format!("'group' : unknown group name '{name}'"))
+    })?);
+    Ok(())
+}
+
+fn expose_fd<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.expose_fds = args.choice(word, &[("listeners", true)])?;
+    Ok(())
+}
+
+fn level<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.level =
+        args.choice(word, &[("user", Level::User), ("operator", Level::Operator), ("admin", Level::Admin)])?;
+    Ok(())
+}
+
+fn severity_output<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.severity_output = args.choice(
+        word,
+        &[("none", SeverityOutput::None), ("number", SeverityOutput::Number), ("string", SeverityOutput::String)],
+    )?;
+    Ok(())
+}
+
+fn shards<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.shards = match word.as_str() {
+        "by-group" => Shards::ByGroup,
+        "by-thread" => Shards::ByThread,
+        _ => Shards::Count(args.number(word, 1, 4096)?),
+    };
+    Ok(())
+}
+
+fn proto<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    match word.as_str() {
+        "h1" | "none" => Ok(()),
+        "h2" | "quic" | "fcgi" | "spop" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        other => Err(args
+            .wrong(format!("unknown protocol `{other}`"))
+            .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
+    }
+}
+
+/// Resolves a comma-separated list of addresses: one entry a port.
+pub fn parse_addresses(
+    word: &Word,
+    args: &Args<'_, '_>,
+    unix: &UnixBind,
+) -> Result<Vec<(BindAddress, String)>, Diagnostic> {
+    let mut all = Vec::new();
+    let mut offset = 0;
+    for part in word.split(',') {
+        one_address(word, offset, part, args, unix, &mut all)?;
+        offset += part.len() + 1;
+    }
+    Ok(all)
+}
+
+fn one_address(
+    word: &Word,
+    offset: usize,
+    part: &str,
+    args: &Args<'_, '_>,
+    unix: &UnixBind,
+    all: &mut Vec<(BindAddress, String)>,
+) -> Outcome {
+    let accepts = Accepts { port: PortRule::Required, range: true, offset: false };
+    let address = args.address_in(word, offset, part, accepts)?;
+    let span = word.part(offset, offset + part.len());
+    match address.transport {
+        Transport::Quic => return Err(not_supported("QUIC").at(span)),
+        Transport::Mptcp => return Err(not_supported("MPTCP").at(span)),
+        Transport::Datagram => return Err(Diagnostic::alert("`bind` needs a stream socket").at(span)),
+        Transport::Default | Transport::Stream => {}
+    }
+    match &address.place {
+        Place::Ip { host, ports } => {
+            let ip = resolve_host(host)
+                .map_err(|error| Diagnostic::alert(format!("cannot resolve `{part}`: {error}")).at(span))?;
+            for port in ports.iter() {
+                let socket = std::net::SocketAddr::new(ip, port);
+                all.push((BindAddress::Ip(socket), socket.to_string()));
+            }
+        }
+        Place::Unix(path) => {
+            let full = format!("{}{path}", unix.prefix.as_deref().unwrap_or(""));
+            all.push((BindAddress::Unix(PathBuf::from(&full)), format!("unix@{full}")));
+        }
+        Place::Abns(name) => {
+            let name_bytes = name.as_bytes().to_vec();
+            all.push((BindAddress::Abstract { name: name_bytes, padded: true }, format!("abns@{name}")));
+        }
+        Place::Abnsz(name) => {
+            let name_bytes = name.as_bytes().to_vec();
+            all.push((BindAddress::Abstract { name: name_bytes, padded: false }, format!("abnsz@{name}")));
+        }
+        Place::Fd(number) => all.push((BindAddress::Inherited(*number), format!("fd@{number}"))),
+        Place::SockPair(number) => all.push((BindAddress::SocketPair(*number), format!("sockpair@{number}"))),
+        Place::ReverseHttp(_) => return Err(not_supported("rhttp@").at(span)),
+    }
+    Ok(())
+}
+
+/// Makes the socket of one address.
+pub fn make(draft: &BindDraft<'_>, address: BindAddress, shown: String, id: u32, unix: &UnixBind) -> Bind {
+    let name = draft.name.map_or_else(|| format!("sock-{id}"), str::to_owned);
+    let is_unix = matches!(address, BindAddress::Unix(_));
+    let or = |own: Option<u32>, common: Option<u32>| if is_unix { own.or(common) } else { own };
+    Bind {
+        address,
+        listener: Arc::new(state::Listener::new(id, name.into(), shown.into(), draft.maxconn)),
+        accept_proxy: draft.accept_proxy,
+        tcp_ut: draft.tcp_ut,
+        tfo: draft.tfo,
+        md5sig: draft.md5sig.map(Into::into),
+        mss: draft.mss,
+        defer_accept: draft.defer_accept,
+        transparent: draft.transparent,
+        v6only: draft.v6only,
+        interface: draft.interface.map(Into::into),
+        namespace: draft.namespace.map(Into::into),
+        backlog: draft.backlog,
+        mode: or(draft.mode, unix.mode),
+        uid: or(draft.uid, unix.uid),
+        gid: or(draft.gid, unix.gid),
+        level: draft.level,
+        expose_fds: draft.expose_fds,
+        nice: draft.nice,
+        congestion: draft.congestion.map(Into::into),
+        shards: draft.shards,
+        severity_output: draft.severity_output,
+        tos: None,
+    }
+}

@@ -1,0 +1,358 @@
+//! The configuration as written: sections and statements with their rows and places.
+//!
+//! Reading looks every line up in the keyword tables and applies what concerns reading itself (`setenv` and its kin).
+//! No value is looked at yet: that is `resolve`.
+
+use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
+use syntax::{Environment, Facts, Line, Reader, Word};
+
+use crate::keyword::{self, Apply, Keyword, Negation, Where, not_supported};
+
+/// The kinds of sections that are understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `global`.
+    Global,
+    /// `defaults`.
+    Defaults,
+    /// `frontend`.
+    Frontend,
+    /// `backend`.
+    Backend,
+    /// `listen`.
+    Listen,
+    /// `userlist`.
+    Userlist,
+    /// `http-errors`.
+    HttpErrors,
+    /// A section HAProxy has and this program does not: its lines are passed over.
+    Unsupported,
+}
+
+impl Kind {
+    /// The bit of the tables.
+    pub fn place(self) -> Where {
+        match self {
+            Self::Global => Where::GLOBAL,
+            Self::Defaults => Where::D,
+            Self::Frontend => Where::F,
+            Self::Backend => Where::B,
+            Self::Listen => Where::L,
+            Self::Userlist => Where::USERLIST,
+            Self::HttpErrors => Where::ERRORS,
+            Self::Unsupported => Where(0),
+        }
+    }
+
+    /// Whether it makes a proxy.
+    pub fn is_proxy(self) -> bool {
+        matches!(self, Self::Frontend | Self::Backend | Self::Listen)
+    }
+}
+
+/// Every word that begins a section.
+const SECTIONS: &[(&str, Kind)] = &[
+    ("global", Kind::Global),
+    ("defaults", Kind::Defaults),
+    ("frontend", Kind::Frontend),
+    ("backend", Kind::Backend),
+    ("listen", Kind::Listen),
+    ("userlist", Kind::Userlist),
+    ("http-errors", Kind::HttpErrors),
+    ("acme", Kind::Unsupported),
+    ("cache", Kind::Unsupported),
+    ("crt-store", Kind::Unsupported),
+    ("dynamic-update", Kind::Unsupported),
+    ("fcgi-app", Kind::Unsupported),
+    ("haterm", Kind::Unsupported),
+    ("log-forward", Kind::Unsupported),
+    ("log-profile", Kind::Unsupported),
+    ("mailers", Kind::Unsupported),
+    ("peers", Kind::Unsupported),
+    ("program", Kind::Unsupported),
+    ("resolvers", Kind::Unsupported),
+    ("ring", Kind::Unsupported),
+    ("ssl-f-use", Kind::Unsupported),
+    ("traces", Kind::Unsupported),
+];
+
+/// A line within a section.
+#[derive(Debug)]
+pub struct Statement {
+    /// Its row.
+    pub keyword: &'static Keyword,
+    /// `no` or `default` in front.
+    pub negation: Negation,
+    /// All words from the keyword on.
+    pub words: Box<[Word]>,
+    /// The whole line.
+    pub span: Span,
+    /// Its number.
+    pub line: u32,
+}
+
+impl std::fmt::Debug for Keyword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Statement {
+    /// The words behind the keyword.
+    pub fn arguments(&self) -> &[Word] {
+        &self.words[self.keyword.words()..]
+    }
+
+    /// The keyword's words.
+    pub fn keyword_span(&self) -> Span {
+        self.words[0].span().to(self.words[self.keyword.words() - 1].span())
+    }
+
+    /// The end of the line's last word: where what is missing would stand.
+    pub fn end(&self) -> Span {
+        let last = self.words.last().map_or(self.span, Word::span);
+        Span { start: last.end, ..last }
+    }
+}
+
+/// A section.
+#[derive(Debug)]
+pub struct Section {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its keyword.
+    pub keyword: Word,
+    /// Its name, empty when it has none.
+    pub name: Word,
+    /// `from`: the defaults section named.
+    pub from: Option<Word>,
+    /// The file it stands in.
+    pub file: FileId,
+    /// The line it begins in.
+    pub line: u32,
+    /// Its lines.
+    pub statements: Vec<Statement>,
+}
+
+/// A whole configuration as written.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// The sections in their order.
+    pub sections: Vec<Section>,
+    /// The environment after the last line.
+    pub environment: Environment,
+    /// Global keywords that govern reading, seen so far.
+    pub experimental: bool,
+}
+
+/// Reads all lines of `files`.
+pub fn read(
+    sources: &SourceMap,
+    files: Vec<FileId>,
+    facts: &Facts,
+    environment: Environment,
+    diagnostics: &mut Diagnostics,
+) -> Draft {
+    let mut reader = Reader::new(sources, files, facts, environment);
+    let mut draft = Draft::default();
+    let mut line = Line::default();
+    let mut inside = Inside { file: None, unknown: false };
+    while reader.next_line(&mut line, diagnostics) {
+        if inside.file != Some(line.file) {
+            inside = Inside { file: Some(line.file), unknown: false };
+        } else if inside.unknown && !is_section(&line.words[0]) {
+            continue;
+        }
+        if let Some(kind) = section_kind(&line.words[0]) {
+            inside.unknown = false;
+            let section = open_section(kind, &mut line, diagnostics);
+            reader.set_section(if section.name.is_empty() { &section.keyword } else { &section.name });
+            draft.sections.push(section);
+            continue;
+        }
+        let Some(section) = draft.sections.last_mut().filter(|section| section.file == line.file) else {
+            diagnostics.push(outside(&line.words[0]));
+            inside.unknown = true;
+            continue;
+        };
+        if section.kind == Kind::Unsupported {
+            continue;
+        }
+        match read_statement(section, &mut line) {
+            Ok(statement) => {
+                if let Apply::Environment(apply) = statement.keyword.apply {
+                    match environment_arity(&statement) {
+                        Ok(()) => apply(&mut reader.environment, statement.arguments()),
+                        Err(error) => diagnostics.push(error),
+                    }
+                } else {
+                    section.statements.push(statement);
+                }
+            }
+            Err(error) => diagnostics.push(error),
+        }
+    }
+    draft.environment = reader.environment;
+    draft
+}
+
+/// Where reading is.
+struct Inside {
+    file: Option<FileId>,
+    /// Behind a line that should have been a section: one message is enough until the next section.
+    unknown: bool,
+}
+
+fn section_kind(word: &Word) -> Option<Kind> {
+    SECTIONS.iter().find(|(name, _)| word == name).map(|(_, kind)| *kind)
+}
+
+fn is_section(word: &Word) -> bool {
+    section_kind(word).is_some()
+}
+
+fn outside(word: &Word) -> Diagnostic {
+    let near = suggest(word, SECTIONS.iter().map(|(name, _)| *name));
+    let known = keyword::rows().any(|row| row.name.split(' ').next() == Some(word));
+    let mut haproxy = format!("unknown keyword '{word}' out of section.");
+    if let Some(near) = near {
+        haproxy = format!("unknown keyword '{word}' out of section; did you mean '{near}' maybe ?");
+    }
+    let message = Diagnostic::alert(format!("`{word}` stands before any section")).at(word.span()).haproxy(haproxy);
+    match near {
+        Some(_) => message.did_you_mean(near),
+        None if known => message.help("each file must begin with a section such as `global` or `frontend` (section 2.1)"),
+        None => message,
+    }
+}
+
+fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> Section {
+    let words = std::mem::take(&mut line.words);
+    let keyword = words[0].clone();
+    let mut rest = words[1..].iter();
+    let mut section = Section {
+        kind,
+        name: Word::new("", keyword.span()),
+        from: None,
+        file: line.file,
+        line: line.number,
+        statements: Vec::new(),
+        keyword,
+    };
+    if kind == Kind::Unsupported {
+        let name = section.keyword.as_str();
+        diagnostics.push(
+            Diagnostic::alert(format!("section `{name}` is not supported yet"))
+                .at(section.keyword.span())
+                .haproxy(format!("section '{name}' is not supported yet")),
+        );
+        return section;
+    }
+    if kind == Kind::Global {
+        refuse_extra(&section, rest.next(), diagnostics);
+        return section;
+    }
+    match rest.next() {
+        Some(word) if kind == Kind::Defaults && *word == "from" && words.len() > 2 => {
+            section.from = rest.next().cloned();
+        }
+        Some(word) => {
+            section.name = word.clone();
+            check_name(&section, diagnostics);
+        }
+        None if kind == Kind::Defaults => {}
+        None => {
+            let keyword = section.keyword.as_str();
+            diagnostics.push(
+                Diagnostic::alert(format!("`{keyword}` expects a name"))
+                    .at(section.keyword.span())
+                    .haproxy(format!("'{keyword}' expects an <id> argument")),
+            );
+        }
+    }
+    let mut extra = rest.next();
+    if extra.is_some_and(|word| *word == "from") && section.from.is_none() && kind.place().holds(Where(15)) {
+        section.from = rest.next().cloned();
+        extra = rest.next();
+    }
+    refuse_extra(&section, extra, diagnostics);
+    section
+}
+
+fn refuse_extra(section: &Section, extra: Option<&Word>, diagnostics: &mut Diagnostics) {
+    if let Some(extra) = extra {
+        let keyword = section.keyword.as_str();
+        diagnostics.push(
+            Diagnostic::alert(format!("`{keyword}` has no use for `{extra}`"))
+                .at(extra.span())
+                .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.")),
+        );
+    }
+}
+
+/// Names are letters, digits and `-`, `_`, `.`, `:`.
+fn check_name(section: &Section, diagnostics: &mut Diagnostics) {
+    let name = section.name.as_str();
+    if let Some((at, wrong)) = name.char_indices().find(|(_, character)| !is_name_character(*character)) {
+        let keyword = section.keyword.as_str();
+        diagnostics.push(
+            Diagnostic::alert(format!("character `{wrong}` is not permitted in the name of a `{keyword}`"))
+                .at(section.name.part(at, at + wrong.len_utf8()))
+                .label("letters, digits, `-`, `_`, `.` and `:` are")
+                .haproxy(format!("character '{wrong}' is not permitted in '{keyword}' name '{name}'.")),
+        );
+    }
+}
+
+/// Whether a name of a proxy, server or ACL may hold the character.
+pub fn is_name_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | ':')
+}
+
+fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagnostic> {
+    let words = &mut line.words;
+    let mut negation = Negation::None;
+    let prefix = words[0].clone();
+    if words.len() > 1 && (prefix == "no" || prefix == "default") {
+        negation = if prefix == "no" { Negation::No } else { Negation::Default };
+        words.remove(0);
+    }
+    let keyword = keyword::find(words, section)?;
+    if negation != Negation::None && !keyword.negatable {
+        let name = keyword.name;
+        return Err(Diagnostic::alert(format!("`{prefix}` cannot stand before `{name}`"))
+            .at(prefix.span())
+            .label("only options, `log` and a few others can be negated")
+            .haproxy(format!("negation/default currently supported only for options and log; got '{prefix} {name}'.")));
+    }
+    let statement =
+        Statement { keyword, negation, words: words.drain(..).collect(), span: line.span, line: line.number };
+    match keyword.apply {
+        Apply::Removed(way_out) => Err(Diagnostic::alert(format!("the keyword `{}` is gone", keyword.name))
+            .at(statement.keyword_span())
+            .label(way_out)
+            .haproxy(format!("the '{}' directive is not supported anymore since HAProxy 2.1. {way_out}.", keyword.name))),
+        Apply::Unsupported => Err(not_supported(keyword.name).at(statement.keyword_span())),
+        _ => Ok(statement),
+    }
+}
+
+fn environment_arity(statement: &Statement) -> Result<(), Diagnostic> {
+    let name = statement.keyword.name;
+    let wanted = if matches!(name, "setenv" | "presetenv") { 2 } else { 1 };
+    if statement.arguments().len() >= wanted {
+        return Ok(());
+    }
+    let what = if wanted == 2 { "a name and a value" } else { "the name of a variable" };
+    Err(Diagnostic::alert(format!("`{name}` expects {what}"))
+        .at(statement.end())
+        .haproxy(format!("'{name}' expects {what} as arguments.")))
+}
+
+/// Warns of a line that has no effect.
+pub fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
+    let name = statement.keyword.name;
+    diagnostics.push(
+        Diagnostic::new(Severity::Warning, format!("`{name}` has no effect: {reason}")).at(statement.keyword_span()),
+    );
+}

@@ -1,0 +1,334 @@
+//! A keyword as a row of a table, and finding the row of a line.
+//!
+//! The tables are in [`crate::tables`]; `draft` looks lines up here, `-dK` and the keyword reference print the rows.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use diag::{Diagnostic, suggest};
+use syntax::{Environment, Word};
+
+use crate::args::Args;
+use crate::draft::{Kind, Section};
+use crate::settings::{GlobalSettings, Settings};
+use crate::surface;
+use crate::tables;
+
+/// The sections a keyword may stand in: a set of bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Where(pub u8);
+
+impl Where {
+    /// `defaults`.
+    pub const D: Self = Self(1);
+    /// `frontend`.
+    pub const F: Self = Self(2);
+    /// `listen`.
+    pub const L: Self = Self(4);
+    /// `backend`.
+    pub const B: Self = Self(8);
+    /// `global`.
+    pub const GLOBAL: Self = Self(16);
+    /// `userlist`.
+    pub const USERLIST: Self = Self(32);
+    /// `http-errors`.
+    pub const ERRORS: Self = Self(64);
+
+    /// Both sets.
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether a section of the other set is in this one.
+    pub const fn holds(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The columns of the manual's matrix: `DFLB`, or the section's name.
+    pub fn letters(self) -> String {
+        let names = [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B"), (Self::GLOBAL, "global")];
+        let more = [(Self::USERLIST, "userlist"), (Self::ERRORS, "http-errors")];
+        names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
+    }
+}
+
+/// The usual sets of sections, by the letters of the manual's matrix.
+pub mod places {
+    use super::Where;
+    /// defaults, frontend, listen, backend.
+    pub const DFLB: Where = Where(15);
+    /// defaults, frontend, listen.
+    pub const DFL: Where = Where(7);
+    /// defaults, listen, backend.
+    pub const DLB: Where = Where(13);
+    /// frontend, listen, backend.
+    pub const FLB: Where = Where(14);
+    /// frontend, listen.
+    pub const FL: Where = Where(6);
+    /// listen, backend.
+    pub const LB: Where = Where(12);
+    /// defaults, backend.
+    pub const DB: Where = Where(9);
+    /// defaults, listen.
+    pub const DL: Where = Where(5);
+    /// global.
+    pub const G: Where = Where::GLOBAL;
+}
+
+/// What a keyword function gives.
+pub type Outcome = Result<(), Diagnostic>;
+
+/// What a keyword does.
+#[derive(Clone, Copy)]
+pub enum Apply {
+    /// Changes the environment while lines are still being read.
+    Environment(fn(&mut Environment, &[Word])),
+    /// Sets something of the process.
+    Global(for<'a> fn(&mut GlobalSettings<'a>, &mut Args<'a, '_>) -> Outcome),
+    /// Sets something of a proxy.
+    Proxy(for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome),
+    /// Compiled in its order once all names are known; see `resolve::rules`.
+    Rule,
+    /// A line of a small section (`userlist`, `http-errors`), read by that section.
+    Section,
+    /// Understood, without effect here: a warning with the reason.
+    Ineffective(&'static str),
+    /// Once a keyword: an error with the way out.
+    Removed(&'static str),
+    /// Understood, not built.
+    Unsupported,
+}
+
+/// How a keyword is negated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Negation {
+    /// Plain.
+    None,
+    /// `no …`.
+    No,
+    /// `default …`.
+    Default,
+}
+
+/// A row of a keyword table.
+pub struct Keyword {
+    /// One word or two.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub places: Where,
+    /// Its arguments, in the manual's notation.
+    pub signature: &'static str,
+    /// Whether `no` and `default` may stand in front.
+    pub negatable: bool,
+    /// What it does, one line.
+    pub doc: &'static str,
+    /// What is done with it.
+    pub apply: Apply,
+}
+
+impl Keyword {
+    /// How many words the name has.
+    pub fn words(&self) -> usize {
+        self.name.bytes().filter(|byte| *byte == b' ').count() + 1
+    }
+
+    /// Whether it does something here.
+    pub fn is_supported(&self) -> bool {
+        !matches!(self.apply, Apply::Unsupported | Apply::Removed(_))
+    }
+}
+
+/// A row that changes a proxy.
+pub const fn proxy(
+    name: &'static str,
+    places: Where,
+    signature: &'static str,
+    doc: &'static str,
+    apply: for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome,
+) -> Keyword {
+    Keyword { name, places, signature, negatable: false, doc, apply: Apply::Proxy(apply) }
+}
+
+/// A row that changes the process.
+pub const fn global(
+    name: &'static str,
+    signature: &'static str,
+    doc: &'static str,
+    apply: for<'a> fn(&mut GlobalSettings<'a>, &mut Args<'a, '_>) -> Outcome,
+) -> Keyword {
+    Keyword { name, places: Where::GLOBAL, signature, negatable: false, doc, apply: Apply::Global(apply) }
+}
+
+/// A row that is compiled when all names are known.
+pub const fn rule(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
+    Keyword { name, places, signature, negatable: false, doc, apply: Apply::Rule }
+}
+
+/// A row that has no effect, with the reason.
+pub const fn ineffective(name: &'static str, places: Where, reason: &'static str) -> Keyword {
+    let doc = "accepted with a warning";
+    Keyword { name, places, signature: "...", negatable: true, doc, apply: Apply::Ineffective(reason) }
+}
+
+/// A row of a keyword that is gone, with the way out.
+pub const fn removed(name: &'static str, places: Where, way_out: &'static str) -> Keyword {
+    Keyword { name, places, signature: "", negatable: false, doc: "removed", apply: Apply::Removed(way_out) }
+}
+
+/// A row of a keyword that is not built.
+pub const fn unsupported(name: &'static str, places: Where) -> Keyword {
+    let doc = "not supported yet";
+    Keyword { name, places, signature: "...", negatable: true, doc, apply: Apply::Unsupported }
+}
+
+impl Keyword {
+    /// Allows `no` and `default` in front.
+    pub const fn negatable(mut self) -> Self {
+        self.negatable = true;
+        self
+    }
+}
+
+/// Every row by its first word.
+static INDEX: OnceLock<HashMap<&'static str, Vec<&'static Keyword>>> = OnceLock::new();
+
+fn index() -> &'static HashMap<&'static str, Vec<&'static Keyword>> {
+    INDEX.get_or_init(|| {
+        let mut index: HashMap<&'static str, Vec<&'static Keyword>> = HashMap::new();
+        for row in tables::all() {
+            let first = row.name.split(' ').next().unwrap_or(row.name);
+            index.entry(first).or_default().push(row);
+        }
+        // Two words before one, so that the longest name wins.
+        index.values_mut().for_each(|rows| rows.sort_by_key(|row| std::cmp::Reverse(row.words())));
+        index
+    })
+}
+
+/// Finds the row of a line whose keyword begins at `words[0]`, in a section of kind `place`.
+pub fn find(words: &[Word], within: &Section) -> Result<&'static Keyword, Diagnostic> {
+    let (place, section) = (within.kind.place(), within.keyword.as_str());
+    let first = &words[0];
+    let rows = index().get(first.as_str()).map_or(&[][..], Vec::as_slice);
+    let matches = |row: &&&'static Keyword| {
+        row.name.split(' ').skip(1).zip(1..).all(|(part, at)| words.get(at).is_some_and(|word| *word == part))
+    };
+    if let Some(row) = rows.iter().filter(|row| row.places.holds(place)).find(matches) {
+        return Ok(row);
+    }
+    if let Some(row) = rows.iter().find(matches) {
+        return Err(misplaced(words, row, within));
+    }
+    if rows.iter().any(|row| row.places.holds(place)) {
+        return Err(unknown_second(words, rows, place, section));
+    }
+    Err(unknown(first, place, section))
+}
+
+/// A keyword of another section. HAProxy ignores it with a warning where a proxy only lacks the side it concerns.
+fn misplaced(words: &[Word], row: &Keyword, within: &Section) -> Diagnostic {
+    let (name, section) = (row.name, within.keyword.as_str());
+    let span = words[0].span().to(words[row.words() - 1].span());
+    let proxies = Where(Where::F.0 | Where::L.0 | Where::B.0);
+    let only_a_side = within.kind.is_proxy() && row.places.holds(proxies);
+    let side = if within.kind == Kind::Frontend { "backend" } else { "frontend" };
+    if !only_a_side {
+        let haproxy = match row.places.holds(proxies) && within.kind == Kind::Defaults {
+            true => format!("'{name}' not allowed in 'defaults' section."),
+            false => format!("unknown keyword '{name}' in '{section}' section"),
+        };
+        return Diagnostic::alert(format!("`{name}` is not allowed in `{section}` sections"))
+            .at(span)
+            .label(format!("allowed in: {}", sections(row.places)))
+            .haproxy(haproxy);
+    }
+    let title = format!("{section} `{}` has no {side}'s side", within.name);
+    let own = format!("{section} '{}' has no {side} capability.", within.name);
+    if name.starts_with("server") || name == "default-server" {
+        Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
+            .at(span)
+            .label(format!("allowed in: {}", sections(row.places)))
+            .haproxy(format!("'{name}' not allowed because {own}"))
+    } else {
+        Diagnostic::warning(format!("`{name}` is ignored: {title}"))
+            .at(span)
+            .label(format!("allowed in: {}", sections(row.places)))
+            .haproxy(format!("'{name}' ignored because {own}"))
+    }
+}
+
+/// The names of a set of sections.
+pub fn sections(places: Where) -> String {
+    const NAMES: &[(Where, &str)] = &[
+        (Where::GLOBAL, "global"),
+        (Where::D, "defaults"),
+        (Where::F, "frontend"),
+        (Where::L, "listen"),
+        (Where::B, "backend"),
+        (Where::USERLIST, "userlist"),
+        (Where::ERRORS, "http-errors"),
+    ];
+    let names: Vec<&str> = NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();
+    names.join(", ")
+}
+
+fn unknown_second(words: &[Word], rows: &[&'static Keyword], place: Where, section: &str) -> Diagnostic {
+    let first = words[0].as_str();
+    let seconds: Vec<&str> = rows
+        .iter()
+        .filter(|row| row.places.holds(place))
+        .filter_map(|row| row.name.split_once(' ').map(|(_, second)| second))
+        .collect();
+    let Some(second) = words.get(1) else {
+        return Diagnostic::alert(format!("`{first}` needs one more word"))
+            .at(words[0].span())
+            .label(format!("one of: {}", seconds.join(", ")))
+            .haproxy(format!("'{first}' expects an argument ({})", seconds.join(", ")));
+    };
+    if surface::is_known(&format!("{first} {second}")) {
+        return not_supported(&format!("{first} {second}")).at(words[0].span().to(second.span()));
+    }
+    let near = suggest(second, seconds.iter().copied());
+    let mut message = Diagnostic::alert(format!("unknown {first} `{second}` in `{section}` section")).at(second.span());
+    message = match near {
+        Some(_) => message.did_you_mean(near),
+        None if seconds.len() <= 16 => message.help(format!("one of: {}", seconds.join(", "))),
+        None => message,
+    };
+    let mut haproxy = match first {
+        "option" => format!("unknown option '{second}'."),
+        _ => format!("'{first}' does not know '{second}'."),
+    };
+    if let Some(near) = near {
+        haproxy.push_str(&format!("; did you mean '{near}' maybe ?"));
+    }
+    message.haproxy(haproxy)
+}
+
+fn unknown(first: &Word, place: Where, section: &str) -> Diagnostic {
+    if surface::is_known_in(first, place) {
+        return not_supported(first).at(first.span());
+    }
+    let here = index().iter().filter(|(_, rows)| rows.iter().any(|row| row.places.holds(place)));
+    let mut names: Vec<&str> = here.map(|(name, _)| *name).chain(surface::first_words(place)).collect();
+    names.sort_unstable();
+    let near = suggest(first, names.iter().copied());
+    let mut haproxy = format!("unknown keyword '{first}' in '{section}' section");
+    if let Some(near) = near {
+        haproxy.push_str(&format!("; did you mean '{near}' maybe ?"));
+    }
+    Diagnostic::alert(format!("unknown keyword `{first}` in `{section}` section"))
+        .at(first.span())
+        .did_you_mean(near)
+        .haproxy(haproxy)
+}
+
+/// The message for what is understood and not built.
+pub fn not_supported(what: &str) -> Diagnostic {
+    Diagnostic::alert(format!("`{what}` is not supported yet"))
+}
+
+/// The rows a section may hold, for `-dK` and the reference.
+pub fn rows() -> impl Iterator<Item = &'static Keyword> {
+    tables::all()
+}

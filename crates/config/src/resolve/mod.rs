@@ -1,0 +1,361 @@
+//! Draft to plan: every name becomes an index or a shared object, every expression is compiled.
+//!
+//! Three passes over the proxies. The first reads what lines say into [`Settings`], inheriting defaults. The second makes
+//! the shared states of all proxies and servers, so that every name can be found. The third compiles what refers to
+//! names and checks that the parts fit together.
+
+pub(crate) mod names;
+mod proxies;
+mod rules;
+mod sections;
+mod servers;
+mod warnings;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use diag::{Diagnostic, Diagnostics, SourceMap};
+use state::proxy::ProxySeed;
+use syntax::Environment;
+
+use crate::args::Args;
+use crate::draft::{Draft, Kind, Section, Statement, warn_ineffective};
+use crate::keyword::{Apply, Negation};
+use crate::plan::Plan;
+use crate::plan::global::Global;
+use crate::settings::{GlobalSettings, Settings};
+use names::NameTable;
+
+/// What the command line says that a plan must know.
+#[derive(Debug, Clone, Default)]
+pub struct Setting {
+    /// `-dr`: servers whose names do not resolve start without an address.
+    pub ignore_resolution_failures: bool,
+    /// `-N`: the limit of proxies without their own.
+    pub default_maxconn: Option<u32>,
+}
+
+/// A proxy between the passes.
+pub(crate) struct Pending<'a> {
+    pub(crate) section: &'a Section,
+    pub(crate) settings: Settings<'a>,
+    pub(crate) state: Arc<state::Proxy>,
+}
+
+/// What all passes share.
+pub(crate) struct Context<'a> {
+    pub(crate) sources: &'a SourceMap,
+    pub(crate) environment: &'a Environment,
+    pub(crate) setting: &'a Setting,
+    pub(crate) diagnostics: &'a mut Diagnostics,
+    pub(crate) names: NameTable,
+    pub(crate) variables: RefCell<sample::vars::Variables>,
+    pub(crate) patterns: RefCell<sample::pattern::PatternSets>,
+    pub(crate) global: Global,
+    /// Addresses of server names already looked up.
+    pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
+}
+
+impl Context<'_> {
+    /// Keeps an error of a step that gives nothing else.
+    pub(crate) fn note(&mut self, outcome: Result<(), Diagnostic>) {
+        if let Err(error) = outcome {
+            self.diagnostics.push(error);
+        }
+    }
+
+    /// Relative file names of `section` are meant from its file's directory where `default-path` says so.
+    pub(crate) fn enter(&self, section: &Section) {
+        let path = Path::new(self.sources.file(section.file).name());
+        *self.names.directory.borrow_mut() = path.parent().unwrap_or(Path::new("")).to_owned();
+    }
+
+    /// `file:line` of a section, as HAProxy's messages name it.
+    pub(crate) fn place(&self, section: &Section) -> String {
+        format!("{}:{}", self.sources.file(section.file).name(), section.line)
+    }
+}
+
+/// Resolves a whole configuration. `None` when there are errors; they are among the diagnostics.
+pub(crate) fn resolve(
+    draft: &Draft,
+    sources: &SourceMap,
+    setting: &Setting,
+    diagnostics: &mut Diagnostics,
+) -> Option<Plan> {
+    let errors_before = diagnostics.error_count();
+    let mut context = Context {
+        sources,
+        environment: &draft.environment,
+        setting,
+        diagnostics,
+        names: NameTable::default(),
+        variables: RefCell::default(),
+        patterns: RefCell::default(),
+        global: Global::default(),
+        hosts: HashMap::new(),
+    };
+    let global = read_global(draft, &mut context);
+    sections::userlists(draft, &mut context);
+    sections::http_errors(draft, &mut context);
+    let proxies = read_proxies(draft, &mut context);
+    let plan = finish(draft, global, proxies, &mut context);
+    (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
+}
+
+fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSettings<'a> {
+    let mut global = GlobalSettings::default();
+    let plan = &mut global.plan;
+    plan.max_threads_per_group = 16;
+    plan.stats_timeout = std::time::Duration::from_secs(10);
+    plan.stats_maxconn = 10;
+    plan.strict_limits = true;
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::Global) {
+        for statement in &section.statements {
+            match statement.keyword.apply {
+                Apply::Global(apply) => {
+                    let mut args = Args::new(statement, context.diagnostics, context.environment);
+                    let outcome = apply(&mut global, &mut args);
+                    context.note(outcome);
+                }
+                Apply::Ineffective(reason) => warn_ineffective(statement, reason, context.diagnostics),
+                _ => {}
+            }
+        }
+    }
+    global.plan.unix_bind = global.unix_bind.clone();
+    context.names.default_path = global.plan.default_path.clone();
+    global
+}
+
+/// The defaults sections read so far.
+#[derive(Default)]
+struct DefaultsSeen<'a> {
+    last: Option<Rc<Settings<'a>>>,
+    named: HashMap<&'a str, (Rc<Settings<'a>>, &'a Section)>,
+    ambiguous: HashSet<&'a str>,
+}
+
+fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Section, Settings<'a>)> {
+    let mut proxies = Vec::new();
+    let mut seen = DefaultsSeen::default();
+    for section in &draft.sections {
+        if section.kind != Kind::Defaults && !section.kind.is_proxy() {
+            continue;
+        }
+        let mut settings = begin(section, &seen, context);
+        for statement in &section.statements {
+            read_line(section, &mut settings, statement, context);
+        }
+        if section.kind.is_proxy() {
+            proxies.push((section, settings));
+            continue;
+        }
+        let settings = Rc::new(settings);
+        if !section.name.is_empty() && seen.named.insert(&section.name, (settings.clone(), section)).is_some() {
+            seen.ambiguous.insert(&section.name);
+        }
+        seen.last = Some(settings);
+    }
+    proxies
+}
+
+fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Context<'_>) -> Settings<'a> {
+    let Some(from) = &section.from else {
+        return match &seen.last {
+            // A defaults section begins afresh unless it says `from`.
+            Some(defaults) if section.kind != Kind::Defaults => defaults.inherit(section),
+            _ => Settings::new(section),
+        };
+    };
+    match seen.named.get(from.as_str()) {
+        Some((settings, _)) => {
+            if seen.ambiguous.contains(from.as_str()) {
+                context.diagnostics.push(
+                    Diagnostic::alert(format!("there are several defaults sections named `{from}`"))
+                        .at(from.span())
+                        .haproxy(format!("ambiguous defaults section name '{from}' referenced by '{}'.", section.name)),
+                );
+            }
+            settings.inherit(section)
+        }
+        None => {
+            let near = diag::suggest(from, seen.named.keys().copied());
+            context.diagnostics.push(
+                Diagnostic::alert(format!("there is no defaults section `{from}` above"))
+                    .at(from.span())
+                    .did_you_mean(near)
+                    .haproxy(format!(
+                        "defaults section '{from}' not found for {} '{}'.",
+                        section.keyword, section.name
+                    )),
+            );
+            Settings::new(section)
+        }
+    }
+}
+
+fn read_line<'a>(
+    section: &'a Section,
+    settings: &mut Settings<'a>,
+    statement: &'a Statement,
+    context: &mut Context<'_>,
+) {
+    match statement.keyword.apply {
+        Apply::Proxy(apply) => {
+            let mut args = Args::new(statement, context.diagnostics, context.environment);
+            let outcome = apply(settings, &mut args);
+            context.note(outcome);
+        }
+        Apply::Rule if section.kind == Kind::Defaults && section.name.is_empty() && needs_a_name(statement) => {
+            let name = statement.keyword.name;
+            context.diagnostics.push(
+                Diagnostic::alert(format!("`{name}` is only allowed in `defaults` sections that have a name"))
+                    .at(statement.keyword_span())
+                    .label("give the section a name, and proxies `from` that name")
+                    .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
+            );
+        }
+        Apply::Rule => settings.rules.push(statement),
+        Apply::Ineffective(reason) if statement.negation == Negation::None => {
+            warn_ineffective(statement, reason, context.diagnostics);
+        }
+        _ => {}
+    }
+}
+
+/// Rules in defaults need a section that is chosen on purpose; error messages do not.
+fn needs_a_name(statement: &Statement) -> bool {
+    !matches!(statement.keyword.name, "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error")
+}
+
+fn finish<'a>(
+    draft: &Draft,
+    mut global: GlobalSettings<'a>,
+    proxies: Vec<(&'a Section, Settings<'a>)>,
+    context: &mut Context<'_>,
+) -> Plan {
+    check_names(&proxies, context);
+    let pending = make_states(proxies, context);
+    let mut stats_sockets = Vec::new();
+    for statement in std::mem::take(&mut global.stats_sockets) {
+        match proxies::stats_socket(statement, stats_sockets.len() as u32 + 1, context) {
+            Ok(bind) => stats_sockets.push(bind),
+            Err(error) => context.diagnostics.push(error),
+        }
+    }
+    for statement in std::mem::take(&mut global.variables) {
+        let outcome = rules::global_variable(statement, context);
+        context.note(outcome);
+    }
+    context.global = global.plan;
+    context.global.stats_sockets = stats_sockets;
+    let servers = servers::make(&pending, context);
+    let index: HashMap<Box<str>, usize> = indexes(&pending, |settings| settings.is_backend());
+    let frontends = indexes(&pending, |settings| settings.is_frontend());
+    let mut resolved = Vec::with_capacity(pending.len());
+    for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
+        context.enter(proxy.section);
+        resolved.push(Arc::new(proxies::resolve(place, proxy, servers, &pending, &index, context)));
+    }
+    Plan {
+        global: std::mem::take(&mut context.global),
+        proxies: resolved,
+        frontends,
+        backends: index,
+        files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
+        variables: Arc::new(context.variables.take()),
+        patterns: Arc::new(context.patterns.take()),
+        environment: draft.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+    }
+}
+
+fn indexes(pending: &[Pending<'_>], side: impl Fn(&Settings<'_>) -> bool) -> HashMap<Box<str>, usize> {
+    let mine = pending.iter().enumerate().filter(|(_, proxy)| side(&proxy.settings));
+    mine.map(|(index, proxy)| (proxy.settings.name.into(), index)).collect()
+}
+
+/// No two frontends' sides and no two backends' sides may share a name.
+fn check_names(proxies: &[(&Section, Settings<'_>)], context: &mut Context<'_>) {
+    let mut frontends: HashMap<&str, &Section> = HashMap::with_capacity(proxies.len());
+    let mut backends: HashMap<&str, &Section> = HashMap::with_capacity(proxies.len());
+    for (section, settings) in proxies {
+        let mut other = None;
+        if settings.is_frontend() {
+            other = frontends.insert(settings.name, section);
+        }
+        if settings.is_backend() {
+            other = backends.insert(settings.name, section).or(other);
+        }
+        let Some(other) = other else { continue };
+        let (kind, other_kind, name) = (settings.kind_name(), kind_name(other), settings.name);
+        let place = context.place(other);
+        context.diagnostics.push(
+            Diagnostic::alert(format!("{kind} `{name}` has the same name as another {other_kind}"))
+                .at(section.name.span())
+                .related(other.name.span(), "the first stands here")
+                .haproxy(format!(": {kind} '{name}' has the same name as {other_kind} '{name}' declared at {place}.")),
+        );
+    }
+}
+
+fn kind_name(section: &Section) -> &'static str {
+    match section.kind {
+        Kind::Frontend => "frontend",
+        Kind::Backend => "backend",
+        _ => "proxy",
+    }
+}
+
+fn make_states<'a>(proxies: Vec<(&'a Section, Settings<'a>)>, context: &mut Context<'_>) -> Vec<Pending<'a>> {
+    let mut taken: HashMap<u32, &Section> = HashMap::new();
+    for (section, settings) in &proxies {
+        let Some((statement, id)) = settings.id else { continue };
+        if let Some(other) = taken.insert(id, section) {
+            let (name, other_name, place) = (settings.name, other.name.as_str(), context.place(other));
+            context.diagnostics.push(
+                Diagnostic::alert(format!("proxies `{name}` and `{other_name}` have the same id {id}"))
+                    .at(statement.words.last().map_or(statement.span, |word| word.span()))
+                    .related(other.name.span(), "the first stands here")
+                    .haproxy(format!(": proxy {name} reuses same custom id as proxy {other_name} (declared at {place}).")),
+            );
+        }
+    }
+    // The first number given by itself is 2, as ever.
+    let mut next = 2;
+    let default_maxconn = context.setting.default_maxconn.unwrap_or(0);
+    let mut pending = Vec::with_capacity(proxies.len());
+    for (section, settings) in proxies {
+        let id = settings.id.map_or_else(
+            || {
+                while taken.contains_key(&next) {
+                    next += 1;
+                }
+                next += 1;
+                next - 1
+            },
+            |(_, id)| id,
+        );
+        let state = Arc::new(state::Proxy::new(ProxySeed {
+            id,
+            name: settings.name.into(),
+            mode: settings.mode,
+            is_frontend: settings.is_frontend(),
+            is_backend: settings.is_backend(),
+            maxconn: settings.maxconn.unwrap_or(default_maxconn),
+            session_limit: settings.session_limit,
+            disabled: settings.disabled,
+        }));
+        if settings.is_backend() {
+            context.names.backends.insert(settings.name.into(), state.clone());
+        }
+        if settings.is_frontend() {
+            context.names.frontends.insert(settings.name.into(), state.clone());
+        }
+        pending.push(Pending { section, settings, state });
+    }
+    pending
+}

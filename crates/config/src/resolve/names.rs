@@ -1,0 +1,126 @@
+//! What names mean while a plan is resolved: proxies, userlists, files, hosts, users and groups of the system.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::address::{Family, Host};
+use sample::auth::Userlist;
+
+use crate::plan::global::DefaultPath;
+
+/// A raw message by status.
+pub(crate) type Messages = Arc<[(u16, Arc<[u8]>)]>;
+
+/// All names of one configuration.
+#[derive(Default)]
+pub(crate) struct NameTable {
+    /// Proxies with a backend's side.
+    pub(crate) backends: HashMap<Box<str>, Arc<state::Proxy>>,
+    /// Proxies with a frontend's side.
+    pub(crate) frontends: HashMap<Box<str>, Arc<state::Proxy>>,
+    /// `userlist` sections.
+    pub(crate) userlists: HashMap<Box<str>, Arc<Userlist>>,
+    /// `http-errors` sections.
+    pub(crate) http_errors: HashMap<Box<str>, Messages>,
+    /// `default-path`.
+    pub(crate) default_path: DefaultPath,
+    /// The directory of the file whose lines are being compiled.
+    pub(crate) directory: RefCell<PathBuf>,
+    /// Files already read, by path as used: thousands of proxies share their error files.
+    files: RefCell<HashMap<PathBuf, Arc<[u8]>>>,
+    /// Counts reads, for tests.
+    pub(crate) reads: Cell<usize>,
+}
+
+impl NameTable {
+    /// Where a relative path points (`default-path`).
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        let path = Path::new(path);
+        if path.is_absolute() {
+            return path.to_owned();
+        }
+        match &self.default_path {
+            DefaultPath::Current => path.to_owned(),
+            DefaultPath::Config => self.directory.borrow().join(path),
+            DefaultPath::Parent => self.directory.borrow().join("..").join(path),
+            DefaultPath::Origin(origin) => origin.join(path),
+        }
+    }
+
+    /// The bytes of a file.
+    pub(crate) fn file(&self, path: &str) -> Result<Arc<[u8]>, String> {
+        let path = self.path(path);
+        if let Some(known) = self.files.borrow().get(&path) {
+            return Ok(known.clone());
+        }
+        self.reads.set(self.reads.get() + 1);
+        let bytes: Arc<[u8]> = std::fs::read(&path).map_err(|error| error_text(&error))?.into();
+        self.files.borrow_mut().insert(path, bytes.clone());
+        Ok(bytes)
+    }
+}
+
+impl sample::Names for NameTable {
+    fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
+        self.backends.get(name).cloned()
+    }
+
+    fn frontend(&self, name: &str) -> Option<Arc<state::Proxy>> {
+        self.frontends.get(name).cloned()
+    }
+
+    fn userlist(&self, name: &str) -> Option<Arc<Userlist>> {
+        self.userlists.get(name).cloned()
+    }
+
+    fn http_errors(&self, name: &str) -> Option<Messages> {
+        self.http_errors.get(name).cloned()
+    }
+
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
+        self.file(path).map(|bytes| bytes.to_vec())
+    }
+}
+
+/// The system's words for an error, without Rust's `(os error 2)`.
+pub(crate) fn error_text(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+/// The address of a host; names are looked up by the system's resolver.
+pub(crate) fn resolve_host(host: &Host) -> Result<IpAddr, String> {
+    match host {
+        Host::Ip(ip) => Ok(*ip),
+        Host::Name { name, family } => {
+            let mut found = (name.as_str(), 0).to_socket_addrs().map_err(|error| error_text(&error))?;
+            let wanted = |address: &std::net::SocketAddr| match family {
+                Some(Family::V4) => address.is_ipv4(),
+                Some(Family::V6) => address.is_ipv6(),
+                None => true,
+            };
+            found.find(wanted).map(|address| address.ip()).ok_or_else(|| "no address of that family".to_owned())
+        }
+    }
+}
+
+/// The number of a user in `/etc/passwd`.
+pub(crate) fn user_id(name: &str) -> Option<u32> {
+    id_in("/etc/passwd", name)
+}
+
+/// The number of a group in `/etc/group`.
+pub(crate) fn group_id(name: &str) -> Option<u32> {
+    id_in("/etc/group", name)
+}
+
+fn id_in(path: &str, name: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    })
+}

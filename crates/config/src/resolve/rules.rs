@@ -1,0 +1,475 @@
+//! Lines whose meaning depends on names, compiled in their order: ACLs, rule sets, choices of backends and servers,
+//! error messages, the expressions of global variables.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use diag::{Diagnostic, Span};
+use rules::{Reply, RuleSet, Ruleset};
+use sample::acl::Acls;
+use sample::condition::Condition;
+use sample::expression::Expression;
+use sample::format::{Format, FormatFor};
+use sample::{Place, Scope, Words};
+use smallvec::SmallVec;
+use state::Mode;
+use syntax::Word;
+
+use crate::draft::Statement;
+use crate::keyword::{Outcome, not_supported};
+use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
+use crate::resolve::{Context, Pending};
+
+/// The words of a statement as `sample` and `rules` read them.
+pub(crate) type WordList<'a> = SmallVec<[sample::Word<'a>; 16]>;
+
+/// The words behind the keyword.
+pub(crate) fn arguments(statement: &Statement) -> WordList<'_> {
+    words(statement.arguments())
+}
+
+/// Any run of words.
+pub(crate) fn words(words: &[Word]) -> WordList<'_> {
+    words.iter().map(|word| sample::Word { text: word.as_str(), span: word.span() }).collect()
+}
+
+/// The scope of a line of `proxy`.
+pub(crate) fn scope<'s>(
+    context: &'s Context<'_>,
+    acls: &'s Acls,
+    proxy: Option<&'s Arc<state::Proxy>>,
+    mode: Mode,
+    place: Place,
+) -> Scope<'s> {
+    Scope { names: &context.names, variables: &context.variables, patterns: &context.patterns, acls, proxy, mode, place }
+}
+
+/// The compiled rules of a proxy.
+#[derive(Default)]
+pub(crate) struct Rules {
+    pub(crate) acls: Acls,
+    pub(crate) tcp_connection: RuleSet,
+    pub(crate) tcp_session: RuleSet,
+    pub(crate) tcp_request: RuleSet,
+    pub(crate) tcp_response: RuleSet,
+    pub(crate) http_request: RuleSet,
+    pub(crate) http_response: RuleSet,
+    pub(crate) http_after_response: RuleSet,
+    pub(crate) redirects: RuleSet,
+    pub(crate) stats_rules: RuleSet,
+    pub(crate) stats_admin: Vec<Condition>,
+    pub(crate) monitor_fail: Vec<Condition>,
+    pub(crate) force_persist: Vec<Condition>,
+    pub(crate) ignore_persist: Vec<Condition>,
+    pub(crate) use_backends: Vec<UseBackend>,
+    pub(crate) use_servers: Vec<UseServer>,
+    pub(crate) errors: Vec<(u16, Arc<Reply>)>,
+}
+
+/// Compiles every rule of a proxy, in order.
+pub(crate) fn compile(
+    proxy: &Pending<'_>,
+    index: &HashMap<Box<str>, usize>,
+    pending: &[Pending<'_>],
+    context: &mut Context<'_>,
+) -> Rules {
+    let mut rules = Rules::default();
+    for statement in proxy.settings.all_rules() {
+        let outcome = one(&mut rules, statement, proxy, index, pending, context);
+        context.note(outcome);
+    }
+    rules
+}
+
+fn one(
+    rules: &mut Rules,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    index: &HashMap<Box<str>, usize>,
+    pending: &[Pending<'_>],
+    context: &mut Context<'_>,
+) -> Outcome {
+    use Ruleset::*;
+    match statement.keyword.name {
+        "acl" => acl(rules, statement, proxy, context),
+        "http-request" => rule(rules, statement, proxy, context, HttpRequest, |r| &mut r.http_request),
+        "http-response" => rule(rules, statement, proxy, context, HttpResponse, |r| &mut r.http_response),
+        "http-after-response" => {
+            rule(rules, statement, proxy, context, HttpAfterResponse, |r| &mut r.http_after_response)
+        }
+        "tcp-request connection" => rule(rules, statement, proxy, context, TcpConnection, |r| &mut r.tcp_connection),
+        "tcp-request session" => rule(rules, statement, proxy, context, TcpSession, |r| &mut r.tcp_session),
+        "tcp-request content" => rule(rules, statement, proxy, context, TcpRequest, |r| &mut r.tcp_request),
+        "tcp-response content" => {
+            rule(rules, statement, proxy, context, TcpResponse, |r| &mut r.tcp_response)
+        }
+        "redirect" => redirect(rules, statement, proxy, context),
+        "stats http-request" => rule(rules, statement, proxy, context, HttpRequest, |r| &mut r.stats_rules),
+        "stats admin" => condition(statement, proxy, rules, context).map(|it| rules.stats_admin.push(it)),
+        "monitor fail" => condition(statement, proxy, rules, context).map(|it| rules.monitor_fail.push(it)),
+        "force-persist" => condition(statement, proxy, rules, context).map(|it| rules.force_persist.push(it)),
+        "ignore-persist" => condition(statement, proxy, rules, context).map(|it| rules.ignore_persist.push(it)),
+        "use_backend" => use_backend(rules, statement, proxy, index, pending, context),
+        "use-server" => use_server(rules, statement, proxy, context),
+        _ => error_message(rules, statement, proxy, context),
+    }
+}
+
+fn acl(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
+    let list = arguments(statement);
+    let mut words = Words::new(&list, statement.end());
+    let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
+    let (name, criterion) = Acls::compile(&mut words, &scope)?;
+    rules.acls.add(name, criterion);
+    Ok(())
+}
+
+fn place_of(kind: Ruleset) -> Place {
+    match kind {
+        Ruleset::TcpConnection => Place::TcpConnection,
+        Ruleset::TcpSession => Place::TcpSession,
+        Ruleset::TcpRequest => Place::TcpRequestContent,
+        Ruleset::TcpResponse => Place::TcpResponseContent,
+        Ruleset::HttpRequest => Place::HttpRequest,
+        Ruleset::HttpResponse | Ruleset::HttpAfterResponse => Place::HttpResponse,
+    }
+}
+
+fn rule(
+    rules: &mut Rules,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &Context<'_>,
+    kind: Ruleset,
+    set: fn(&mut Rules) -> &mut RuleSet,
+) -> Outcome {
+    let list = arguments(statement);
+    if list.is_empty() {
+        let name = statement.keyword.name;
+        return Err(Diagnostic::alert(format!("`{name}` expects an action"))
+            .at(statement.end())
+            .label(format!("usage: {name} {}", statement.keyword.signature)));
+    }
+    let mut words = Words::new(&list, statement.end());
+    let compiled = {
+        let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, place_of(kind));
+        rules::compile(kind, &mut words, &scope)?
+    };
+    set(rules).push(compiled);
+    Ok(())
+}
+
+fn redirect(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
+    // `redirect …` is `http-request redirect …`, evaluated later.
+    let list = words(&statement.words);
+    let mut words = Words::new(&list, statement.end());
+    let compiled = {
+        let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
+        rules::compile(Ruleset::HttpRequest, &mut words, &scope)?
+    };
+    rules.redirects.push(compiled);
+    Ok(())
+}
+
+fn condition(
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    rules: &Rules,
+    context: &Context<'_>,
+) -> Result<Condition, Diagnostic> {
+    let list = arguments(statement);
+    let mut words = Words::new(&list, statement.end());
+    let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
+    let name = statement.keyword.name;
+    Condition::compile_optional(&mut words, &scope)?.ok_or_else(|| {
+        Diagnostic::alert(format!("`{name}` needs a condition"))
+            .at(statement.end())
+            .label(format!("usage: {name} {}", statement.keyword.signature))
+            .haproxy(format!("'{name}' requires either 'if' or 'unless' followed by a condition."))
+    })
+}
+
+/// The name of a target and the condition behind it.
+fn target<'w>(
+    words: &mut Words<'w>,
+    statement: &Statement,
+    what: &str,
+) -> Result<sample::Word<'w>, Diagnostic> {
+    let name = statement.keyword.name;
+    words.next().ok_or_else(|| {
+        Diagnostic::alert(format!("`{name}` expects the name of a {what}"))
+            .at(statement.end())
+            .haproxy(format!("'{name}' expects a {what} name."))
+    })
+}
+
+fn trailing_condition(
+    words: &mut Words<'_>,
+    statement: &Statement,
+    scope: &Scope<'_>,
+) -> Result<Option<Condition>, Diagnostic> {
+    let condition = Condition::compile_optional(words, scope)?;
+    match words.peek() {
+        None => Ok(condition),
+        Some(extra) => {
+            let (name, text) = (statement.keyword.name, extra.text);
+            Err(Diagnostic::alert(format!("`{name}` has no use for `{text}`"))
+                .at(extra.span)
+                .label("`if` or `unless` may stand here")
+                .haproxy(format!("unexpected keyword '{text}', expects 'if' or 'unless'")))
+        }
+    }
+}
+
+fn use_backend(
+    rules: &mut Rules,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    index: &HashMap<Box<str>, usize>,
+    pending: &[Pending<'_>],
+    context: &mut Context<'_>,
+) -> Outcome {
+    let list = arguments(statement);
+    let mut words = Words::new(&list, statement.end());
+    let name = target(&mut words, statement, "backend")?;
+    let (condition, target) = {
+        let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
+        let condition = trailing_condition(&mut words, statement, &scope)?;
+        let dynamic = name.text.contains("%[") || name.text.contains('%');
+        let target = match index.get(name.text) {
+            Some(found) => Some(BackendTarget::Fixed(*found)),
+            None if dynamic => {
+                Some(BackendTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Text)?))
+            }
+            None => None,
+        };
+        (condition, target)
+    };
+    let Some(target) = target else {
+        return Err(no_backend(proxy, name.text, name.span, index, "use_backend"));
+    };
+    if let BackendTarget::Fixed(found) = &target {
+        check_modes(proxy, &pending[*found], name.span, "in a 'use_backend' rule", context)?;
+    }
+    rules.use_backends.push(UseBackend { target, condition });
+    Ok(())
+}
+
+/// The error for a backend that is not there.
+pub(crate) fn no_backend(
+    proxy: &Pending<'_>,
+    name: &str,
+    span: Span,
+    index: &HashMap<Box<str>, usize>,
+    keyword: &str,
+) -> Diagnostic {
+    let known = index.keys().map(|name| &**name);
+    let near = if index.len() > 2_000 { None } else { diag::suggest(name, known) };
+    Diagnostic::alert(format!("there is no backend `{name}`"))
+        .at(span)
+        .did_you_mean(near)
+        .haproxy_whole(format!("Proxy '{}': unable to find required {keyword}: '{name}'.", proxy.settings.name))
+}
+
+/// A frontend may only use a backend of its mode.
+pub(crate) fn check_modes(
+    from: &Pending<'_>,
+    to: &Pending<'_>,
+    span: Span,
+    what: &str,
+    context: &Context<'_>,
+) -> Outcome {
+    let (mode, other) = (from.settings.mode, to.settings.mode);
+    if mode == other || from.settings.disabled || to.settings.disabled {
+        return Ok(());
+    }
+    let (kind, name, to_name) = (from.settings.kind_name(), from.settings.name, to.settings.name);
+    let to_kind = to.settings.kind_name();
+    let (place, to_place) = (context.place(from.section), context.place(to.section));
+    let message = if mode == Mode::Tcp && other == Mode::Http {
+        // HAProxy takes the connection for HTTP from there on.
+        not_supported(&format!("{kind} {name} in mode tcp with a backend in mode http"))
+    } else {
+        Diagnostic::alert(format!("{} {kind} `{name}` cannot use {} backend `{to_name}`", mode.name(), other.name()))
+            .haproxy_whole(format!(
+                "{} {kind} '{name}' ({place}) tries to use incompatible {} {to_kind} '{to_name}' ({to_place}) {what} \
+                 (see 'mode').",
+                mode.name(),
+                other.name()
+            ))
+    };
+    Err(message.at(span).related(to.section.name.span(), format!("its mode is {}", other.name())))
+}
+
+fn use_server(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
+    let list = arguments(statement);
+    let mut words = Words::new(&list, statement.end());
+    let name = target(&mut words, statement, "server")?;
+    let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
+    let condition = trailing_condition(&mut words, statement, &scope)?;
+    let servers = proxy.state.servers.load();
+    let target = match servers.iter().position(|server| *server.name == *name.text) {
+        Some(found) => ServerTarget::Fixed(found),
+        None if name.text.contains('%') => {
+            ServerTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Text)?)
+        }
+        None => {
+            let near = diag::suggest(name.text, servers.iter().map(|server| &*server.name));
+            let backend = proxy.settings.name;
+            return Err(Diagnostic::alert(format!("backend `{backend}` has no server `{}`", name.text))
+                .at(name.span)
+                .did_you_mean(near)
+                .haproxy(format!(
+                    "{} '{backend}' : unable to find server '{}' referenced in a 'use-server' rule.",
+                    proxy.settings.kind_name(),
+                    name.text
+                )));
+        }
+    };
+    rules.use_servers.push(UseServer { target, condition });
+    Ok(())
+}
+
+/// `errorfile <code> <file>`, of a proxy or of `http-errors`: the status and the bytes of the file.
+pub(crate) fn read_message(
+    statement: &Statement,
+    context: &mut Context<'_>,
+) -> Result<(u16, Arc<[u8]>), Diagnostic> {
+    let (status, path) = status_and(statement, "<status_code> and <file>")?;
+    let bytes = context.names.file(path).map_err(|error| {
+        Diagnostic::alert(format!("cannot read `{path}`: {error}"))
+            .at(path.span())
+            .haproxy(format!("errorfile : Can't open file '{path}' ({error})."))
+    })?;
+    Ok((status, bytes))
+}
+
+/// The statuses of which HAProxy has messages.
+const STATUSES: &[u16] = &[
+    200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 414, 421, 422, 425, 429, 431, 500, 501, 502, 503, 504,
+];
+
+fn status_and<'a>(statement: &'a Statement, what: &str) -> Result<(u16, &'a Word), Diagnostic> {
+    let name = statement.keyword.name;
+    let [status, path, rest @ ..] = statement.arguments() else {
+        return Err(Diagnostic::alert(format!("`{name}` expects {what}"))
+            .at(statement.end())
+            .haproxy(format!("'{name}' expects {what} as arguments.")));
+    };
+    if let Some(extra) = rest.first() {
+        return Err(Diagnostic::alert(format!("`{name}` has no use for `{extra}`"))
+            .at(extra.span())
+            .haproxy(format!("'{name}' cannot handle unexpected argument '{extra}'.")));
+    }
+    let code = parse_status(status).ok_or_else(|| wrong_status(name, status))?;
+    Ok((code, path))
+}
+
+fn parse_status(word: &Word) -> Option<u16> {
+    word.parse().ok().filter(|status| STATUSES.contains(status))
+}
+
+fn wrong_status(name: &str, word: &Word) -> Diagnostic {
+    let known: Vec<String> = STATUSES.iter().map(u16::to_string).collect();
+    Diagnostic::alert(format!("`{name}` knows no message for status `{word}`"))
+        .at(word.span())
+        .help(format!("one of: {}", known.join(", ")))
+        .haproxy(format!("'{name}' : status code '{word}' not handled"))
+}
+
+fn error_message(
+    rules: &mut Rules,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) -> Outcome {
+    let mut found: Vec<(u16, Arc<Reply>)> = Vec::new();
+    match statement.keyword.name {
+        "errorfile" => {
+            let (status, bytes) = read_message(statement, context)?;
+            found.push((status, Arc::new(raw_reply(status, &bytes, statement)?)));
+        }
+        "errorfiles" => errorfiles(statement, context, &mut found)?,
+        "http-error" => {
+            let list = arguments(statement);
+            let mut words = Words::new(&list, statement.end());
+            let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpResponse);
+            let reply = Reply::compile_error(&mut words, &scope)?;
+            found.push((reply.status, Arc::new(reply)));
+        }
+        name => {
+            let (status, url) = status_and(statement, "<status_code> and <url>")?;
+            let code = if name == "errorloc303" { 303 } else { 302 };
+            found.push((status, Arc::new(Reply::location(code, url))));
+        }
+    }
+    for (status, reply) in found {
+        rules.errors.retain(|(other, _)| *other != status);
+        rules.errors.push((status, reply));
+    }
+    Ok(())
+}
+
+fn errorfiles(statement: &Statement, context: &Context<'_>, found: &mut Vec<(u16, Arc<Reply>)>) -> Outcome {
+    let [name, wanted @ ..] = statement.arguments() else {
+        return Err(Diagnostic::alert("`errorfiles` expects the name of an http-errors section")
+            .at(statement.end())
+            .haproxy("'errorfiles' expects <name> as argument."));
+    };
+    let Some(messages) = context.names.http_errors.get(name.as_str()) else {
+        let near = diag::suggest(name, context.names.http_errors.keys().map(|name| &**name));
+        return Err(Diagnostic::alert(format!("there is no http-errors section `{name}`"))
+            .at(name.span())
+            .did_you_mean(near)
+            .haproxy(format!("unable to find http-errors section '{name}'.")));
+    };
+    let mut statuses = Vec::new();
+    for word in wanted {
+        statuses.push(parse_status(word).ok_or_else(|| wrong_status("errorfiles", word))?);
+    }
+    for (status, bytes) in messages.iter().filter(|(status, _)| statuses.is_empty() || statuses.contains(status)) {
+        found.push((*status, Arc::new(raw_reply(*status, bytes, statement)?)));
+    }
+    Ok(())
+}
+
+fn raw_reply(status: u16, bytes: &[u8], statement: &Statement) -> Result<Reply, Diagnostic> {
+    Reply::raw(status, bytes).map_err(|error| {
+        let place = statement.words.last().map_or(statement.span, Word::span);
+        Diagnostic::alert(format!("the file is no HTTP response: {error}"))
+            .at(place)
+            .label("it must hold a status line, headers, an empty line and the body")
+    })
+}
+
+/// `set-var` and `set-var-fmt` of global: evaluated now.
+pub(crate) fn global_variable(statement: &Statement, context: &Context<'_>) -> Outcome {
+    let list = arguments(statement);
+    let acls = Acls::new();
+    let scope = scope(context, &acls, None, Mode::Tcp, Place::Boot);
+    let name = list[0];
+    let variable = context
+        .variables
+        .borrow_mut()
+        .resolve(name.text)
+        .map_err(|error| Diagnostic::alert(error).at(name.span))?;
+    let process = state::Process::default();
+    let env = sample::Env::new(&process, base::clock::now_ms());
+    if statement.keyword.name == "set-var-fmt" {
+        let format = Format::compile(list[1].text, list[1].span, &scope, FormatFor::Text)?;
+        let mut text = Vec::new();
+        format.render(&env, &mut text);
+        let value = sample::value::Value::str(&text);
+        variable.set(&env, &value);
+        return Ok(());
+    }
+    let mut words = Words::new(&list[1..], statement.end());
+    let expression = Expression::compile(&mut words, &scope)?;
+    if let Some(extra) = words.peek() {
+        return Err(Diagnostic::alert(format!("`set-var` has no use for `{}`", extra.text)).at(extra.span));
+    }
+    if let Some(value) = expression.eval(&env) {
+        variable.set(&env, &value);
+    }
+    Ok(())
+}

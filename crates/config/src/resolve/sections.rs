@@ -1,0 +1,104 @@
+//! `userlist` (manual, section 12.2) and `http-errors` (section 12.4).
+
+use std::sync::Arc;
+
+use diag::Diagnostic;
+use sample::auth::{Password, Userlist};
+
+use crate::args::Args;
+use crate::draft::{Draft, Kind, Section, Statement};
+use crate::keyword::Outcome;
+use crate::resolve::Context;
+use crate::resolve::rules::read_message;
+
+/// Reads every userlist.
+pub(crate) fn userlists(draft: &Draft, context: &mut Context<'_>) {
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::Userlist) {
+        let mut list = Userlist::new(&section.name);
+        let (groups, users): (Vec<_>, Vec<_>) =
+            section.statements.iter().partition(|statement| statement.keyword.name == "group");
+        let known: Vec<&str> = groups.iter().filter_map(|group| group.arguments().first()).map(|word| word.as_str()).collect();
+        for statement in users {
+            let outcome = user(&mut list, statement, &known, context);
+            context.note(outcome);
+        }
+        for statement in groups {
+            let outcome = group(&mut list, statement, context);
+            context.note(outcome);
+        }
+        context.names.userlists.insert(section.name.as_str().into(), Arc::new(list));
+    }
+}
+
+fn user(list: &mut Userlist, statement: &Statement, groups: &[&str], context: &mut Context<'_>) -> Outcome {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let name = args.required("the name of a user")?;
+    let (mut password, mut member_of) = (None, Vec::new());
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "password" => password = Some(Password::Crypt(args.value()?.as_str().into())),
+            "insecure-password" => password = Some(Password::Plain(args.value()?.as_str().into())),
+            "groups" => {
+                let names = args.value()?;
+                for group in names.split(',') {
+                    if !groups.contains(&group) {
+                        return Err(args
+                            .wrong(format!("there is no group `{group}` in this userlist"))
+                            .did_you_mean(diag::suggest(group, groups.iter().copied()))
+                            .haproxy(format!("userlist: no such group '{group}' specified in user '{name}'")));
+                    }
+                    member_of.push(group.into());
+                }
+            }
+            other => {
+                let near = diag::suggest(other, ["password", "insecure-password", "groups"]);
+                return Err(args.wrong(format!("`user` does not know `{other}`")).did_you_mean(near));
+            }
+        }
+    }
+    if !list.add_user(name, password, member_of) {
+        return Err(Diagnostic::alert(format!("user `{name}` stands in this list twice"))
+            .at(name.span())
+            .haproxy(format!("ignoring duplicated user '{name}' in userlist '{}'.", list.name)));
+    }
+    Ok(())
+}
+
+fn group(list: &mut Userlist, statement: &Statement, context: &mut Context<'_>) -> Outcome {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let name = args.required("the name of a group")?;
+    if args.take("users") {
+        let users = args.required("a list of users")?;
+        for user in users.split(',').filter(|user| !user.is_empty()) {
+            if !list.join(user, name) {
+                return Err(args
+                    .wrong(format!("there is no user `{user}` in this userlist"))
+                    .haproxy(format!("userlist: no such user '{user}' specified in group '{name}'")));
+            }
+        }
+    }
+    args.finish()
+}
+
+/// Reads every `http-errors` section.
+pub(crate) fn http_errors(draft: &Draft, context: &mut Context<'_>) {
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::HttpErrors) {
+        context.enter(section);
+        let messages = messages(section, context);
+        context.names.http_errors.insert(section.name.as_str().into(), messages.into());
+    }
+}
+
+fn messages(section: &Section, context: &mut Context<'_>) -> Vec<(u16, Arc<[u8]>)> {
+    let mut messages: Vec<(u16, Arc<[u8]>)> = Vec::new();
+    for statement in &section.statements {
+        match read_message(statement, context) {
+            Ok((status, bytes)) => {
+                messages.retain(|(other, _)| *other != status);
+                messages.push((status, bytes));
+            }
+            Err(error) => context.diagnostics.push(error),
+        }
+    }
+    messages
+}

@@ -1,0 +1,260 @@
+//! Servers: their lines become states and settings (manual, section 5.2 and 4.2 `server-template`).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::address::{Place, Ports};
+use diag::Diagnostic;
+use state::server::{ServerAddress, ServerSeed};
+use syntax::Word;
+
+use crate::args::Args;
+use crate::draft::{Statement, is_name_character};
+use crate::resolve::names::resolve_host;
+use crate::resolve::{Context, Pending};
+use crate::server::{InitAddr, ServerDraft, ServerPlace, host_name, parse_params, parse_place};
+
+/// A server whose state is made and whose settings still lack what refers to names.
+pub(crate) struct MadeServer<'a> {
+    pub(crate) statement: &'a Statement,
+    pub(crate) draft: ServerDraft<'a>,
+    pub(crate) state: Arc<state::Server>,
+    pub(crate) port_offset: Option<i32>,
+}
+
+/// Makes the servers of every backend, and puts their states where names find them.
+pub(crate) fn make<'a>(pending: &[Pending<'a>], context: &mut Context<'_>) -> Vec<Vec<MadeServer<'a>>> {
+    pending.iter().map(|proxy| make_backend(proxy, context)).collect()
+}
+
+fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeServer<'a>> {
+    let mut lines = Vec::new();
+    for statement in &proxy.settings.servers {
+        let parsed = if statement.keyword.name == "server" {
+            server(proxy, statement, context)
+        } else {
+            template(proxy, statement, context)
+        };
+        match parsed {
+            Ok(mut parsed) => lines.append(&mut parsed),
+            Err(error) => context.diagnostics.push(error),
+        }
+    }
+    check_unique(proxy, &lines, context);
+    let mut made = Vec::with_capacity(lines.len());
+    let taken: Vec<u32> = lines.iter().filter_map(|line| line.draft.id).collect();
+    let mut next = 1;
+    for line in lines {
+        let id = line.draft.id.unwrap_or_else(|| {
+            while taken.contains(&next) {
+                next += 1;
+            }
+            next += 1;
+            next - 1
+        });
+        made.push(make_server(proxy, line, id, context));
+    }
+    proxy.state.servers.store(Arc::new(made.iter().map(|server| server.state.clone()).collect()));
+    made
+}
+
+/// A parsed line.
+struct ServerLine<'a> {
+    statement: &'a Statement,
+    name: Box<str>,
+    name_word: &'a Word,
+    address_word: &'a Word,
+    place: Rc<ServerPlace>,
+    draft: ServerDraft<'a>,
+}
+
+fn server<'a>(
+    proxy: &Pending<'a>,
+    statement: &'a Statement,
+    context: &mut Context<'_>,
+) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let name = args.next();
+    let (Some(name), Some(address)) = (name, args.next()) else {
+        return Err(Diagnostic::alert("`server` expects a name and an address")
+            .at(statement.end())
+            .label("usage: server <name> <address>[:<port>] [param*]")
+            .haproxy("'server' expects <name> and <addr>[:<port>] as arguments."));
+    };
+    check_name(name)?;
+    let title = format!("server {}/{name}", proxy.settings.name);
+    let place = Rc::new(parse_place(address, &args)?);
+    let mut draft = proxy.settings.default_server.as_ref().clone();
+    parse_params(&mut draft, &mut args, &title)?;
+    let name_text = name.as_str().into();
+    Ok(vec![ServerLine { statement, name: name_text, name_word: name, address_word: address, place, draft }])
+}
+
+fn check_name(name: &Word) -> Result<(), Diagnostic> {
+    match name.char_indices().find(|(_, character)| !is_name_character(*character)) {
+        None => Ok(()),
+        Some((at, wrong)) => Err(Diagnostic::alert(format!("character `{wrong}` is not permitted in the name of a server"))
+            .at(name.part(at, at + wrong.len_utf8()))
+            .haproxy(format!("character '{wrong}' is not permitted in server name '{name}'."))),
+    }
+}
+
+/// `server-template prefix 1-3 host:80`: servers `prefix1` to `prefix3`.
+fn template<'a>(
+    proxy: &Pending<'a>,
+    statement: &'a Statement,
+    context: &mut Context<'_>,
+) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let prefix = args.required("<prefix> <nb | range> <addr>[:<port>]")?;
+    check_name(prefix)?;
+    let range = args.required("<nb | range> <addr>[:<port>]")?;
+    let (low, high) = range.split_once('-').unwrap_or(("1", range));
+    let bounds = low.parse::<u32>().ok().zip(high.parse::<u32>().ok());
+    let (low, high) = bounds.filter(|(low, high)| low <= high && *high > 0 && high - low < 100_000).ok_or_else(|| {
+        args.wrong(format!("`{range}` is no number or range of servers"))
+            .label("such as `3` or `1-3`")
+            .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
+    })?;
+    let address = args.required("<addr>[:<port>]")?;
+    let place = Rc::new(parse_place(address, &args)?);
+    let mut draft = proxy.settings.default_server.as_ref().clone();
+    parse_params(&mut draft, &mut args, &format!("server-template {}/{prefix}", proxy.settings.name))?;
+    let line = |number| ServerLine {
+        statement,
+        name: format!("{prefix}{number}").into(),
+        name_word: prefix,
+        address_word: address,
+        place: place.clone(),
+        draft: ServerDraft { id: draft.id.filter(|_| number == low), ..draft.clone() },
+    };
+    Ok((low..=high).map(line).collect())
+}
+
+fn check_unique(proxy: &Pending<'_>, lines: &[ServerLine<'_>], context: &mut Context<'_>) {
+    // Most backends have few servers: comparing them all is cheaper than a map then.
+    if lines.len() > 16 {
+        let mut names: HashMap<&str, &ServerLine<'_>> = HashMap::new();
+        for line in lines {
+            if let Some(other) = names.insert(&line.name, line) {
+                same_name(proxy, line, other, context);
+            }
+        }
+    } else {
+        for (index, line) in lines.iter().enumerate() {
+            if let Some(other) = lines[..index].iter().find(|other| other.name == line.name) {
+                same_name(proxy, line, other, context);
+            }
+        }
+    }
+    let mut ids: Vec<(u32, &ServerLine<'_>)> = lines.iter().filter_map(|line| Some((line.draft.id?, line))).collect();
+    ids.sort_by_key(|(id, line)| (*id, line.statement.line));
+    for pair in ids.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        let ((id, other), (_, line)) = (pair[0], pair[1]);
+        let place = format!("{}:{}", context.sources.file(proxy.section.file).name(), other.statement.line);
+        let (backend, name, other_name) = (proxy.settings.name, &line.name, &other.name);
+        context.diagnostics.push(
+            Diagnostic::alert(format!("servers `{other_name}` and `{name}` have the same id {id}"))
+                .at(line.name_word.span())
+                .related(other.name_word.span(), "the first stands here")
+                .haproxy(format!("'server {backend}/{name}' : 'id' : custom id {id} already used at {place} ('server {other_name}').")),
+        );
+    }
+}
+
+fn same_name(proxy: &Pending<'_>, line: &ServerLine<'_>, other: &ServerLine<'_>, context: &mut Context<'_>) {
+    let (backend, name) = (proxy.settings.name, &line.name);
+    let place = format!("{}:{}", context.sources.file(proxy.section.file).name(), other.statement.line);
+    context.diagnostics.push(
+        Diagnostic::alert(format!("backend `{backend}` has two servers named `{name}`"))
+            .at(line.name_word.span())
+            .related(other.name_word.span(), "the first stands here")
+            .haproxy(format!(
+                "{} '{backend}', another server named '{name}' was already defined at line {place}, please use distinct names.",
+                proxy.settings.kind_name()
+            )),
+    );
+}
+
+fn make_server<'a>(
+    proxy: &Pending<'a>,
+    line: ServerLine<'a>,
+    id: u32,
+    context: &mut Context<'_>,
+) -> MadeServer<'a> {
+    let address = address(&line, proxy, context);
+    let ServerLine { statement, name, draft, place, .. } = line;
+    let unresolved = address == ServerAddress::Unresolved;
+    let state = state::Server::new(ServerSeed {
+        id,
+        name,
+        proxy: proxy.settings.name.into(),
+        backup: draft.backup,
+        maxconn: draft.maxconn,
+        minconn: draft.minconn,
+        maxqueue: draft.maxqueue,
+        address,
+        weight: draft.weight,
+        disabled: draft.disabled,
+        checked: draft.check && !draft.disabled,
+    });
+    if unresolved {
+        state.change_admin(state::Admin::RESOLUTION_MAINT, 0, 0);
+    }
+    MadeServer { statement, draft, state, port_offset: place.port_offset }
+}
+
+fn address(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) -> ServerAddress {
+    let port = |ports: &Ports| ports.iter().next().unwrap_or(0);
+    match &line.place.place {
+        Place::Unix(path) => ServerAddress::Unix(path.into()),
+        Place::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
+        Place::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
+        Place::Ip { host: base::address::Host::Ip(ip), ports } => ServerAddress::Ip(SocketAddr::new(*ip, port(ports))),
+        Place::Ip { ports, .. } => match lookup(line, proxy, context) {
+            Some(ip) => ServerAddress::Ip(SocketAddr::new(ip, port(ports))),
+            None => ServerAddress::Unresolved,
+        },
+        Place::Fd(_) | Place::SockPair(_) | Place::ReverseHttp(_) => ServerAddress::Unresolved,
+    }
+}
+
+/// Looks a server's name up by the methods of `init-addr`; `last,libc` when none are named.
+fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<IpAddr> {
+    let host = host_name(&line.place.place)?;
+    let methods: &[InitAddr] = match line.draft.init_addr.as_slice() {
+        [] => &[InitAddr::Last, InitAddr::Libc],
+        methods => methods,
+    };
+    let mut failure = String::new();
+    for method in methods {
+        match method {
+            InitAddr::Last => {}
+            InitAddr::None => return None,
+            InitAddr::Ip(ip) => return Some(*ip),
+            InitAddr::Libc => {
+                let key = format!("{host:?}");
+                let found = context.hosts.entry(key).or_insert_with(|| resolve_host(host)).clone();
+                match found {
+                    Ok(ip) => return Some(ip),
+                    Err(error) => failure = error,
+                }
+            }
+        }
+    }
+    let (backend, name, address) = (proxy.settings.name, &line.name, line.address_word);
+    let title = format!("'server {backend}/{name}' : could not resolve address '{address}'");
+    let message = format!("cannot resolve the address `{address}` of server `{backend}/{name}`: {failure}");
+    let diagnostic = if context.setting.ignore_resolution_failures {
+        Diagnostic::warning(message).haproxy(format!("{title}, disabling server."))
+    } else {
+        Diagnostic::alert(message)
+            .help("`init-addr none` or `-dr` start without the address")
+            .haproxy(format!("{title}."))
+    };
+    context.diagnostics.push(diagnostic.at(address.span()));
+    // Any address will do: the plan is not used.
+    Some(Ipv4Addr::UNSPECIFIED.into()).filter(|_| !context.setting.ignore_resolution_failures)
+}

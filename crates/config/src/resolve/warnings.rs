@@ -1,0 +1,131 @@
+//! What HAProxy warns of when a configuration is right but probably not as meant, in its own words.
+
+use diag::Diagnostic;
+use state::Mode;
+
+use crate::plan::log::Logger;
+use crate::resolve::rules::Rules;
+use crate::resolve::{Context, Pending};
+use crate::settings::LogFormatChoice;
+
+/// Checks that the parts of a proxy fit together.
+pub(crate) fn check(
+    proxy: &Pending<'_>,
+    rules: &Rules,
+    binds: usize,
+    servers: usize,
+    loggers: &[Logger],
+    context: &mut Context<'_>,
+) {
+    let settings = &proxy.settings;
+    if settings.disabled {
+        return;
+    }
+    if settings.kind == crate::draft::Kind::Frontend && binds == 0 && settings.binds.is_empty() {
+        warn(proxy, context, |kind, name| {
+            format!("{kind} '{name}' has no 'bind' directive. Please declare it as a backend if this was intended.")
+        });
+    }
+    if settings.mode != Mode::Http {
+        needs_http(proxy, rules, context);
+    }
+    log_format(proxy, loggers, context);
+    missing_timeouts(proxy, servers, context);
+}
+
+fn warn(proxy: &Pending<'_>, context: &mut Context<'_>, text: impl FnOnce(&str, &str) -> String) {
+    let haproxy = text(proxy.settings.kind_name(), proxy.settings.name);
+    let mut message = haproxy.clone();
+    // Quoted names stand between backticks in the terminal's form.
+    message = message.trim_end_matches('.').replace('\'', "`");
+    context.diagnostics.push(Diagnostic::warning(message).at(proxy.section.name.span()).haproxy_whole(haproxy));
+}
+
+fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
+    let settings = &proxy.settings;
+    let sets = [
+        ("http-request", rules.http_request.is_empty()),
+        ("http-response", rules.http_response.is_empty()),
+        ("http-after-response", rules.http_after_response.is_empty()),
+        ("redirect", rules.redirects.is_empty()),
+    ];
+    for (name, _) in sets.iter().filter(|(_, empty)| !empty) {
+        warn(proxy, context, |kind, proxy| {
+            format!("'{name}' rules ignored for {kind} '{proxy}' as they require HTTP mode.")
+        });
+    }
+    // Only what the proxy says itself: defaults are shared with HTTP proxies.
+    let own = |name: &str| proxy.section.statements.iter().any(|statement| statement.keyword.name == name);
+    if settings.forward_for.is_some() && own("option forwardfor") {
+        warn(proxy, context, |kind, name| {
+            format!("'option forwardfor' ignored for {kind} '{name}' as it requires HTTP mode.")
+        });
+    }
+    if settings.cookie.is_some() && own("cookie") {
+        warn(proxy, context, |kind, name| format!("cookie will be ignored for {kind} '{name}' (needs 'mode http')."));
+    }
+    let http_log = match settings.log_format {
+        LogFormatChoice::Http(statement) => Some((statement, "httplog")),
+        LogFormatChoice::Clf(statement) => Some((statement, "httplog clf")),
+        LogFormatChoice::Https(statement) => Some((statement, "httpslog")),
+        _ => None,
+    };
+    if let Some((statement, option)) = http_log.filter(|_| settings.is_frontend()) {
+        let (kind, name) = (settings.kind_name(), settings.name);
+        context.diagnostics.push(
+            Diagnostic::warning(format!("`option {option}` needs `mode http`: {kind} `{name}` logs as with `option tcplog`"))
+                .at(statement.keyword_span())
+                .haproxy(format!(
+                    "'option {option}' not usable with {kind} '{name}' (needs 'mode http'). Falling back to 'option tcplog'."
+                )),
+        );
+    }
+}
+
+fn log_format(proxy: &Pending<'_>, loggers: &[Logger], context: &mut Context<'_>) {
+    let chosen_here = match proxy.settings.log_format {
+        LogFormatChoice::Default => false,
+        LogFormatChoice::Custom(statement)
+        | LogFormatChoice::Tcp(statement)
+        | LogFormatChoice::TcpClf(statement)
+        | LogFormatChoice::Http(statement)
+        | LogFormatChoice::Clf(statement)
+        | LogFormatChoice::Https(statement) => {
+            proxy.section.statements.iter().any(|own| std::ptr::eq(own, statement))
+        }
+    };
+    if chosen_here && loggers.is_empty() && proxy.settings.is_frontend() {
+        warn(proxy, context, |kind, name| format!("log format ignored for {kind} '{name}' since it has no log address."));
+    }
+}
+
+fn missing_timeouts(proxy: &Pending<'_>, servers: usize, context: &mut Context<'_>) {
+    let settings = &proxy.settings;
+    let timeouts = &settings.timeouts;
+    let front = settings.is_frontend() && timeouts.client.is_none();
+    let no_server_timeout =
+        timeouts.server.is_none() && (settings.mode == Mode::Http || timeouts.tunnel.is_none());
+    let back = settings.is_backend() && servers > 0 && (timeouts.connect.is_none() || no_server_timeout);
+    if !front && !back {
+        return;
+    }
+    let (kind, name) = (settings.kind_name(), settings.name);
+    let mut missing = Vec::new();
+    if front {
+        missing.push("`timeout client`");
+    }
+    if back {
+        missing.extend([("`timeout connect`", timeouts.connect), ("`timeout server`", timeouts.server)].iter().filter(|(_, set)| set.is_none()).map(|(text, _)| *text));
+    }
+    context.diagnostics.push(
+        Diagnostic::warning(format!("missing timeouts for {kind} `{name}`"))
+            .at(proxy.section.name.span())
+            .label(format!("without {}", missing.join(", ")))
+            .help("without them a peer that vanished holds its connection for ever; set them here or in `defaults`")
+            .haproxy_whole(format!(
+                "missing timeouts for {kind} '{name}'.\n   | While not properly invalid, you will certainly encounter various problems\n   \
+                 | with such a configuration. To fix this, please ensure that all following\n   \
+                 | timeouts are set to a non-zero value: 'client', 'connect', 'server'."
+            )),
+    );
+}

@@ -1,0 +1,531 @@
+//! `server`, `server-template` and `default-server` lines (manual, section 5.2): their parameters as plain values.
+//!
+//! Names (tracked servers), expressions and formats stay words here; `resolve::server` looks them up.
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::address::{Accepts, Host, Place, PortRule, Ports};
+use base::units::DefaultUnit::Milliseconds;
+use diag::Diagnostic;
+use syntax::Word;
+
+use crate::args::Args;
+use crate::keyword::{Outcome, not_supported};
+use crate::plan::server::{HashKey, Observe, OnError, SendProxy, Source, UseSource};
+use crate::resolve::names::resolve_host;
+use crate::surface;
+
+/// One way to find a server's address at start (`init-addr`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InitAddr {
+    /// From the state file.
+    Last,
+    /// By the system's resolver.
+    Libc,
+    /// None: the server starts down.
+    None,
+    /// This address.
+    Ip(IpAddr),
+}
+
+/// The parameters of a server.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct ServerDraft<'a> {
+    pub id: Option<u32>,
+    pub backup: bool,
+    pub disabled: bool,
+    pub maxconn: u32,
+    pub minconn: u32,
+    pub maxqueue: u32,
+    pub weight: u32,
+    pub cookie: Option<&'a str>,
+    pub redirect: Option<&'a str>,
+    pub send_proxy: SendProxy,
+    pub source: Option<Rc<Source>>,
+    pub namespace: Option<&'a str>,
+    pub tcp_ut: Option<Duration>,
+    pub tfo: bool,
+    pub md5sig: Option<&'a str>,
+    pub congestion: Option<&'a str>,
+    pub shutdown_sessions_when_down: bool,
+    pub shutdown_backups_when_up: bool,
+    pub pool_max_conn: i64,
+    pub pool_low_conn: u32,
+    pub pool_purge_delay: Duration,
+    pub pool_conn_name: Option<&'a Word>,
+    pub max_reuse: i64,
+    pub tlvs: Vec<(u8, &'a Word)>,
+    pub non_stick: bool,
+    pub slow_start: Option<Duration>,
+    pub socks4: Option<SocketAddr>,
+    pub check: bool,
+    pub inter: Duration,
+    pub fastinter: Option<Duration>,
+    pub downinter: Option<Duration>,
+    pub rise: u32,
+    pub fall: u32,
+    pub check_address: Option<IpAddr>,
+    pub check_port: Option<u16>,
+    pub check_send_proxy: bool,
+    pub initially_up: bool,
+    pub track: Option<&'a Word>,
+    pub observe: Observe,
+    pub error_limit: u32,
+    pub on_error: OnError,
+    pub tos: Option<u32>,
+    pub hash_key: HashKey,
+    pub strict_maxconn: bool,
+    pub init_addr: Vec<InitAddr>,
+}
+
+impl Default for ServerDraft<'_> {
+    fn default() -> Self {
+        Self {
+            id: None,
+            backup: false,
+            disabled: false,
+            maxconn: 0,
+            minconn: 0,
+            maxqueue: 0,
+            weight: 1,
+            cookie: None,
+            redirect: None,
+            send_proxy: SendProxy::None,
+            source: None,
+            namespace: None,
+            tcp_ut: None,
+            tfo: false,
+            md5sig: None,
+            congestion: None,
+            shutdown_sessions_when_down: false,
+            shutdown_backups_when_up: false,
+            pool_max_conn: -1,
+            pool_low_conn: 0,
+            pool_purge_delay: Duration::from_secs(5),
+            pool_conn_name: None,
+            max_reuse: -1,
+            tlvs: Vec::new(),
+            non_stick: false,
+            slow_start: None,
+            socks4: None,
+            check: false,
+            inter: Duration::from_secs(2),
+            fastinter: None,
+            downinter: None,
+            rise: 2,
+            fall: 3,
+            check_address: None,
+            check_port: None,
+            check_send_proxy: false,
+            initially_up: true,
+            track: None,
+            observe: Observe::None,
+            error_limit: 10,
+            on_error: OnError::FailCheck,
+            tos: None,
+            hash_key: HashKey::Id,
+            strict_maxconn: false,
+            init_addr: Vec::new(),
+        }
+    }
+}
+
+/// A parameter of server lines.
+pub struct ServerKeyword {
+    /// Its name.
+    pub name: &'static str,
+    /// Its arguments.
+    pub signature: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    apply: for<'a> fn(&mut ServerDraft<'a>, &mut Args<'a, '_>) -> Outcome,
+}
+
+const fn row(
+    name: &'static str,
+    signature: &'static str,
+    doc: &'static str,
+    apply: for<'a> fn(&mut ServerDraft<'a>, &mut Args<'a, '_>) -> Outcome,
+) -> ServerKeyword {
+    ServerKeyword { name, signature, doc, apply }
+}
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[ServerKeyword] = &[
+    //  name                  arguments        what it does                                                 setting
+    row("addr",               "<address>",     "where it is checked instead",                               addr),
+    row("backup",             "",              "serves only when all others are down",                      |d, _| { d.backup = true; Ok(()) }),
+    row("no-backup",          "",              "serves with the others",                                    |d, _| { d.backup = false; Ok(()) }),
+    row("cc",                 "<algorithm>",   "TCP's congestion control",                                  |d, a| text(&mut d.congestion, a)),
+    row("check",              "",              "checks its health",                                         |d, _| { d.check = true; Ok(()) }),
+    row("no-check",           "",              "does not check its health",                                 |d, _| { d.check = false; Ok(()) }),
+    row("check-send-proxy",   "",              "checks begin with a PROXY header",                          |d, _| { d.check_send_proxy = true; Ok(()) }),
+    row("no-check-send-proxy", "",             "checks begin without a PROXY header",                       |d, _| { d.check_send_proxy = false; Ok(()) }),
+    row("cookie",             "<value>",       "the cookie's value that means this server",                 |d, a| text(&mut d.cookie, a)),
+    row("disabled",           "",              "starts in maintenance",                                     |d, _| { d.disabled = true; Ok(()) }),
+    row("enabled",            "",              "starts in service",                                         |d, _| { d.disabled = false; Ok(()) }),
+    row("error-limit",        "<count>",       "errors in a row before on-error acts",                      |d, a| number(&mut d.error_limit, a, 1, i32::MAX as u32)),
+    row("fall",               "<count>",       "failed checks that take it down",                           |d, a| number(&mut d.fall, a, 1, i32::MAX as u32)),
+    row("rise",               "<count>",       "passed checks that bring it up",                            |d, a| number(&mut d.rise, a, 1, i32::MAX as u32)),
+    row("inter",              "<delay>",       "between two checks",                                        inter),
+    row("fastinter",          "<delay>",       "between two checks while its state is changing",            |d, a| delay(&mut d.fastinter, a)),
+    row("downinter",          "<delay>",       "between two checks while it is down",                       |d, a| delay(&mut d.downinter, a)),
+    row("hash-key",           "{ id | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
+    row("id",                 "<value>",       "its number in the backend",                                 id),
+    row("init-addr",          "{ last | libc | none | <ip> },[...]", "how its address is found at start",   init_addr),
+    row("init-state",         "{ fully-up | up | down | fully-down }", "its state before the first check",   init_state),
+    row("max-reuse",          "<count>",       "how often a connection is used again",                      |d, a| number(&mut d.max_reuse, a, -1, i64::from(i32::MAX))),
+    row("maxconn",            "<count>",       "how many requests at once",                                 |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
+    row("maxqueue",           "<count>",       "how many may wait for it",                                  |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
+    row("minconn",            "<count>",       "how many requests at once under low load",                  |d, a| number(&mut d.minconn, a, 0, u32::MAX)),
+    row("namespace",          "<name>",        "the network namespace it is reached from",                  |d, a| text(&mut d.namespace, a)),
+    row("non-stick",          "",              "never enters stick tables",                                 |d, _| { d.non_stick = true; Ok(()) }),
+    row("stick",              "",              "may enter stick tables",                                    |d, _| { d.non_stick = false; Ok(()) }),
+    row("observe",            "{ none | layer4 | layer7 }", "takes errors of traffic as failed checks",     observe),
+    row("on-error",           "{ fastinter | fail-check | sudden-death | mark-down }", "what errors of traffic do", on_error),
+    row("on-marked-down",     "shutdown-sessions", "what happens when it goes down",                        on_marked_down),
+    row("on-marked-up",       "shutdown-backup-sessions", "what happens when it comes up",                  on_marked_up),
+    row("pool-conn-name",     "<expression>",  "connections are used again only under the same name",       |d, a| { d.pool_conn_name = Some(a.value()?); Ok(()) }),
+    row("pool-low-conn",      "<count>",       "below this many, idle connections are not taken over",      |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
+    row("pool-max-conn",      "<count>",       "how many idle connections are kept",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
+    row("pool-purge-delay",   "<delay>",       "between two purges of idle connections",                    |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
+    row("port",               "<port>",        "the port that is checked instead",                          |d, a| { d.check_port = Some(port(a)?); Ok(()) }),
+    row("proto",              "<name>",        "the protocol spoken",                                       proto),
+    row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options),
+    row("redir",              "<prefix>",      "sends clients to the server itself",                        |d, a| text(&mut d.redirect, a)),
+    row("send-proxy",         "",              "begins with a PROXY header, version 1",                     |d, _| { d.send_proxy = SendProxy::V1; Ok(()) }),
+    row("no-send-proxy",      "",              "begins without a PROXY header",                             |d, _| { d.send_proxy = SendProxy::None; Ok(()) }),
+    row("send-proxy-v2",      "",              "begins with a PROXY header, version 2",                     |d, _| { v2(d); Ok(()) }),
+    row("no-send-proxy-v2",   "",              "begins without a PROXY header",                             |d, _| { d.send_proxy = SendProxy::None; Ok(()) }),
+    row("set-proxy-v2-tlv-fmt", "(<id>) <fmt>", "adds to a PROXY header of version 2",                      |_, _| Ok(())),
+    row("slowstart",          "<time>",        "how long its weight rises once it is up",                   |d, a| delay(&mut d.slow_start, a)),
+    row("socks4",             "<addr>:<port>", "a SOCKS4 proxy on the way",                                 socks4),
+    row("source",             "<addr>[:<port>] …", "the address it sees",                                   |d, a| { d.source = Some(Rc::new(parse_source(a)?)); Ok(()) }),
+    row("strict-maxconn",     "",              "maxconn limits connections, not requests",                  |d, _| { d.strict_maxconn = true; Ok(()) }),
+    row("tcp-md5sig",         "<key>",         "signs TCP segments",                                        |d, a| text(&mut d.md5sig, a)),
+    row("tcp-ut",             "<delay>",       "how long sent data may go unacknowledged",                  |d, a| delay(&mut d.tcp_ut, a)),
+    row("tfo",                "",              "sends the first data with the SYN",                         |d, _| { d.tfo = true; Ok(()) }),
+    row("no-tfo",             "",              "sends no data with the SYN",                                |d, _| { d.tfo = false; Ok(()) }),
+    row("track",              "[<backend>/]<server>", "has the state of another server",                    |d, a| { d.track = Some(a.value()?); Ok(()) }),
+    row("weight",             "<weight>",      "its share, 0 to 256",                                       weight),
+    row("no-ssl",             "",              "plain text, the only way here yet",                         |_, _| Ok(())),
+    row("no-check-ssl",       "",              "plain text, the only way here yet",                         |_, _| Ok(())),
+    row("no-agent-check",     "",              "asks no agent, the only way here yet",                      |_, _| Ok(())),
+    row("guid",               "<string>",      "a name unique over all files; without effect here",         |_, a| { a.value()?; Ok(()) }),
+    row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
+];
+
+/// Applies the parameters left in `args`. `title` is `server be/s1` or `default-server`, for messages.
+pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, title: &str) -> Outcome {
+    while let Some(word) = args.next() {
+        if let Some(row) = TABLE.iter().find(|row| word == row.name) {
+            args.parameter = Some(row.name);
+            (row.apply)(draft, args).map_err(|error| titled(error, title))?;
+            args.parameter = None;
+        } else if let Some(id) = word.strip_prefix("set-proxy-v2-tlv-fmt(").and_then(|rest| rest.strip_suffix(')')) {
+            let id = parse_tlv(id).ok_or_else(|| args.wrong(format!("`{id}` is no type of a TLV")).label("0x00 to 0xff"))?;
+            draft.tlvs.push((id, args.value()?));
+        } else {
+            return Err(unknown(word, title));
+        }
+    }
+    Ok(())
+}
+
+fn titled(mut error: Diagnostic, title: &str) -> Diagnostic {
+    if let Some(text) = error.haproxy.take() {
+        error.haproxy = Some(format!("'{title}' : {text}"));
+    }
+    error
+}
+
+fn unknown(word: &Word, title: &str) -> Diagnostic {
+    let name = word.split('(').next().unwrap_or(word);
+    if surface::is_server_keyword(name) {
+        return not_supported(&format!("{name} (of a server)")).at(word.span()).haproxy(format!(
+            "'{title}' : '{name}' is not supported yet"
+        ));
+    }
+    let mut known: Vec<&str> = TABLE.iter().map(|row| row.name).chain(surface::server_keywords()).collect();
+    known.sort_unstable();
+    let near = diag::suggest(word, known);
+    let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
+    Diagnostic::alert(format!("unknown parameter `{word}` of a server"))
+        .at(word.span())
+        .did_you_mean(near)
+        .haproxy(format!("'{title}' : unknown keyword '{word}'{tail}"))
+}
+
+fn text<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
+    *value = Some(args.value()?);
+    Ok(())
+}
+
+fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
+{
+    let word = args.value()?;
+    *value = args.number(word, low, high)?;
+    Ok(())
+}
+
+fn delay(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
+    let word = args.value()?;
+    *value = Some(args.time(word, Milliseconds)?);
+    Ok(())
+}
+
+fn inter<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    let time = args.time(word, Milliseconds)?;
+    if time.is_zero() {
+        return Err(args.wrong("`inter` must not be zero").haproxy("invalid value 0 for argument 'inter' of server."));
+    }
+    draft.inter = time;
+    Ok(())
+}
+
+fn port(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
+    let word = args.value()?;
+    args.number(word, 1, u16::MAX)
+}
+
+fn addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
+    let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
+    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
+    draft.check_address = Some(ip);
+    if let Some(port) = ports.iter().next() {
+        draft.check_port = Some(port);
+    }
+    Ok(())
+}
+
+fn id<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.id = Some(args.number(word, 1, i32::MAX as u32)?);
+    Ok(())
+}
+
+fn weight<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.weight = word.parse::<u32>().ok().filter(|weight| *weight <= 256).ok_or_else(|| {
+        args.wrong(format!("weight `{word}` is not within 0 and 256"))
+            .haproxy(format!("weight of server is not within 0 and 256 ({word})."))
+    })?;
+    Ok(())
+}
+
+fn hash_key<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.hash_key = args.choice(word, &[("id", HashKey::Id), ("addr", HashKey::Addr), ("addr-port", HashKey::AddrPort)])?;
+    Ok(())
+}
+
+fn observe<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.observe =
+        args.choice(word, &[("none", Observe::None), ("layer4", Observe::Layer4), ("layer7", Observe::Layer7)])?;
+    Ok(())
+}
+
+fn on_error<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.on_error = args.choice(
+        word,
+        &[
+            ("fastinter", OnError::FastInter),
+            ("fail-check", OnError::FailCheck),
+            ("sudden-death", OnError::SuddenDeath),
+            ("mark-down", OnError::MarkDown),
+        ],
+    )?;
+    Ok(())
+}
+
+fn on_marked_down<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.shutdown_sessions_when_down = args.choice(word, &[("shutdown-sessions", true)])?;
+    Ok(())
+}
+
+fn on_marked_up<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.shutdown_backups_when_up = args.choice(word, &[("shutdown-backup-sessions", true)])?;
+    Ok(())
+}
+
+fn init_state<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.initially_up =
+        args.choice(word, &[("fully-up", true), ("up", true), ("down", false), ("fully-down", false)])?;
+    Ok(())
+}
+
+fn init_addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.init_addr.clear();
+    for method in word.split(',') {
+        draft.init_addr.push(match method {
+            "last" => InitAddr::Last,
+            "libc" => InitAddr::Libc,
+            "none" => InitAddr::None,
+            address => InitAddr::Ip(address.parse().map_err(|_| {
+                args.wrong(format!("`init-addr` does not know `{address}`"))
+                    .label("last, libc, none, or an address")
+                    .haproxy(format!("'init-addr': unknown init-addr method '{address}'"))
+            })?),
+        });
+    }
+    Ok(())
+}
+
+fn proto<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    match word.as_str() {
+        "h1" | "none" => Ok(()),
+        "h2" | "fcgi" | "spop" | "quic" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        other => Err(args.wrong(format!("unknown protocol `{other}`")).haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
+    }
+}
+
+fn ws<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    match args.choice(word, &[("auto", true), ("h1", true), ("h2", false)])? {
+        true => Ok(()),
+        false => Err(not_supported("ws h2").at(word.span())),
+    }
+}
+
+fn v2(draft: &mut ServerDraft<'_>) {
+    if !matches!(draft.send_proxy, SendProxy::V2 { .. }) {
+        draft.send_proxy = SendProxy::V2 { unique_id: false, crc32c: false, authority: false };
+    }
+}
+
+fn proxy_v2_options<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    v2(draft);
+    for option in word.split(',') {
+        let SendProxy::V2 { unique_id, crc32c, authority } = &mut draft.send_proxy else { continue };
+        match option {
+            "unique-id" => *unique_id = true,
+            "crc32c" => *crc32c = true,
+            "authority" => *authority = true,
+            "ssl" | "cert-cn" | "ssl-cipher" | "cert-sig" | "cert-key" => {
+                return Err(not_supported(&format!("proxy-v2-options {option}")).at(word.span()));
+            }
+            other => {
+                let near = diag::suggest(other, ["unique-id", "crc32c", "authority", "ssl", "cert-cn"]);
+                return Err(args.wrong(format!("`proxy-v2-options` does not know `{other}`")).did_you_mean(near));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn parse_tlv(text: &str) -> Option<u8> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn socks4<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    let address = args.address(word, Accepts { port: PortRule::Required, range: false, offset: false })?;
+    draft.socks4 = Some(address.socket_addr().ok_or_else(|| args.wrong(format!("`{word}` is no address and port")))?);
+    Ok(())
+}
+
+/// What stands behind `source`, up to the end of the line or the first word that does not belong to it.
+pub fn parse_source(args: &mut Args<'_, '_>) -> Result<Source, Diagnostic> {
+    let word = args.required("<addr>[:<port>[-<port>]]")?;
+    let (address, ports) = source_address(word, args)?;
+    let mut source = Source { address, ports, interface: None, transparent: UseSource::No };
+    loop {
+        if args.take("usesrc") {
+            source.transparent = use_source(args)?;
+        } else if args.take("interface") {
+            source.interface = Some(args.required("the name of an interface")?.as_str().into());
+        } else {
+            return Ok(source);
+        }
+    }
+}
+
+type AddressAndPorts = (Option<IpAddr>, Option<(u16, u16)>);
+
+fn source_address(word: &Word, args: &Args<'_, '_>) -> Result<AddressAndPorts, Diagnostic> {
+    let address = args.address(word, Accepts { port: PortRule::Optional, range: true, offset: false })?;
+    let Place::Ip { host, ports } = &address.place else {
+        return Err(args.wrong(format!("`{word}` is no IP address")));
+    };
+    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
+    let ports = match *ports {
+        Ports::One(port) if port > 0 => Some((port, port)),
+        Ports::Range(first, last) => Some((first, last)),
+        _ => None,
+    };
+    Ok((Some(ip).filter(|ip| !ip.is_unspecified()), ports))
+}
+
+fn use_source(args: &mut Args<'_, '_>) -> Result<UseSource, Diagnostic> {
+    let word = args.required("<addr>[:<port>], 'client', 'clientip', or 'hdr_ip(name,#)'")?;
+    if let Some(inside) = word.strip_prefix("hdr_ip(").and_then(|rest| rest.strip_suffix(')')) {
+        let (name, occurrence) = inside.split_once(',').unwrap_or((inside, "-1"));
+        let occurrence = occurrence
+            .parse()
+            .map_err(|_| args.wrong(format!("`{occurrence}` is no number of an occurrence")))?;
+        return Ok(UseSource::Header(name.into(), occurrence));
+    }
+    match word.as_str() {
+        "client" => Ok(UseSource::Client),
+        "clientip" => Ok(UseSource::ClientIp),
+        _ => {
+            let (ip, ports) = source_address(word, args)?;
+            let ip = ip.ok_or_else(|| args.wrong("`usesrc` expects an address"))?;
+            Ok(UseSource::Fixed((ip, ports.map_or(0, |(first, _)| first)).into()))
+        }
+    }
+}
+
+/// The address of a server as written: its place, and whether its port is relative.
+pub struct ServerPlace {
+    /// Host or path.
+    pub place: Place,
+    /// `+8`, or 0 when no port was written.
+    pub port_offset: Option<i32>,
+}
+
+/// Parses the address of a server line.
+pub fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlace, Diagnostic> {
+    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: true })?;
+    use base::address::Transport;
+    if matches!(address.transport, Transport::Quic | Transport::Mptcp | Transport::Datagram) {
+        return Err(not_supported(&format!("server … {word}")).at(word.span()));
+    }
+    let port_offset = match &address.place {
+        Place::Ip { ports: Ports::None, .. } => Some(0),
+        Place::Ip { ports: Ports::Offset(offset), .. } => Some(*offset),
+        Place::Fd(_) | Place::SockPair(_) | Place::ReverseHttp(_) => {
+            return Err(not_supported(&format!("server … {word}")).at(word.span()));
+        }
+        _ => None,
+    };
+    Ok(ServerPlace { place: address.place, port_offset })
+}
+
+/// Whether a host is a name that must be resolved.
+pub fn host_name(place: &Place) -> Option<&Host> {
+    match place {
+        Place::Ip { host: host @ Host::Name { .. }, .. } => Some(host),
+        _ => None,
+    }
+}

@@ -1,0 +1,333 @@
+//! What the statements of a section say, before names are resolved: plain values, and the statements that can only be
+//! compiled when every proxy is known.
+//!
+//! A proxy begins with a clone of its `defaults`; what is rarely changed is shared by `Rc`, so that tens of thousands
+//! of backends inherit cheaply.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use state::Mode;
+use syntax::Word;
+
+use crate::draft::{Kind, Section, Statement};
+use crate::plan::global::{Global, UnixBind};
+use crate::plan::log::Logger;
+use crate::plan::proxy::{
+    Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, Timeouts,
+};
+use crate::plan::server::{HttpExpect, Source};
+use crate::server::ServerDraft;
+
+/// A `log` line of a proxy.
+#[derive(Debug, Clone)]
+pub enum LogLine {
+    /// `log global`.
+    Global,
+    /// Any other.
+    Own(Logger),
+}
+
+/// What lines of the log look like.
+#[derive(Debug, Clone, Copy)]
+pub enum LogFormatChoice<'a> {
+    /// Neither option nor `log-format`: the short line of old.
+    Default,
+    /// `option tcplog`, the statement.
+    Tcp(&'a Statement),
+    /// `option tcplog clf`.
+    TcpClf(&'a Statement),
+    /// `option httplog`.
+    Http(&'a Statement),
+    /// `option httplog clf`.
+    Clf(&'a Statement),
+    /// `option httpslog`.
+    Https(&'a Statement),
+    /// `log-format`.
+    Custom(&'a Statement),
+}
+
+/// `stats …` of a proxy.
+#[derive(Debug, Clone, Default)]
+pub struct StatsDraft<'a> {
+    /// Whether any line turned it on.
+    pub enabled: bool,
+    /// `stats uri`.
+    pub uri: Option<&'a str>,
+    /// `stats realm`.
+    pub realm: Option<&'a str>,
+    /// `stats auth`.
+    pub users: Vec<(&'a str, &'a str)>,
+    /// `stats refresh`.
+    pub refresh: Option<Duration>,
+    /// `stats scope`.
+    pub scope: Vec<&'a str>,
+    /// `stats hide-version`.
+    pub hide_version: bool,
+    /// `stats show-legends`.
+    pub show_legends: bool,
+    /// `stats show-modules`.
+    pub show_modules: bool,
+    /// `stats show-node`: empty for the machine's name.
+    pub node: Option<&'a str>,
+    /// `stats show-desc`: empty for global's.
+    pub description: Option<String>,
+}
+
+/// The kind of the health checks of a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CheckMode {
+    /// A connection.
+    #[default]
+    Tcp,
+    /// `option httpchk`.
+    Http,
+    /// `option tcp-check`.
+    Script,
+}
+
+/// What health checks of a backend ask.
+#[derive(Debug, Clone, Default)]
+pub struct CheckDraft<'a> {
+    /// Which kind.
+    pub mode: CheckMode,
+    /// `option httpchk` or `http-check send`: method, URI, version.
+    pub method: Option<&'a str>,
+    /// Likewise.
+    pub uri: Option<&'a str>,
+    /// Likewise.
+    pub version: Option<String>,
+    /// Header fields.
+    pub headers: Vec<(Box<str>, Box<str>)>,
+    /// The body.
+    pub body: Box<[u8]>,
+    /// `http-check expect`.
+    pub expect: Vec<HttpExpect>,
+    /// `http-check disable-on-404`.
+    pub disable_on_404: bool,
+    /// `http-check send-state`.
+    pub send_state: bool,
+    /// `tcp-check …`.
+    pub steps: Vec<crate::plan::server::CheckStep>,
+}
+
+/// What a proxy or a `defaults` section says.
+#[derive(Clone)]
+pub struct Settings<'a> {
+    /// The section.
+    pub kind: Kind,
+    /// Its name.
+    pub name: &'a str,
+    /// `mode`.
+    pub mode: Mode,
+    /// `id`.
+    pub id: Option<(&'a Statement, u32)>,
+    /// `disabled`.
+    pub disabled: bool,
+    /// `description`.
+    pub description: Option<Rc<str>>,
+    /// `option …`.
+    pub options: Options,
+    /// `timeout …`.
+    pub timeouts: Timeouts,
+    /// `maxconn` of a frontend.
+    pub maxconn: Option<u32>,
+    /// `backlog`.
+    pub backlog: u32,
+    /// `fullconn`.
+    pub fullconn: u32,
+    /// `rate-limit sessions`.
+    pub session_limit: u32,
+    /// `retries`.
+    pub retries: u32,
+    /// `retry-on`.
+    pub retry_on: Option<Rc<RetryOn>>,
+    /// `option redispatch`.
+    pub redispatch: i32,
+    /// `http-reuse`.
+    pub reuse: Reuse,
+    /// `max-keep-alive-queue`.
+    pub max_keep_alive_queue: i32,
+    /// `max-session-srv-conns`.
+    pub max_session_server_connections: i32,
+    /// `http-send-name-header`.
+    pub send_name_header: Option<&'a str>,
+    /// `log`.
+    pub loggers: Rc<Vec<LogLine>>,
+    /// `log-tag`.
+    pub log_tag: Option<&'a str>,
+    /// What log lines look like.
+    pub log_format: LogFormatChoice<'a>,
+    /// `error-log-format`.
+    pub error_log_format: Option<&'a Statement>,
+    /// `log-format-sd`.
+    pub log_format_sd: Option<&'a Statement>,
+    /// `unique-id-format`.
+    pub unique_id_format: Option<&'a Statement>,
+    /// `unique-id-header`.
+    pub unique_id_header: Option<&'a str>,
+    /// `monitor-uri`.
+    pub monitor_uri: Option<&'a Word>,
+    /// `default_backend`.
+    pub default_backend: Option<&'a Word>,
+    /// `capture request header`: name (none for `declare capture`) and length.
+    pub request_captures: Vec<(Option<&'a str>, usize)>,
+    /// `capture response header`.
+    pub response_captures: Vec<(Option<&'a str>, usize)>,
+    /// `capture cookie`.
+    pub cookie_capture: Option<CookieCapture>,
+    /// `option forwardfor`.
+    pub forward_for: Option<Rc<ForwardFor>>,
+    /// `option originalto`.
+    pub original_to: Option<Rc<ForwardFor>>,
+    /// `option forwarded`.
+    pub forwarded: Option<&'a Statement>,
+    /// `balance`.
+    pub balance: Option<&'a Statement>,
+    /// `hash-type`.
+    pub hash: balance::HashType,
+    /// `hash-balance-factor`.
+    pub balance_factor: u32,
+    /// `cookie`.
+    pub cookie: Option<Rc<Cookie>>,
+    /// `dynamic-cookie-key`.
+    pub dynamic_cookie_key: Option<&'a str>,
+    /// `source`.
+    pub source: Option<Rc<Source>>,
+    /// `dispatch`.
+    pub dispatch: Option<std::net::SocketAddr>,
+    /// `option transparent`.
+    pub transparent: bool,
+    /// `stats …`.
+    pub stats: Rc<StatsDraft<'a>>,
+    /// Health checks.
+    pub check: Rc<CheckDraft<'a>>,
+    /// `default-server`, parsed.
+    pub default_server: Rc<ServerDraft<'a>>,
+    /// `tcp-request inspect-delay`.
+    pub request_inspect_delay: Option<Duration>,
+    /// `tcp-response inspect-delay`.
+    pub response_inspect_delay: Option<Duration>,
+    /// Rules inherited from defaults sections, in order.
+    pub inherited_rules: Rc<Vec<&'a Statement>>,
+    /// Rules of its own, in order.
+    pub rules: Vec<&'a Statement>,
+    /// `bind`.
+    pub binds: Vec<&'a Statement>,
+    /// `server`, `server-template`.
+    pub servers: Vec<&'a Statement>,
+}
+
+impl<'a> Settings<'a> {
+    /// What HAProxy does when nothing is said.
+    pub fn new(section: &'a Section) -> Self {
+        Self {
+            kind: section.kind,
+            name: &section.name,
+            mode: Mode::Tcp,
+            id: None,
+            disabled: false,
+            description: None,
+            options: Options::default(),
+            timeouts: Timeouts::default(),
+            maxconn: None,
+            backlog: 0,
+            fullconn: 0,
+            session_limit: 0,
+            retries: 3,
+            retry_on: None,
+            redispatch: 0,
+            reuse: Reuse::default(),
+            max_keep_alive_queue: -1,
+            max_session_server_connections: 5,
+            send_name_header: None,
+            loggers: Rc::default(),
+            log_tag: None,
+            log_format: LogFormatChoice::Default,
+            error_log_format: None,
+            log_format_sd: None,
+            unique_id_format: None,
+            unique_id_header: None,
+            monitor_uri: None,
+            default_backend: None,
+            request_captures: Vec::new(),
+            response_captures: Vec::new(),
+            cookie_capture: None,
+            forward_for: None,
+            original_to: None,
+            forwarded: None,
+            balance: None,
+            hash: balance::HashType::default(),
+            balance_factor: 0,
+            cookie: None,
+            dynamic_cookie_key: None,
+            source: None,
+            dispatch: None,
+            transparent: false,
+            stats: Rc::default(),
+            check: Rc::default(),
+            default_server: Rc::default(),
+            request_inspect_delay: None,
+            response_inspect_delay: None,
+            inherited_rules: Rc::default(),
+            rules: Vec::new(),
+            binds: Vec::new(),
+            servers: Vec::new(),
+        }
+    }
+
+    /// What `section` begins with when it inherits from these defaults.
+    pub fn inherit(&self, section: &'a Section) -> Self {
+        let mut own = Self { kind: section.kind, name: &section.name, ..self.clone() };
+        own.id = None;
+        own.description = None;
+        if !own.rules.is_empty() {
+            let mut all = own.inherited_rules.as_ref().clone();
+            all.append(&mut own.rules);
+            own.inherited_rules = Rc::new(all);
+        }
+        own
+    }
+
+    /// Whether it has a frontend's side.
+    pub fn is_frontend(&self) -> bool {
+        matches!(self.kind, Kind::Frontend | Kind::Listen)
+    }
+
+    /// Whether it has a backend's side.
+    pub fn is_backend(&self) -> bool {
+        matches!(self.kind, Kind::Backend | Kind::Listen)
+    }
+
+    /// The kind in HAProxy's messages: a `listen` is a "proxy".
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Frontend => "frontend",
+            Kind::Backend => "backend",
+            Kind::Listen => "proxy",
+            _ => "defaults",
+        }
+    }
+
+    /// Every rule in its order, inherited ones first.
+    pub fn all_rules(&self) -> impl Iterator<Item = &'a Statement> + '_ {
+        self.inherited_rules.iter().chain(&self.rules).copied()
+    }
+}
+
+/// What `global` says.
+#[derive(Default)]
+pub struct GlobalSettings<'a> {
+    /// What needs no more resolving.
+    pub plan: Global,
+    /// `stats socket`.
+    pub stats_sockets: Vec<&'a Statement>,
+    /// `set-var`, `set-var-fmt`.
+    pub variables: Vec<&'a Statement>,
+    /// `unix-bind`.
+    pub unix_bind: UnixBind,
+    /// `localpeer`.
+    pub localpeer: Option<&'a str>,
+    /// `expose-experimental-directives`.
+    pub experimental: bool,
+}

@@ -1,0 +1,105 @@
+//! The names of everything HAProxy 3.5 understands in sections, bind and server lines: so that a word that is right
+//! but not built is told from a word that is wrong.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+use crate::keyword::Where;
+
+/// Kind, section or class, name; one a line, separated by tabs.
+const NAMES: &str = include_str!("../data/surface.tsv");
+
+struct Names {
+    all: HashSet<&'static str>,
+    by_first: HashMap<&'static str, u8>,
+    options: HashSet<&'static str>,
+    bind: HashSet<&'static str>,
+    server: HashSet<&'static str>,
+}
+
+static INDEX: OnceLock<Names> = OnceLock::new();
+
+fn names() -> &'static Names {
+    INDEX.get_or_init(|| {
+        let mut names = Names {
+            all: HashSet::new(),
+            by_first: HashMap::new(),
+            options: HashSet::new(),
+            bind: HashSet::new(),
+            server: HashSet::new(),
+        };
+        for line in NAMES.lines() {
+            let mut columns = line.split('\t');
+            let (kind, class) = (columns.next().unwrap_or(""), columns.next().unwrap_or(""));
+            let name = columns.next().unwrap_or("");
+            let places = match (kind, class) {
+                ("proxy", "option") => {
+                    names.options.insert(name);
+                    continue;
+                }
+                ("bind", _) => {
+                    names.bind.insert(name);
+                    continue;
+                }
+                ("server", _) => {
+                    names.server.insert(name);
+                    continue;
+                }
+                ("proxy", letters) => places_of(letters),
+                ("section", "global") => Where::GLOBAL,
+                ("section", "userlist") => Where::USERLIST,
+                _ => continue,
+            };
+            names.all.insert(name);
+            *names.by_first.entry(name.split(' ').next().unwrap_or(name)).or_default() |= places.0;
+        }
+        names
+    })
+}
+
+fn places_of(letters: &str) -> Where {
+    let bit = |letter| match letter {
+        'D' => Where::D,
+        'F' => Where::F,
+        'L' => Where::L,
+        'B' => Where::B,
+        _ => Where(0),
+    };
+    letters.chars().fold(Where(0), |all, letter| all.or(bit(letter)))
+}
+
+/// Whether the one or two words are a section keyword or, behind `option`, an option.
+pub(crate) fn is_known(name: &str) -> bool {
+    names().all.contains(name)
+        || name.strip_prefix("option ").is_some_and(|option| names().options.contains(option))
+}
+
+/// Whether a keyword of sections of kind `place` begins with the word.
+pub(crate) fn is_known_in(first: &str, place: Where) -> bool {
+    names().by_first.get(first).is_some_and(|places| Where(*places).holds(place))
+}
+
+/// The first words of the keywords of sections of kind `place`.
+pub(crate) fn first_words(place: Where) -> impl Iterator<Item = &'static str> {
+    names().by_first.iter().filter(move |(_, places)| Where(**places).holds(place)).map(|(name, _)| *name)
+}
+
+/// Whether a `bind` line may hold the word.
+pub(crate) fn is_bind_keyword(name: &str) -> bool {
+    names().bind.contains(name)
+}
+
+/// Every keyword of `bind` lines.
+pub(crate) fn bind_keywords() -> impl Iterator<Item = &'static str> {
+    names().bind.iter().copied()
+}
+
+/// Whether a `server` line may hold the word.
+pub(crate) fn is_server_keyword(name: &str) -> bool {
+    names().server.contains(name)
+}
+
+/// Every keyword of `server` lines.
+pub(crate) fn server_keywords() -> impl Iterator<Item = &'static str> {
+    names().server.iter().copied()
+}

@@ -1,0 +1,40 @@
+//! `setenv` and its kin (manual, section 3.1): the keywords that act while lines are still being read.
+
+use syntax::{Environment, Word};
+
+use crate::keyword::{Apply, Keyword, places::G};
+
+const fn row(
+    name: &'static str,
+    signature: &'static str,
+    doc: &'static str,
+    apply: fn(&mut Environment, &[Word]),
+) -> Keyword {
+    Keyword { name, places: G, signature, negatable: false, doc, apply: Apply::Environment(apply) }
+}
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    row("setenv",    "<name> <value>", "sets an environment variable",                    setenv),
+    row("presetenv", "<name> <value>", "sets an environment variable that does not exist", presetenv),
+    row("unsetenv",  "<name>...",      "removes environment variables",                   unsetenv),
+    row("resetenv",  "<name>...",      "removes all environment variables but those named", resetenv),
+];
+
+fn setenv(environment: &mut Environment, words: &[Word]) {
+    environment.set(&words[0], &words[1]);
+}
+
+fn presetenv(environment: &mut Environment, words: &[Word]) {
+    environment.preset(&words[0], &words[1]);
+}
+
+fn unsetenv(environment: &mut Environment, words: &[Word]) {
+    words.iter().for_each(|word| environment.unset(word));
+}
+
+fn resetenv(environment: &mut Environment, words: &[Word]) {
+    let keep: Vec<&str> = words.iter().map(Word::as_str).collect();
+    environment.reset(&keep);
+}

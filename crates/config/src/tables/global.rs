@@ -1,0 +1,404 @@
+//! The `global` section (manual, chapter 3), but for `tune.*`, `log` and the environment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::units::DefaultUnit::{Milliseconds, Seconds};
+use diag::Diagnostic;
+
+use crate::args::Args;
+use crate::keyword::places::G;
+use crate::keyword::{Keyword, Outcome, global, ineffective, removed};
+use crate::plan::global::DefaultPath;
+use crate::resolve::names::{group_id, user_id};
+use crate::settings::GlobalSettings;
+
+const TLS: &str = "TLS is not supported yet";
+const LUA: &str = "Lua is not supported yet";
+const PLACING: &str = "threads are placed by the system";
+const POLLER: &str = "there is only one way of polling here";
+const QUIC: &str = "QUIC is not supported yet";
+const CLIENT: &str = "there is no HTTP client here yet";
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    //     name                       arguments                what it does                                               setting
+    global("daemon",                  "",                      "goes to the background",                                 |g, a| flag(&mut g.plan.daemon, a)).negatable(),
+    global("quiet",                   "",                      "no messages while starting",                             |g, a| flag(&mut g.plan.quiet, a)).negatable(),
+    global("zero-warning",            "",                      "refuses to start when there are warnings",               |g, a| flag(&mut g.plan.zero_warning, a)).negatable(),
+    global("busy-polling",            "",                      "polls without sleeping: less latency, more CPU",         |g, a| flag(&mut g.plan.busy_polling, a)).negatable(),
+    global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           |g, a| { a.rest(); flag(&mut g.plan.set_dumpable, a) }).negatable(),
+    global("strict-limits",           "",                      "refuses to start when limits cannot be raised",          |g, a| flag(&mut g.plan.strict_limits, a)).negatable(),
+    global("insecure-fork-wanted",    "",                      "allows external programs for checks",                    |g, a| flag(&mut g.plan.insecure_fork_wanted, a)).negatable(),
+    global("nosplice",                "",                      "never forwards inside the kernel",                       |g, a| flag(&mut g.plan.no_splice, a)),
+    global("noreuseport",             "",                      "one socket an address, shared by all threads",           |g, a| flag(&mut g.plan.no_reuseport, a)),
+    global("nogetaddrinfo",           "",                      "resolves names without the system's resolver",           |g, a| flag(&mut g.plan.no_getaddrinfo, a)),
+    global("nbthread",                "<number>",              "how many threads; one a core when not given",            nbthread),
+    global("thread-groups",           "<number>",              "how many groups of threads",                             |g, a| some(&mut g.plan.thread_groups, a, 1, 256)),
+    global("max-threads-per-group",   "<number>",              "how many threads a group may have",                      |g, a| number(&mut g.plan.max_threads_per_group, a, 1, 1024)),
+    global("maxconn",                 "<number>",              "how many connections at once, all frontends",            maxconn),
+    global("maxconnrate",             "<number>",              "how many new connections a second",                      |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)),
+    global("maxsessrate",             "<number>",              "how many new sessions a second",                         |g, a| number(&mut g.plan.max_session_rate, a, 0, u32::MAX)),
+    global("maxpipes",                "<number>",              "how many pipes for forwarding inside the kernel",        |g, a| number(&mut g.plan.tune.max_pipes, a, 0, usize::MAX)),
+    global("ulimit-n",                "<number>",              "how many file descriptors",                              |g, a| some(&mut g.plan.ulimit_n, a, 0, u64::MAX)),
+    global("fd-hard-limit",           "<number>",              "the most file descriptors ever asked for",               |g, a| some(&mut g.plan.fd_hard_limit, a, 0, u64::MAX)),
+    global("uid",                     "<number>",              "the user to become, by number",                          |g, a| some(&mut g.plan.uid, a, 0, u32::MAX)),
+    global("gid",                     "<number>",              "the group to become, by number",                         |g, a| some(&mut g.plan.gid, a, 0, u32::MAX)),
+    global("user",                    "<name>",                "the user to become",                                     user),
+    global("group",                   "<name>",                "the group to become",                                    group),
+    global("chroot",                  "<directory>",           "the root directory of the process once started",         |g, a| path(&mut g.plan.chroot, a)),
+    global("pidfile",                 "<file>",                "where the process's number is written",                  |g, a| path(&mut g.plan.pidfile, a)),
+    global("node",                    "<name>",                "the name of this machine in the statistics",             |g, a| text(&mut g.plan.node, a)),
+    global("description",             "<text>",                "what this process is, in the statistics",                description),
+    global("hard-stop-after",         "<time>",                "how long a stopping process may live",                   |g, a| time(&mut g.plan.hard_stop_after, a)),
+    global("grace",                   "<time>",                "how long sockets stay open after a soft stop",           |g, a| time(&mut g.plan.grace, a)),
+    global("close-spread-time",       "<time>",                "over how long idle connections are closed on a stop",    close_spread_time),
+    global("spread-checks",           "<percent>",             "how much checks may be moved about",                     |g, a| number(&mut g.plan.spread_checks, a, 0, 50)),
+    global("max-spread-checks",       "<time>",                "over how long the first checks may be spread",           |g, a| time(&mut g.plan.max_spread_checks, a)),
+    global("server-state-base",       "<directory>",           "where files of server states are",                       |g, a| path(&mut g.plan.server_state_base, a)),
+    global("server-state-file",       "<file>",                "the states of servers of an earlier process",            |g, a| path(&mut g.plan.server_state_file, a)),
+    global("unix-bind",               "[prefix <p>] [mode <m>] [user <u>] [uid <n>] [group <g>] [gid <n>]", "what UNIX sockets of bind lines have in common", unix_bind),
+    global("h1-case-adjust",          "<from> <to>",           "how a header's name is written for odd peers",           h1_case_adjust),
+    global("h1-case-adjust-file",     "<file>",                "such names from a file",                                 h1_case_adjust_file),
+    global("h1-accept-payload-with-any-method", "",            "lets GET and HEAD carry a body",                         |g, a| flag(&mut g.plan.h1_accept_payload_with_any_method, a)),
+    global("http-err-codes",          "[+-]<range>[,...]",     "statuses counted as errors of requests",                 http_err_codes),
+    global("http-fail-codes",         "[+-]<range>[,...]",     "statuses counted as failures of servers",                http_fail_codes),
+    global("default-path",            "{ current | config | parent | origin <path> }", "what relative file names are relative to", default_path),
+    global("stats socket",            "<address> [param*]",    "a socket for commands at run time",                      |g, a| { g.stats_sockets.push(a.statement); a.rest(); Ok(()) }),
+    global("stats timeout",           "<time>",                "how long a command socket may be idle",                  stats_timeout),
+    global("stats maxconn",           "<number>",              "how many command connections at once",                   |g, a| number(&mut g.plan.stats_maxconn, a, 1, u32::MAX)),
+    global("localpeer",               "<name>",                "the name of this process among its peers",               localpeer),
+    global("set-var",                 "<name> <expression>",   "sets a variable of the process",                         variable),
+    global("set-var-fmt",             "<name> <format>",       "sets a variable of the process from a format",           variable),
+    global("expose-experimental-directives", "",               "allows experimental keywords",                           |g, a| flag(&mut g.experimental, a)),
+    global("expose-deprecated-directives",   "",               "allows deprecated keywords",                             |_, a| a.finish()),
+    global("master-worker",           "[no-exit-on-failure]",  "a master process over the worker (deprecated: -W)",      master_worker),
+
+    ineffective("nbproc",             G, "only one process was ever left to choose; remove it"),
+    ineffective("cpu-map",            G, PLACING),
+    ineffective("cpu-policy",         G, PLACING),
+    ineffective("cpu-set",            G, PLACING),
+    ineffective("cpu-affinity",       G, PLACING),
+    ineffective("numa-cpu-mapping",   G, PLACING),
+    ineffective("thread-group",       G, "groups are made of equal sizes here"),
+    ineffective("thread-hard-limit",  G, "`nbthread` limits threads here"),
+    ineffective("noepoll",            G, POLLER),
+    ineffective("nopoll",             G, POLLER),
+    ineffective("nokqueue",           G, POLLER),
+    ineffective("noevports",          G, POLLER),
+    ineffective("prealloc-fd",        G, "descriptors are not kept in tables here"),
+    ineffective("no-memory-trimming", G, "memory is never trimmed here"),
+    ineffective("profiling.tasks",    G, "tasks are not profiled yet"),
+    ineffective("profiling.memory",   G, "memory is not profiled yet"),
+    ineffective("force-cfg-parser-pause", G, "it is a debugging aid of HAProxy"),
+    ineffective("stress-level",       G, "it is a debugging aid of HAProxy"),
+    ineffective("warn-blocked-traffic-after", G, "the watchdog has its own limit here"),
+    ineffective("mworker-max-reloads", G, "there is no master process yet"),
+    ineffective("pp2-never-send-local", G, "local connections are always announced as LOCAL here"),
+    ineffective("harden.reject-privileged-ports.tcp",  G, "clients' ports are not looked at yet"),
+    ineffective("harden.reject-privileged-ports.quic", G, QUIC),
+    ineffective("h1-do-not-close-on-insecure-transfer-encoding", G, "such connections are always closed here"),
+    ineffective("h2-workaround-bogus-websocket-clients", G, "HTTP/2 is not supported yet"),
+    ineffective("anonkey",            G, "nothing is anonymised here yet"),
+    ineffective("shm-stats-file",     G, "counters are not kept in shared memory here"),
+    ineffective("shm-stats-file-max-objects", G, "counters are not kept in shared memory here"),
+    ineffective("dns-accept-family",  G, "names are resolved once, by the system"),
+    ineffective("maxsslconn",         G, TLS),
+    ineffective("maxsslrate",         G, TLS),
+    ineffective("maxcomprate",        G, "compression is not supported yet"),
+    ineffective("maxcompcpuusage",    G, "compression is not supported yet"),
+    ineffective("maxzlibmem",         G, "compression is not supported yet"),
+    ineffective("ca-base",            G, TLS),
+    ineffective("crt-base",           G, TLS),
+    ineffective("key-base",           G, TLS),
+    ineffective("issuers-chain-path", G, TLS),
+    ineffective("noktls",             G, TLS),
+    ineffective("jwt.decrypt_alg_list", G, "JWTs are not decrypted yet"),
+    ineffective("jwt.decrypt_enc_list", G, "JWTs are not decrypted yet"),
+    ineffective("ocsp-update.disable",   G, TLS),
+    ineffective("ocsp-update.httpproxy", G, TLS),
+    ineffective("ocsp-update.maxdelay",  G, TLS),
+    ineffective("ocsp-update.mindelay",  G, TLS),
+    ineffective("ocsp-update.mode",      G, TLS),
+    ineffective("ssl-default-bind-ciphers",        G, TLS),
+    ineffective("ssl-default-bind-ciphersuites",   G, TLS),
+    ineffective("ssl-default-bind-client-sigalgs", G, TLS),
+    ineffective("ssl-default-bind-curves",         G, TLS),
+    ineffective("ssl-default-bind-options",        G, TLS),
+    ineffective("ssl-default-bind-sigalgs",        G, TLS),
+    ineffective("ssl-default-server-ciphers",        G, TLS),
+    ineffective("ssl-default-server-ciphersuites",   G, TLS),
+    ineffective("ssl-default-server-client-sigalgs", G, TLS),
+    ineffective("ssl-default-server-curves",         G, TLS),
+    ineffective("ssl-default-server-options",        G, TLS),
+    ineffective("ssl-default-server-sigalgs",        G, TLS),
+    ineffective("ssl-dh-param-file",       G, TLS),
+    ineffective("ssl-engine",              G, TLS),
+    ineffective("ssl-load-extra-del-ext",  G, TLS),
+    ineffective("ssl-load-extra-files",    G, TLS),
+    ineffective("ssl-mode-async",          G, TLS),
+    ineffective("ssl-passphrase-cmd",      G, TLS),
+    ineffective("ssl-propquery",           G, TLS),
+    ineffective("ssl-provider",            G, TLS),
+    ineffective("ssl-provider-path",       G, TLS),
+    ineffective("ssl-security-level",      G, TLS),
+    ineffective("ssl-server-verify",       G, TLS),
+    ineffective("ssl-skip-self-issued-ca", G, TLS),
+    ineffective("lua-prepend-path",        G, LUA),
+    ineffective("httpclient.resolvers.disabled", G, CLIENT),
+    ineffective("httpclient.resolvers.id",       G, CLIENT),
+    ineffective("httpclient.resolvers.prefer",   G, CLIENT),
+    ineffective("httpclient.retries",            G, CLIENT),
+    ineffective("httpclient.ssl.ca-file",        G, CLIENT),
+    ineffective("httpclient.ssl.verify",         G, CLIENT),
+    ineffective("httpclient.timeout.connect",    G, CLIENT),
+    removed("debug", G, "Use the '-d' option of the command line"),
+    removed("monitor-net", G, "Use 'http-request return' with an ACL"),
+];
+
+fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
+    *value = !args.negated();
+    args.finish()
+}
+
+fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
+{
+    *value = args.integer("an integer", low, high)?;
+    args.finish()
+}
+
+fn some<T>(value: &mut Option<T>, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
+{
+    *value = Some(args.integer("an integer", low, high)?);
+    args.finish()
+}
+
+fn time(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
+    *value = Some(args.duration(Milliseconds)?);
+    args.finish()
+}
+
+fn path(value: &mut Option<PathBuf>, args: &mut Args<'_, '_>) -> Outcome {
+    *value = Some(args.required("a path")?.as_str().into());
+    args.finish()
+}
+
+fn text(value: &mut Option<Box<str>>, args: &mut Args<'_, '_>) -> Outcome {
+    *value = Some(args.required("a text")?.as_str().into());
+    args.finish()
+}
+
+/// A description is the rest of the line.
+fn description<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.required("a text")?;
+    let words: Vec<&str> = args.statement.arguments().iter().map(|word| word.as_str()).collect();
+    args.rest();
+    global.plan.description = Some(words.join(" ").into());
+    Ok(())
+}
+
+fn nbthread<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if args.take("default") {
+        global.plan.threads = None;
+        return args.finish();
+    }
+    some(&mut global.plan.threads, args, 1, 4096)
+}
+
+/// Zero stands for what the descriptor limit allows, as does no line.
+fn maxconn<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    some(&mut global.plan.maxconn, args, 0, u32::MAX)?;
+    global.plan.maxconn = global.plan.maxconn.filter(|limit| *limit > 0);
+    Ok(())
+}
+
+fn user<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = args.required("the name of a user")?;
+    let id = user_id(name).ok_or_else(|| {
+        args.wrong(format!("there is no user `{name}`")).haproxy(format!("cannot find user id for '{name}' (0:Success)"))
+    })?;
+    global.plan.uid = Some(id);
+    args.finish()
+}
+
+fn group<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = args.required("the name of a group")?;
+    let id = group_id(name).ok_or_else(|| {
+        args.wrong(format!("there is no group `{name}`"))
+            .haproxy(format!("cannot find group id for '{name}' (0:Success)"))
+    })?;
+    global.plan.gid = Some(id);
+    args.finish()
+}
+
+fn close_spread_time<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if args.take("infinite") {
+        global.plan.close_spread_time = Some(Duration::MAX);
+        return args.finish();
+    }
+    time(&mut global.plan.close_spread_time, args)
+}
+
+fn stats_timeout<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let value = args.duration(Milliseconds)?;
+    if value.is_zero() {
+        return Err(args.wrong("`stats timeout` must not be zero"));
+    }
+    global.plan.stats_timeout = value;
+    args.finish()
+}
+
+fn localpeer<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    global.localpeer = Some(args.required("the name of a peer")?);
+    args.finish()
+}
+
+fn variable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.required("the name of a variable and an expression")?;
+    args.required("an expression")?;
+    args.rest();
+    global.variables.push(args.statement);
+    Ok(())
+}
+
+fn master_worker<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.take("no-exit-on-failure");
+    global.plan.master_worker = true;
+    args.warn("`master-worker` is deprecated: start with `-W` instead");
+    args.finish()
+}
+
+fn unix_bind<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "prefix" => global.unix_bind.prefix = Some(args.value()?.as_str().into()),
+            "mode" => {
+                let mode = args.value()?;
+                global.unix_bind.mode = Some(octal(mode, args)?);
+            }
+            "uid" => global.unix_bind.uid = Some(args.integer("a number", 0, u32::MAX)?),
+            "gid" => global.unix_bind.gid = Some(args.integer("a number", 0, u32::MAX)?),
+            "user" => {
+                let name = args.value()?;
+                global.unix_bind.uid =
+                    Some(user_id(name).ok_or_else(|| args.wrong(format!("there is no user `{name}`")))?);
+            }
+            "group" => {
+                let name = args.value()?;
+                global.unix_bind.gid =
+                    Some(group_id(name).ok_or_else(|| args.wrong(format!("there is no group `{name}`")))?);
+            }
+            other => {
+                let near = diag::suggest(other, ["prefix", "mode", "uid", "gid", "user", "group"]);
+                return Err(args
+                    .wrong(format!("`unix-bind` does not know `{other}`"))
+                    .did_you_mean(near)
+                    .haproxy("'unix-bind' only supports the 'prefix', 'mode', 'user', 'group', 'uid' and 'gid' options."));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The mode of a socket, in octal.
+pub fn octal(word: &syntax::Word, args: &Args<'_, '_>) -> Result<u32, Diagnostic> {
+    u32::from_str_radix(word, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777)
+        .ok_or_else(|| args.wrong(format!("`{word}` is no mode of a file")).label("in octal, such as `660`"))
+}
+
+fn h1_case_adjust<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let (from, to) = (args.required("<from> and <to>")?, args.required("<from> and <to>")?);
+    if !from.eq_ignore_ascii_case(to) {
+        return Err(args.wrong(format!("`{from}` and `{to}` differ by more than case")));
+    }
+    global.plan.h1_case_adjust.push((from.as_str().into(), to.as_str().into()));
+    args.finish()
+}
+
+fn h1_case_adjust_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let path = args.required("a file")?;
+    let text = std::fs::read_to_string(path.as_str())
+        .map_err(|error| args.wrong(format!("cannot read `{path}`: {error}")))?;
+    for line in text.lines().map(|line| line.split('#').next().unwrap_or("").trim()) {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (None, ..) => {}
+            (Some(from), Some(to), None) if from.eq_ignore_ascii_case(to) => {
+                global.plan.h1_case_adjust.push((from.into(), to.into()));
+            }
+            _ => return Err(args.wrong(format!("`{path}` holds a wrong line: `{line}`"))),
+        }
+    }
+    args.finish()
+}
+
+fn http_err_codes<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let codes = status_set(args, 400..=499)?;
+    global.plan.http_err_codes = Some(codes);
+    Ok(())
+}
+
+fn http_fail_codes<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let codes = status_set(args, 500..=599)?;
+    global.plan.http_fail_codes = Some(codes);
+    Ok(())
+}
+
+/// `+404,-410-412`: `+` adds to and `-` takes from the usual set, neither begins an empty one.
+fn status_set(
+    args: &mut Args<'_, '_>,
+    usual: std::ops::RangeInclusive<usize>,
+) -> Result<std::sync::Arc<[bool]>, Diagnostic> {
+    let mut set: Vec<bool> = (0..600).map(|status| usual.contains(&status)).collect();
+    let mut first = true;
+    args.required("ranges of statuses")?;
+    for word in args.statement.arguments() {
+        for range in word.split(',') {
+            let (keep, bare) = match range.as_bytes().first() {
+                Some(b'+') => (true, &range[1..]),
+                Some(b'-') => (false, &range[1..]),
+                _ => {
+                    if first {
+                        set.fill(false);
+                    }
+                    (true, range)
+                }
+            };
+            first = false;
+            let (low, high) = bare.split_once('-').unwrap_or((bare, bare));
+            let bounds = low.parse::<usize>().ok().zip(high.parse::<usize>().ok());
+            let (low, high) = bounds.filter(|(low, high)| (100..600).contains(low) && low <= high && *high < 600).ok_or_else(
+                || Diagnostic::alert(format!("`{range}` is no range of statuses")).at(word.span()).label("100 to 599"),
+            )?;
+            set[low..=high].fill(keep);
+        }
+    }
+    args.rest();
+    Ok(set.into())
+}
+
+fn default_path<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("'current', 'config', 'parent' or 'origin'")?;
+    global.plan.default_path = match word.as_str() {
+        "current" => DefaultPath::Current,
+        "config" => DefaultPath::Config,
+        "parent" => DefaultPath::Parent,
+        "origin" => DefaultPath::Origin(args.required("a directory")?.as_str().into()),
+        other => {
+            return Err(args
+                .wrong(format!("`default-path` does not know `{other}`"))
+                .did_you_mean(diag::suggest(other, ["current", "config", "parent", "origin"])));
+        }
+    };
+    args.finish()
+}
+
+/// The unit of `stats refresh` and the like.
+pub const SECONDS: base::units::DefaultUnit = Seconds;

@@ -1,0 +1,37 @@
+//! The keywords of sections: one table a family.
+
+pub mod check;
+pub mod environment;
+pub mod global;
+pub mod log;
+pub mod option;
+pub mod persistence;
+pub mod proxy;
+pub mod rules;
+pub mod sections;
+pub mod stats;
+pub mod timeout;
+pub mod tune;
+
+use crate::keyword::Keyword;
+
+/// Every table, in the order in which a reference would show them.
+static TABLES: &[&[Keyword]] = &[
+    environment::TABLE,
+    global::TABLE,
+    tune::TABLE,
+    proxy::TABLE,
+    rules::TABLE,
+    timeout::TABLE,
+    option::TABLE,
+    log::TABLE,
+    stats::TABLE,
+    persistence::TABLE,
+    check::TABLE,
+    sections::TABLE,
+];
+
+/// Every row.
+pub fn all() -> impl Iterator<Item = &'static Keyword> {
+    TABLES.iter().copied().flatten()
+}

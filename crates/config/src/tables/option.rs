@@ -1,0 +1,241 @@
+//! `option …` (manual, section 4.2). Those without arguments of their own set one flag.
+
+use std::rc::Rc;
+
+use base::network::Network;
+use diag::Diagnostic;
+
+use crate::args::Args;
+use crate::keyword::places::{DB, DFL, DFLB, DL, DLB};
+use crate::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed};
+use crate::plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
+use crate::settings::{CheckMode, LogFormatChoice, Settings};
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    //    name                                  where  arguments  what it does                                                   setting
+    proxy("option abortonclose",                DFLB, "", "drops requests of clients that closed while waiting",                |s, a| maybe(&mut s.options.abortonclose, a)).negatable(),
+    proxy("option accept-unsafe-violations-in-http-request",  DFL, "", "lets through requests that break the rules of HTTP",     |s, a| flag(&mut s.options.accept_unsafe_request, a)).negatable(),
+    proxy("option accept-unsafe-violations-in-http-response", DLB, "", "lets through responses that break the rules of HTTP",    |s, a| flag(&mut s.options.accept_unsafe_response, a)).negatable(),
+    proxy("option allbackups",                  DLB,  "", "balances over all backup servers, not only the first",               |s, a| flag(&mut s.options.allbackups, a)).negatable(),
+    proxy("option checkcache",                  DLB,  "", "refuses cacheable responses that set a cookie",                      |s, a| flag(&mut s.options.checkcache, a)).negatable(),
+    proxy("option clitcpka",                    DFL,  "", "TCP keep-alive towards clients",                                     |s, a| flag(&mut s.options.clitcpka, a)).negatable(),
+    proxy("option srvtcpka",                    DLB,  "", "TCP keep-alive towards servers",                                     |s, a| flag(&mut s.options.srvtcpka, a)).negatable(),
+    proxy("option tcpka",                       DFLB, "", "TCP keep-alive on both sides",                                       tcpka).negatable(),
+    proxy("option contstats",                   DFL,  "", "counts bytes while they flow, not at the end",                       |s, a| flag(&mut s.options.contstats, a)).negatable(),
+    proxy("option dontlog-normal",              DFL,  "", "logs only what went wrong",                                          |s, a| flag(&mut s.options.dontlog_normal, a)).negatable(),
+    proxy("option dontlognull",                 DFL,  "", "does not log connections without data",                              |s, a| flag(&mut s.options.dontlognull, a)).negatable(),
+    proxy("option log-separate-errors",         DFL,  "", "raises the level of failed requests to err",                         |s, a| flag(&mut s.options.log_separate_errors, a)).negatable(),
+    proxy("option logasap",                     DFL,  "", "logs before the response's body",                                    |s, a| flag(&mut s.options.logasap, a)).negatable(),
+    proxy("option log-health-checks",           DLB,  "", "logs every change of a check's result",                              |s, a| flag(&mut s.options.log_health_checks, a)).negatable(),
+    proxy("option h1-case-adjust-bogus-client", DFL,  "", "adjusts the case of header names towards clients",                   |s, a| flag(&mut s.options.h1_case_adjust_bogus_client, a)).negatable(),
+    proxy("option h1-case-adjust-bogus-server", DLB,  "", "adjusts the case of header names towards servers",                   |s, a| flag(&mut s.options.h1_case_adjust_bogus_server, a)).negatable(),
+    proxy("option http-buffer-request",         DFLB, "", "waits for the body, or a full buffer, before going on",              |s, a| flag(&mut s.options.http_buffer_request, a)).negatable(),
+    proxy("option http-drop-request-trailers",  DB,   "", "drops the trailers of requests",                                     |s, a| flag(&mut s.options.http_drop_request_trailers, a)).negatable(),
+    proxy("option http-drop-response-trailers", DL.or(crate::keyword::Where::F), "", "drops the trailers of responses",         |s, a| flag(&mut s.options.http_drop_response_trailers, a)).negatable(),
+    proxy("option http-ignore-probes",          DFL,  "", "neither logs nor answers connections without a request",             |s, a| flag(&mut s.options.http_ignore_probes, a)).negatable(),
+    proxy("option http-no-delay",               DFLB, "", "sends each part of a message at once",                               |s, a| flag(&mut s.options.http_no_delay, a)).negatable(),
+    proxy("option http-pretend-keepalive",      DLB,  "", "hides from servers that connections are closed afterwards",          |s, a| flag(&mut s.options.http_pretend_keepalive, a)).negatable(),
+    proxy("option http-use-proxy-header",       DFL,  "", "reads Proxy-Connection instead of Connection",                       |s, a| flag(&mut s.options.http_use_proxy_header, a)).negatable(),
+    proxy("option idle-close-on-response",      DFL,  "", "closes idle connections only after a response when stopping",        |s, a| flag(&mut s.options.idle_close_on_response, a)).negatable(),
+    proxy("option independent-streams",         DFLB, "", "each direction has its own inactivity timeout",                      |s, a| flag(&mut s.options.independent_streams, a)).negatable(),
+    proxy("option nolinger",                    DFLB, "", "closes sockets by reset",                                            nolinger).negatable(),
+    proxy("option persist",                     DLB,  "", "sends to a bound server even if it is down",                         |s, a| flag(&mut s.options.persist, a)).negatable(),
+    proxy("option prefer-last-server",          DLB,  "", "stays on the server of the connection's last request",               |s, a| flag(&mut s.options.prefer_last_server, a)).negatable(),
+    proxy("option socket-stats",                DFL,  "", "counts each listener apart",                                         |s, a| flag(&mut s.options.socket_stats, a)).negatable(),
+    proxy("option splice-auto",                 DFLB, "", "forwards inside the kernel when it pays",                            |s, a| flag(&mut s.options.splice_auto, a)).negatable(),
+    proxy("option splice-request",              DFLB, "", "forwards requests inside the kernel",                                |s, a| flag(&mut s.options.splice_request, a)).negatable(),
+    proxy("option splice-response",             DFLB, "", "forwards responses inside the kernel",                               |s, a| flag(&mut s.options.splice_response, a)).negatable(),
+    proxy("option tcp-smart-accept",            DFL,  "", "saves an acknowledgement when accepting",                            |s, a| maybe(&mut s.options.tcp_smart_accept, a)).negatable(),
+    proxy("option tcp-smart-connect",           DLB,  "", "saves an acknowledgement when connecting",                           |s, a| flag(&mut s.options.tcp_smart_connect, a)).negatable(),
+    proxy("option transparent",                 DLB,  "", "connects where the client wanted to",                                |s, a| flag(&mut s.transparent, a)).negatable(),
+    proxy("option http-keep-alive",             DFLB, "", "keeps connections on both sides",                                    |s, a| connection(s, a, ConnectionMode::KeepAlive)).negatable(),
+    proxy("option http-server-close",           DFLB, "", "closes the server's side after each response",                       |s, a| connection(s, a, ConnectionMode::ServerClose)).negatable(),
+    proxy("option httpclose",                   DFLB, "", "closes both sides after each response",                              |s, a| connection(s, a, ConnectionMode::Close)).negatable(),
+    proxy("option redispatch",                  DLB,  "[<interval>]", "tries another server when one does not answer",          redispatch).negatable(),
+    proxy("option http-restrict-req-hdr-names", DFLB, "{ preserve | delete | reject }", "what becomes of odd header names",    restrict_names).negatable(),
+    proxy("option forwardfor",                  DFLB, "[ except <network> ] [ header <name> ] [ if-none ]", "adds X-Forwarded-For", forwardfor).negatable(),
+    proxy("option originalto",                  DFLB, "[ except <network> ] [ header <name> ] [ if-none ]", "adds X-Original-To",   originalto).negatable(),
+    proxy("option forwarded",                   DLB,  "[ proto ] [ host | host-expr <e> ] [ by … ] [ for … ]", "adds Forwarded (RFC 7239)", forwarded).negatable(),
+    proxy("option httplog",                     DFL,  "[ clf ]", "logs each request in HAProxy's format or that of Apache",     httplog).negatable(),
+    proxy("option tcplog",                      DFL,  "[ clf ]", "logs each connection",                                        tcplog).negatable(),
+    proxy("option httpslog",                    DFL,  "",  "logs each request and the TLS connection it came over",             httpslog).negatable(),
+    proxy("option httpchk",                     DLB,  "[ <method> ] [ <uri> ] [ <version> ]", "checks servers by a request",   httpchk).negatable(),
+    proxy("option tcp-check",                   DLB,  "",  "checks servers by a script of tcp-check lines",                     tcp_check).negatable(),
+    ineffective("option disable-h2-upgrade", DFL, "HTTP/2 is not supported yet"),
+    ineffective("option use-small-buffers", DLB, "buffers here grow as they are needed"),
+    removed("option forceclose", DFLB, "Use 'option httpclose'"),
+    removed("option http-tunnel", DFLB, "It stopped working in HAProxy 2.1; remove it"),
+    removed("option http-use-htx", DFLB, "It is always on; remove it"),
+];
+
+/// Turns an option without arguments on, off, or to what it is by default.
+fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
+    args.finish_softly();
+    *value = args.statement.negation == Negation::None;
+    Ok(())
+}
+
+fn maybe(value: &mut Option<bool>, args: &mut Args<'_, '_>) -> Outcome {
+    args.finish_softly();
+    *value = match args.statement.negation {
+        Negation::None => Some(true),
+        Negation::No => Some(false),
+        Negation::Default => None,
+    };
+    Ok(())
+}
+
+fn tcpka<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    flag(&mut settings.options.clitcpka, args)?;
+    settings.options.srvtcpka = settings.options.clitcpka;
+    Ok(())
+}
+
+fn nolinger<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    flag(&mut settings.options.nolinger_frontend, args)?;
+    settings.options.nolinger_backend = settings.options.nolinger_frontend;
+    Ok(())
+}
+
+/// The three modes exclude each other; negating one that is not on changes nothing.
+fn connection<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, mode: ConnectionMode) -> Outcome {
+    args.finish_softly();
+    if args.statement.negation == Negation::None {
+        settings.options.connection = mode;
+    } else if settings.options.connection == mode {
+        settings.options.connection = ConnectionMode::KeepAlive;
+    }
+    Ok(())
+}
+
+fn redispatch<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.redispatch = match args.statement.negation {
+        Negation::None if args.peek().is_some() => args.integer("a number of retries", i32::MIN, i32::MAX)?,
+        Negation::None => -1,
+        _ => 0,
+    };
+    args.finish()
+}
+
+fn restrict_names<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if args.statement.negation != Negation::None {
+        settings.options.restrict_header_names = RestrictNames::default();
+        return Ok(());
+    }
+    const CHOICES: &[(&str, RestrictNames)] = &[
+        ("preserve", RestrictNames::Preserve),
+        ("delete", RestrictNames::Delete),
+        ("reject", RestrictNames::Reject),
+    ];
+    settings.options.restrict_header_names = args.one_of(CHOICES)?;
+    args.finish()
+}
+
+fn forwardfor<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.forward_for = address_header(args, "X-Forwarded-For")?;
+    Ok(())
+}
+
+fn originalto<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.original_to = address_header(args, "X-Original-To")?;
+    Ok(())
+}
+
+fn address_header(args: &mut Args<'_, '_>, name: &str) -> Result<Option<Rc<ForwardFor>>, Diagnostic> {
+    if args.statement.negation != Negation::None {
+        return Ok(None);
+    }
+    let mut own = ForwardFor { header: name.into(), except: None, if_none: false };
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "except" => {
+                let network = args.required("an address or a network")?;
+                let parsed = Network::parse(network);
+                own.except = Some(parsed.map_err(|error| args.wrong(format!("`{network}` is {error}")))?);
+            }
+            "header" => own.header = args.required("the name of a header")?.as_str().into(),
+            "if-none" => own.if_none = true,
+            other => {
+                let keyword = args.keyword();
+                return Err(args
+                    .wrong(format!("`{keyword}` has no use for `{other}`"))
+                    .haproxy(format!("'{keyword}' only supports optional 'except', 'header' and 'if-none' fields.")));
+            }
+        }
+    }
+    Ok(Some(Rc::new(own)))
+}
+
+fn forwarded<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.forwarded = (args.statement.negation == Negation::None).then_some(args.statement);
+    Ok(())
+}
+
+fn httplog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let clf = args.take("clf");
+    let statement = args.statement;
+    choose_log(settings, args, if clf { LogFormatChoice::Clf(statement) } else { LogFormatChoice::Http(statement) })
+}
+
+fn tcplog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let clf = args.take("clf");
+    let statement = args.statement;
+    choose_log(settings, args, if clf { LogFormatChoice::TcpClf(statement) } else { LogFormatChoice::Tcp(statement) })
+}
+
+fn httpslog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let statement = args.statement;
+    choose_log(settings, args, LogFormatChoice::Https(statement))
+}
+
+fn choose_log<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, choice: LogFormatChoice<'a>) -> Outcome {
+    args.finish()?;
+    settings.log_format = match args.statement.negation {
+        Negation::None => choice,
+        _ => LogFormatChoice::Default,
+    };
+    Ok(())
+}
+
+fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let check = Rc::make_mut(&mut settings.check);
+    if args.statement.negation != Negation::None {
+        check.mode = CheckMode::Tcp;
+        return Ok(());
+    }
+    check.mode = CheckMode::Http;
+    (check.method, check.uri, check.version) = (None, None, None);
+    match args.rest() {
+        [] => {}
+        [uri] => check.uri = Some(uri),
+        [method, uri] => (check.method, check.uri) = (Some(method.as_str()), Some(uri.as_str())),
+        [method, uri, version @ ..] => {
+            // Whatever follows, with its blanks: old files put header fields behind the version.
+            (check.method, check.uri) = (Some(method.as_str()), Some(uri.as_str()));
+            let parts: Vec<&str> = version.iter().map(|word| word.as_str()).collect();
+            split_version(check, &parts.join(" "));
+        }
+    }
+    Ok(())
+}
+
+/// `HTTP/1.1\r\nHost:\ www` of old files: version, then fields.
+fn split_version(check: &mut crate::settings::CheckDraft<'_>, text: &str) {
+    let mut lines = text.split("\r\n");
+    check.version = lines.next().filter(|version| !version.is_empty()).map(str::to_owned);
+    for line in lines {
+        if let Some((name, value)) = line.split_once(':') {
+            check.headers.push((name.trim().into(), value.trim().into()));
+        }
+    }
+}
+
+fn tcp_check<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.finish()?;
+    let check = Rc::make_mut(&mut settings.check);
+    check.mode =
+        if args.statement.negation == Negation::None { CheckMode::Script } else { CheckMode::Tcp };
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! How a backend shares requests out and how clients stay with a server (manual, 4.2 `balance`, `hash-type`, `cookie`).
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use balance::{HashFunction, HashKind};
+use base::units::DefaultUnit::Seconds;
+
+use crate::args::Args;
+use crate::keyword::places::DLB;
+use crate::keyword::{Keyword, Negation, Outcome, proxy};
+use crate::plan::proxy::{Cookie, CookieOperation};
+use crate::settings::Settings;
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    //    name                   where  arguments                                         what it does                     setting
+    proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "how servers are chosen",         balance),
+    proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how a hash becomes a server",    hash_type),
+    proxy("hash-balance-factor", DLB, "<factor>",                                        "the most load of a hashed server, in percent of the average", hash_balance_factor),
+    proxy("cookie",              DLB, "<name> [ rewrite | insert | prefix ] [ indirect ] [ nocache ] [ postonly ] [ preserve ] [ httponly ] [ secure ] [ domain <domain> ]* [ maxidle <idle> ] [ maxlife <life> ] [ dynamic ] [ attr <value> ]*", "binds clients to servers by a cookie", cookie).negatable(),
+    proxy("dynamic-cookie-key",  DLB, "<string>",                                        "the key of dynamic cookies",     dynamic_cookie_key).negatable(),
+];
+
+/// Kept as it is: some algorithms hold expressions, which need names.
+fn balance<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.required("an algorithm")?;
+    args.rest();
+    settings.balance = Some(args.statement);
+    Ok(())
+}
+
+const FUNCTIONS: &[(&str, HashFunction)] = &[
+    ("sdbm", HashFunction::Sdbm),
+    ("djb2", HashFunction::Djb2),
+    ("wt6", HashFunction::Wt6),
+    ("crc32", HashFunction::Crc32),
+    ("none", HashFunction::None),
+];
+
+fn hash_type<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("<method>")?;
+    // `avalanche` alone is the old name of a map-based hash with an avalanche.
+    settings.hash.avalanche = word == "avalanche";
+    settings.hash.kind = if settings.hash.avalanche {
+        HashKind::MapBased
+    } else {
+        args.choice(word, &[("consistent", HashKind::Consistent), ("map-based", HashKind::MapBased)])?
+    };
+    settings.hash.function = HashFunction::Sdbm;
+    match args.next() {
+        None => {
+            settings.hash.avalanche |= settings.hash.kind == HashKind::Consistent;
+            return Ok(());
+        }
+        Some(word) if word == "avalanche" => settings.hash.avalanche = true,
+        Some(word) => {
+            settings.hash.function = args.choice(word, FUNCTIONS)?;
+            settings.hash.avalanche = args.take("avalanche");
+        }
+    }
+    args.finish()
+}
+
+fn hash_balance_factor<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let factor = args.integer("an integer argument", 0, 65_535)?;
+    if factor != 0 && factor <= 100 {
+        let keyword = args.keyword();
+        return Err(args
+            .wrong("`hash-balance-factor` must be 0 or more than 100")
+            .haproxy(format!("'{keyword}' must be 0 or greater than 100.")));
+    }
+    settings.balance_factor = factor;
+    args.finish()
+}
+
+fn dynamic_cookie_key<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.dynamic_cookie_key = match args.statement.negation {
+        Negation::None => Some(args.required("the secret key")?),
+        _ => None,
+    };
+    args.finish()
+}
+
+fn cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if args.statement.negation != Negation::None {
+        settings.cookie = None;
+        return Ok(());
+    }
+    let name = args.required("<cookie_name>")?;
+    let mut own = Cookie {
+        name: name.as_str().into(),
+        operation: CookieOperation::Passive,
+        indirect: false,
+        nocache: false,
+        postonly: false,
+        preserve: false,
+        httponly: false,
+        secure: false,
+        domains: Vec::new(),
+        attributes: Vec::new(),
+        max_idle: None,
+        max_life: None,
+        dynamic_key: None,
+    };
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "rewrite" => operate(&mut own, CookieOperation::Rewrite, args)?,
+            "insert" => operate(&mut own, CookieOperation::Insert, args)?,
+            "prefix" => operate(&mut own, CookieOperation::Prefix, args)?,
+            "indirect" => own.indirect = true,
+            "nocache" => own.nocache = true,
+            "postonly" => own.postonly = true,
+            "preserve" => own.preserve = true,
+            "httponly" => own.httponly = true,
+            "secure" => own.secure = true,
+            "dynamic" => own.dynamic_key = Some("".into()),
+            "domain" => own.domains.push(args.value()?.as_str().into()),
+            "attr" => own.attributes.push(args.value()?.as_str().into()),
+            "maxidle" => own.max_idle = Some(lifetime(args)?),
+            "maxlife" => own.max_life = Some(lifetime(args)?),
+            other => {
+                const KNOWN: &[&str] = &[
+                    "rewrite", "insert", "prefix", "indirect", "nocache", "postonly", "preserve", "httponly", "secure",
+                    "domain", "maxidle", "maxlife", "dynamic", "attr",
+                ];
+                return Err(args
+                    .wrong(format!("`cookie` does not know `{other}`"))
+                    .did_you_mean(diag::suggest(other, KNOWN.iter().copied()))
+                    .haproxy("'cookie' supports 'rewrite', 'insert', 'prefix', 'indirect', 'nocache', 'postonly', 'domain', 'maxidle', 'dynamic', 'maxlife' and 'attr' options."));
+            }
+        }
+    }
+    if own.preserve && !matches!(own.operation, CookieOperation::Insert) {
+        own.preserve = false;
+        args.warn("`preserve` of `cookie` has no effect without `insert`");
+    }
+    settings.cookie = Some(Rc::new(own));
+    Ok(())
+}
+
+fn operate(own: &mut Cookie, operation: CookieOperation, args: &Args<'_, '_>) -> Outcome {
+    if own.operation != CookieOperation::Passive {
+        return Err(args
+            .wrong("`rewrite`, `insert` and `prefix` exclude each other")
+            .haproxy("cookie 'rewrite', 'insert' and 'prefix' are mutually exclusive."));
+    }
+    own.operation = operation;
+    Ok(())
+}
+
+fn lifetime(args: &mut Args<'_, '_>) -> Result<Duration, diag::Diagnostic> {
+    let word = args.value()?;
+    args.time(word, Seconds)
+}

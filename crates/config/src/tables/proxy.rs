@@ -1,0 +1,293 @@
+//! The plain keywords of proxies (manual, section 4.2): mode, limits, binds, servers, captures.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::units::DefaultUnit::Seconds;
+use diag::Diagnostic;
+use state::Mode;
+
+use crate::args::Args;
+use crate::keyword::places::{DFL, DFLB, DLB, FL, FLB, LB};
+use crate::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, removed, unsupported};
+use crate::plan::proxy::{CookieCapture, RetryOn, Reuse};
+use crate::resolve::names::resolve_host;
+use crate::server;
+use crate::settings::Settings;
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    //    name                    where  arguments                what it does                                            setting
+    proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "what is forwarded",                               mode),
+    proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id),
+    proxy("disabled",             DFLB, "",                      "does not start it",                                     |s, a| { s.disabled = true; a.finish() }),
+    proxy("enabled",              DFLB, "",                      "starts it, the default",                                |s, a| { s.disabled = false; a.finish() }),
+    proxy("description",          FLB,  "<string>",              "what it is, in the statistics",                         description),
+    proxy("guid",                 FLB,  "<string>",              "a name unique over all files",                          guid),
+    proxy("bind",                 FL,   "[<address>]:<port_range> [, ...] [param*]", "an address to listen on",           |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
+    proxy("server",               LB,   "<name> <address>[:[port]] [param*]", "a server",                                 server_line),
+    proxy("server-template",      LB,   "<prefix> <num | range> <fqdn>[:<port>] [params*]", "many servers alike",         server_line),
+    proxy("default-server",       DLB,  "[param*]",              "what servers have in common",                           default_server),
+    proxy("default_backend",      DFL,  "<backend>",             "the backend when no rule chose another",                default_backend),
+    proxy("maxconn",              DFL,  "<conns>",               "how many connections at once",                          maxconn),
+    proxy("fullconn",             DLB,  "<conns>",               "how many count as full load, for minconn",              |s, a| number(&mut s.fullconn, a, 0, u32::MAX)),
+    proxy("backlog",              DFL,  "<conns>",               "how many connections may wait to be accepted",          |s, a| number(&mut s.backlog, a, 0, u32::MAX)),
+    proxy("rate-limit sessions",  DFL,  "<rate>",                "how many new sessions a second",                        |s, a| number(&mut s.session_limit, a, 0, u32::MAX)),
+    proxy("retries",              DLB,  "<value>",               "how often a connection is tried again",                 |s, a| number(&mut s.retries, a, 0, i32::MAX as u32)),
+    proxy("retry-on",             DLB,  "[space-delimited list of keywords]", "when a request is tried again",            retry_on),
+    proxy("http-reuse",           DLB,  "{ never | safe | aggressive | always }", "when connections of others are used",  http_reuse),
+    proxy("http-send-name-header", DLB, "[<header>]",            "tells servers their name",                              http_send_name_header),
+    proxy("max-keep-alive-queue", DLB,  "<value>",               "how long a queue makes a client change servers",        |s, a| number(&mut s.max_keep_alive_queue, a, -1, i32::MAX)),
+    proxy("max-session-srv-conns", DFL, "<nb>",                  "how many idle connections a session keeps",             |s, a| number(&mut s.max_session_server_connections, a, 0, i32::MAX)),
+    proxy("monitor-uri",          DFL,  "<uri>",                 "answers this URI itself: alive",                        monitor_uri),
+    proxy("capture request header",  FL, "<name> len <length>",  "keeps a header of requests for the log",                |s, a| capture(&mut s.request_captures, a)),
+    proxy("capture response header", FL, "<name> len <length>",  "keeps a header of responses for the log",               |s, a| capture(&mut s.response_captures, a)),
+    proxy("capture cookie",       FL,   "<name> len <length>",   "keeps a cookie for the log",                            capture_cookie),
+    proxy("declare capture",      FL,   "{ request | response } len <length>", "a place for what rules capture",          declare_capture),
+    proxy("clitcpka-cnt",         DFL,  "<count>",               "probes before a client counts as gone",                 |s, a| some(&mut s.options.tcp_keepalive_client.count, a)),
+    proxy("clitcpka-idle",        DFL,  "<timeout>",             "silence before the first probe of a client",            |s, a| seconds(&mut s.options.tcp_keepalive_client.idle, a)),
+    proxy("clitcpka-intvl",       DFL,  "<timeout>",             "between two probes of a client",                        |s, a| seconds(&mut s.options.tcp_keepalive_client.interval, a)),
+    proxy("srvtcpka-cnt",         DLB,  "<count>",               "probes before a server counts as gone",                 |s, a| some(&mut s.options.tcp_keepalive_server.count, a)),
+    proxy("srvtcpka-idle",        DLB,  "<timeout>",             "silence before the first probe of a server",            |s, a| seconds(&mut s.options.tcp_keepalive_server.idle, a)),
+    proxy("srvtcpka-intvl",       DLB,  "<timeout>",             "between two probes of a server",                        |s, a| seconds(&mut s.options.tcp_keepalive_server.interval, a)),
+    proxy("source",               DLB,  "<addr>[:<port>] [usesrc { <addr2>[:<port2>] | client | clientip | hdr_ip(<hdr>[,<occ>]) } ] [interface <name>]", "the address servers see", source),
+    proxy("dispatch",             LB,   "<address>:<port>",      "one server for all (deprecated: use `server`)",         dispatch),
+    proxy("transparent",          DLB,  "",                      "connects where the client wanted to (deprecated)",      transparent),
+
+    ineffective("load-server-state-from-file", DLB, "states of servers are not loaded from files yet"),
+    ineffective("server-state-file-name",      DLB, "states of servers are not loaded from files yet"),
+    ineffective("hash-preserve-affinity",      DLB, "requests stay with a full server in the same way always here"),
+    ineffective("log-steps",                   DFL, "one line is logged a request here"),
+    ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
+    unsupported("filter",         FLB),
+    unsupported("compression",    DFLB),
+    unsupported("email-alert",    DFLB),
+    unsupported("external-check", DLB),
+    unsupported("persist",        DLB),
+    unsupported("stick",          LB),
+    unsupported("stick-table",    FLB),
+    unsupported("use-fcgi-app",   LB),
+    removed("appsession",  DLB, "Use 'stick' or 'cookie insert'"),
+    removed("block",       DFLB, "Use 'http-request deny'"),
+    removed("monitor-net", DFL, "Use 'http-request return' with an ACL"),
+    removed("redisp",      DLB, "Use 'option redispatch'"),
+    removed("redispatch",  DLB, "Use 'option redispatch'"),
+    removed("reqadd",      DFLB, "Use 'http-request add-header'"),
+    removed("reqallow",    DFLB, "Use 'http-request allow'"),
+    removed("reqdel",      DFLB, "Use 'http-request del-header'"),
+    removed("reqdeny",     DFLB, "Use 'http-request deny'"),
+    removed("reqiallow",   DFLB, "Use 'http-request allow'"),
+    removed("reqidel",     DFLB, "Use 'http-request del-header'"),
+    removed("reqideny",    DFLB, "Use 'http-request deny'"),
+    removed("reqipass",    DFLB, "Use 'http-request allow'"),
+    removed("reqirep",     DFLB, "Use 'http-request replace-header' or 'http-request replace-path'"),
+    removed("reqisetbe",   DFLB, "Use 'use_backend'"),
+    removed("reqitarpit",  DFLB, "Use 'http-request tarpit'"),
+    removed("reqpass",     DFLB, "Use 'http-request allow'"),
+    removed("reqrep",      DFLB, "Use 'http-request replace-header' or 'http-request replace-path'"),
+    removed("reqsetbe",    DFLB, "Use 'use_backend'"),
+    removed("reqtarpit",   DFLB, "Use 'http-request tarpit'"),
+    removed("rspadd",      DFLB, "Use 'http-response add-header'"),
+    removed("rspdel",      DFLB, "Use 'http-response del-header'"),
+    removed("rspdeny",     DFLB, "Use 'http-response deny'"),
+    removed("rspidel",     DFLB, "Use 'http-response del-header'"),
+    removed("rspideny",    DFLB, "Use 'http-response deny'"),
+    removed("rspirep",     DFLB, "Use 'http-response replace-header'"),
+    removed("rsprep",      DFLB, "Use 'http-response replace-header'"),
+    removed("bind-process", DFLB, "Only one process is left; use 'thread' on bind lines"),
+];
+
+fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
+{
+    *value = args.integer("an integer", low, high)?;
+    args.finish()
+}
+
+fn some(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
+    *value = Some(args.integer("an integer", 1, 127)?);
+    args.finish()
+}
+
+fn seconds(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
+    *value = Some(args.duration(Seconds)?);
+    args.finish()
+}
+
+fn mode<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("'http', 'tcp', 'log', 'spop' or 'haterm'")?;
+    settings.mode = match word.as_str() {
+        "tcp" => Mode::Tcp,
+        "http" => Mode::Http,
+        "log" | "spop" | "haterm" | "health" => return Err(not_supported(&format!("mode {word}")).at(word.span())),
+        other => {
+            return Err(args
+                .wrong(format!("unknown proxy mode `{other}`"))
+                .did_you_mean(diag::suggest(other, ["tcp", "http", "log", "spop"]))
+                .haproxy(format!("unknown proxy mode '{other}'.")));
+        }
+    };
+    args.finish()
+}
+
+fn id<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let value = args.integer("an integer argument", 1, i32::MAX as u32)?;
+    settings.id = Some((args.statement, value));
+    args.finish()
+}
+
+fn description<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.required("a text")?;
+    let words: Vec<&str> = args.statement.arguments().iter().map(|word| word.as_str()).collect();
+    args.rest();
+    settings.description = Some(words.join(" ").into());
+    Ok(())
+}
+
+fn guid<'a>(_: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.required("a globally unique identifier")?;
+    args.warn("`guid` has no effect: counters are not kept in shared memory here");
+    args.finish()
+}
+
+fn server_line<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.rest();
+    settings.servers.push(args.statement);
+    Ok(())
+}
+
+fn default_server<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    server::parse_params(Rc::make_mut(&mut settings.default_server), args, "default-server")
+}
+
+fn default_backend<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.default_backend = Some(args.required("a backend name")?);
+    args.finish()
+}
+
+fn maxconn<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.maxconn = Some(args.integer("an integer argument", 0, u32::MAX)?);
+    args.finish()
+}
+
+fn retry_on<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let mut on = RetryOn { conn_failure: false, ..RetryOn::default() };
+    args.required("at least one of: none, conn-failure, empty-response, junk-response, response-timeout, 0rtt-rejected, all-retryable-errors, or a status")?;
+    for word in args.statement.arguments() {
+        match word.as_str() {
+            "none" => on = RetryOn { conn_failure: false, ..RetryOn::default() },
+            "conn-failure" => on.conn_failure = true,
+            "empty-response" => on.empty_response = true,
+            "junk-response" => on.junk_response = true,
+            "response-timeout" => on.response_timeout = true,
+            "0rtt-rejected" => on.zero_rtt_rejected = true,
+            "all-retryable-errors" => {
+                on.conn_failure = true;
+                on.empty_response = true;
+                on.junk_response = true;
+                on.response_timeout = true;
+                on.zero_rtt_rejected = true;
+                on.statuses.extend([500, 502, 503, 504]);
+            }
+            "401" | "403" | "404" | "408" | "421" | "425" | "429" | "500" | "501" | "502" | "503" | "504" => {
+                on.statuses.extend(word.parse::<u16>().ok());
+            }
+            other => {
+                const KNOWN: &[&str] = &[
+                    "none", "conn-failure", "empty-response", "junk-response", "response-timeout", "0rtt-rejected",
+                    "all-retryable-errors",
+                ];
+                return Err(Diagnostic::alert(format!("`retry-on` does not know `{other}`"))
+                    .at(word.span())
+                    .did_you_mean(diag::suggest(other, KNOWN.iter().copied()))
+                    .haproxy(format!("'retry-on': unknown keyword '{other}'")));
+            }
+        }
+    }
+    args.rest();
+    settings.retry_on = Some(Rc::new(on));
+    Ok(())
+}
+
+fn http_reuse<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.reuse = args.one_of(&[
+        ("never", Reuse::Never),
+        ("safe", Reuse::Safe),
+        ("aggressive", Reuse::Aggressive),
+        ("always", Reuse::Always),
+    ])?;
+    args.finish()
+}
+
+fn http_send_name_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.send_name_header = args.next().map(|word| word.as_str());
+    args.finish()
+}
+
+fn monitor_uri<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.monitor_uri = Some(args.required("an URI")?);
+    args.finish()
+}
+
+fn capture<'a>(list: &mut Vec<(Option<&'a str>, usize)>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = args.required("<header_name> and 'len'")?;
+    let length = length(args)?;
+    list.push((Some(name), length));
+    args.finish()
+}
+
+fn length(args: &mut Args<'_, '_>) -> Result<usize, Diagnostic> {
+    let word = args.required("'len' <len>")?;
+    if word != "len" {
+        let keyword = args.keyword();
+        return Err(args.wrong(format!("`{keyword}` expects `len` here, not `{word}`")));
+    }
+    args.integer("a length", 1, 65_535)
+}
+
+fn capture_cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = args.required("<cookie_name> and 'len'")?;
+    let length = length(args)?;
+    // `name=` means exactly this cookie, `name` any that begins so.
+    let exact = name.strip_suffix('=');
+    settings.cookie_capture =
+        Some(CookieCapture { name: exact.unwrap_or(name).into(), prefix: exact.is_none(), length });
+    args.finish()
+}
+
+fn declare_capture<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let request = args.one_of(&[("request", true), ("response", false)])?;
+    let length = length(args)?;
+    if request {
+        settings.request_captures.push((None, length));
+    } else {
+        settings.response_captures.push((None, length));
+    }
+    args.finish()
+}
+
+fn source<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.source = Some(Rc::new(server::parse_source(args)?));
+    args.finish()
+}
+
+fn dispatch<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    use base::address::{Accepts, Place, PortRule};
+    let word = args.required("<addr:port>")?;
+    let address = args.address(word, Accepts { port: PortRule::Required, range: false, offset: false })?;
+    args.warn("`dispatch` is deprecated: use a `server` line instead");
+    let Place::Ip { host, ports } = &address.place else {
+        return Err(args.wrong("`dispatch` expects an IP address and a port"));
+    };
+    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
+    settings.dispatch = ports.iter().next().map(|port| (ip, port).into());
+    args.finish()
+}
+
+fn transparent<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.transparent = true;
+    args.warn("`transparent` is deprecated: use a `server` line with the address 0.0.0.0 instead");
+    args.finish()
+}

@@ -1,0 +1,15 @@
+//! The lines of the small sections: `userlist` (manual, section 12.2) and `http-errors` (section 12.4).
+
+use crate::keyword::{Apply, Keyword, Where};
+
+const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
+    Keyword { name, places, signature, negatable: false, doc, apply: Apply::Section }
+}
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    row("group",     Where::USERLIST, "<name> [users <user>,<user>,...]", "a group of users"),
+    row("user",      Where::USERLIST, "<name> [password|insecure-password <password>] [groups <group>,...]", "a user"),
+    row("errorfile", Where::ERRORS,   "<code> <file>", "the message for a status"),
+];

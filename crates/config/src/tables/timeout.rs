@@ -1,0 +1,49 @@
+//! `timeout …` and the other waits of a proxy (manual, section 4.2).
+
+use std::time::Duration;
+
+use base::units::DefaultUnit::Milliseconds;
+use diag::Diagnostic;
+
+use crate::args::Args;
+use crate::keyword::places::{DFL, DFLB, DLB};
+use crate::keyword::{Keyword, Outcome, proxy, removed};
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    //    name                       where  arguments    what it is                                                  setting
+    proxy("timeout client",          DFL,  "<timeout>", "inactivity of the client",                                  |s, a| set(&mut s.timeouts.client, a)),
+    proxy("timeout client-fin",      DFL,  "<timeout>", "inactivity of the client once one side has closed",         |s, a| set(&mut s.timeouts.client_fin, a)),
+    proxy("timeout client-hs",       DFL,  "<timeout>", "the client's handshake",                                    |s, a| set(&mut s.timeouts.client_handshake, a)),
+    proxy("timeout http-request",    DFLB, "<timeout>", "a whole request's head",                                    |s, a| set(&mut s.timeouts.http_request, a)),
+    proxy("timeout http-keep-alive", DFLB, "<timeout>", "the next request on an idle connection",                    |s, a| set(&mut s.timeouts.http_keep_alive, a)),
+    proxy("timeout connect",         DLB,  "<timeout>", "a connection to a server",                                  |s, a| set(&mut s.timeouts.connect, a)),
+    proxy("timeout queue",           DLB,  "<timeout>", "a place on a server, in the queue",                         |s, a| set(&mut s.timeouts.queue, a)),
+    proxy("timeout server",          DLB,  "<timeout>", "inactivity of the server",                                  |s, a| set(&mut s.timeouts.server, a)),
+    proxy("timeout server-fin",      DLB,  "<timeout>", "inactivity of the server once one side has closed",         |s, a| set(&mut s.timeouts.server_fin, a)),
+    proxy("timeout tunnel",          DLB,  "<timeout>", "inactivity of a tunnel, either side",                       |s, a| set(&mut s.timeouts.tunnel, a)),
+    proxy("timeout tarpit",          DFLB, "<timeout>", "how long a tarpitted request is held",                      |s, a| set(&mut s.timeouts.tarpit, a)),
+    proxy("timeout check",           DLB,  "<timeout>", "the answer to a health check, once connected",              |s, a| set(&mut s.timeouts.check, a)),
+    removed("clitimeout", DFL, "Use 'timeout client'"),
+    removed("srvtimeout", DLB, "Use 'timeout server'"),
+    removed("contimeout", DLB, "Use 'timeout connect' or 'timeout queue'"),
+    removed("timeout clitimeout", DFL, "Use 'timeout client'"),
+    removed("timeout srvtimeout", DLB, "Use 'timeout server'"),
+    removed("timeout contimeout", DLB, "Use 'timeout connect'"),
+];
+
+/// Zero means no limit, as does no line at all.
+fn set(timeout: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
+    let keyword = args.keyword();
+    if args.peek().is_none() {
+        return Err(Diagnostic::alert(format!("`{keyword}` expects a time"))
+            .at(args.statement.end())
+            .label("such as `30s`; milliseconds when no unit is given")
+            .haproxy(format!("'{keyword}' expects an integer value (in milliseconds)")));
+    }
+    let value = args.duration(Milliseconds)?;
+    args.finish()?;
+    *timeout = Some(value).filter(|value| !value.is_zero());
+    Ok(())
+}

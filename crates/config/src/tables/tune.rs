@@ -1,0 +1,199 @@
+//! `tune.*` of the `global` section (manual, section 3.2): those the data path reads, and those that only matter to
+//! parts that are not here, which get a warning.
+
+use base::units::DefaultUnit::Milliseconds;
+
+use crate::args::Args;
+use crate::keyword::places::G;
+use crate::keyword::{Keyword, Outcome, global, ineffective};
+use crate::settings::GlobalSettings;
+
+const TLS: &str = "TLS is not supported yet";
+const LUA: &str = "Lua is not supported yet";
+const H2: &str = "HTTP/2 is not supported yet";
+const QUIC: &str = "QUIC is not supported yet";
+const OWN: &str = "memory and scheduling are managed differently here";
+const COPY: &str = "forwarding never copies more than it must here";
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    //     name                            arguments    what it is                                                       setting
+    global("tune.bufsize",                 "<size>",    "the room for a message's head and what is being forwarded",     bufsize),
+    global("tune.maxrewrite",              "<size>",    "the part of it kept free for added headers",                    |g, a| size(&mut g.plan.tune.maxrewrite, a)),
+    global("tune.http.maxhdr",             "<number>",  "how many headers a message may have",                           |g, a| number(&mut g.plan.tune.max_headers, a, 1, 32767)),
+    global("tune.http.cookielen",          "<number>",  "how much of a captured cookie is kept",                         |g, a| number(&mut g.plan.tune.cookie_length, a, 1, 65535)),
+    global("tune.http.logurilen",          "<number>",  "how much of a URI is logged",                                   |g, a| number(&mut g.plan.tune.log_uri_length, a, 0, 65535)),
+    global("tune.maxaccept",               "<number>",  "how many connections are accepted in a row, -1 for no limit",   |g, a| number(&mut g.plan.tune.maxaccept, a, -1, i32::MAX)),
+    global("tune.pool-high-fd-ratio",      "<percent>", "above this share of descriptors, idle connections are closed",  |g, a| number(&mut g.plan.tune.pool_high_fd_ratio, a, 0, 100)),
+    global("tune.pool-low-fd-ratio",       "<percent>", "above this share of descriptors, no more are kept",             |g, a| number(&mut g.plan.tune.pool_low_fd_ratio, a, 0, 100)),
+    global("tune.idle-pool.shared",        "{ on | off | full | auto }", "whether threads share idle connections",       idle_pool_shared),
+    global("tune.rcvbuf.client",           "<size>",    "the kernel's receive buffer towards clients",                   |g, a| size(&mut g.plan.tune.rcvbuf_client, a)),
+    global("tune.rcvbuf.server",           "<size>",    "the kernel's receive buffer towards servers",                   |g, a| size(&mut g.plan.tune.rcvbuf_server, a)),
+    global("tune.sndbuf.client",           "<size>",    "the kernel's send buffer towards clients",                      |g, a| size(&mut g.plan.tune.sndbuf_client, a)),
+    global("tune.sndbuf.server",           "<size>",    "the kernel's send buffer towards servers",                      |g, a| size(&mut g.plan.tune.sndbuf_server, a)),
+    global("tune.idletimer",               "<time>",    "after how much silence a stream is no longer busy",             idletimer),
+    global("tune.pipesize",                "<size>",    "the size of pipes for forwarding inside the kernel",            |g, a| size(&mut g.plan.tune.pipesize, a)),
+    global("tune.listener.multi-queue",    "{ on | off | fair }", "whether any thread may get a connection",             multi_queue),
+    global("tune.max-checks-per-thread",   "<number>",  "how many checks run at once in a thread",                       |g, a| number(&mut g.plan.tune.max_checks_per_thread, a, 0, u32::MAX)),
+    global("tune.vars.global-max-size",    "<size>",    "how much all variables together may hold",                      |g, a| size(&mut g.plan.tune.vars_max[0], a)),
+    global("tune.vars.proc-max-size",      "<size>",    "how much the process's variables may hold",                     |g, a| size(&mut g.plan.tune.vars_max[1], a)),
+    global("tune.vars.sess-max-size",      "<size>",    "how much a session's variables may hold",                       |g, a| size(&mut g.plan.tune.vars_max[2], a)),
+    global("tune.vars.txn-max-size",       "<size>",    "how much a transaction's variables may hold",                   |g, a| size(&mut g.plan.tune.vars_max[3], a)),
+    global("tune.vars.reqres-max-size",    "<size>",    "how much the variables of a request or response may hold",      |g, a| size(&mut g.plan.tune.vars_max[4], a)),
+    global("tune.vars.check-max-size",     "<size>",    "how much a check's variables may hold",                         |g, a| size(&mut g.plan.tune.vars_max[5], a)),
+
+    ineffective("tune.applet.zero-copy-forwarding", G, COPY),
+    ineffective("tune.buffers.limit",               G, OWN),
+    ineffective("tune.buffers.reserve",             G, OWN),
+    ineffective("tune.bufsize.large",               G, OWN),
+    ineffective("tune.bufsize.small",               G, OWN),
+    ineffective("tune.chksize",                     G, OWN),
+    ineffective("tune.cli.max-payload-size",        G, OWN),
+    ineffective("tune.comp.maxlevel",               G, "compression is not supported yet"),
+    ineffective("tune.defaults.purge",              G, OWN),
+    ineffective("tune.disable-fast-forward",        G, COPY),
+    ineffective("tune.disable-zero-copy-forwarding", G, COPY),
+    ineffective("tune.epoll.mask-events",           G, OWN),
+    ineffective("tune.events.max-events-at-once",   G, OWN),
+    ineffective("tune.fail-alloc",                  G, "it is a debugging aid of HAProxy"),
+    ineffective("tune.fd.edge-triggered",           G, "descriptors are always edge-triggered here"),
+    ineffective("tune.fd.tables",                   G, OWN),
+    ineffective("tune.glitches.kill.cpu-usage",     G, H2),
+    ineffective("tune.h1.be.glitches-threshold",    G, "glitches are not counted yet"),
+    ineffective("tune.h1.fe.glitches-threshold",    G, "glitches are not counted yet"),
+    ineffective("tune.h1.zero-copy-fwd-recv",       G, COPY),
+    ineffective("tune.h1.zero-copy-fwd-send",       G, COPY),
+    ineffective("tune.h2.be.glitches-threshold",    G, H2),
+    ineffective("tune.h2.be.initial-window-size",   G, H2),
+    ineffective("tune.h2.be.max-concurrent-streams", G, H2),
+    ineffective("tune.h2.be.max-frames-at-once",    G, H2),
+    ineffective("tune.h2.be.rxbuf",                 G, H2),
+    ineffective("tune.h2.fe.glitches-threshold",    G, H2),
+    ineffective("tune.h2.fe.initial-window-size",   G, H2),
+    ineffective("tune.h2.fe.max-concurrent-streams", G, H2),
+    ineffective("tune.h2.fe.max-frames-at-once",    G, H2),
+    ineffective("tune.h2.fe.max-rst-at-once",       G, H2),
+    ineffective("tune.h2.fe.max-total-streams",     G, H2),
+    ineffective("tune.h2.fe.rxbuf",                 G, H2),
+    ineffective("tune.h2.header-table-size",        G, H2),
+    ineffective("tune.h2.initial-window-size",      G, H2),
+    ineffective("tune.h2.log-errors",               G, H2),
+    ineffective("tune.h2.max-concurrent-streams",   G, H2),
+    ineffective("tune.h2.max-frame-size",           G, H2),
+    ineffective("tune.h2.zero-copy-fwd-send",       G, H2),
+    ineffective("tune.listener.default-shards",     G, "`shards` of a bind line decides here"),
+    ineffective("tune.lua.bool-sample-conversion",  G, LUA),
+    ineffective("tune.lua.burst-timeout",           G, LUA),
+    ineffective("tune.lua.forced-yield",            G, LUA),
+    ineffective("tune.lua.log.loggers",             G, LUA),
+    ineffective("tune.lua.log.stderr",              G, LUA),
+    ineffective("tune.lua.maxmem",                  G, LUA),
+    ineffective("tune.lua.openlibs",                G, LUA),
+    ineffective("tune.lua.service-timeout",         G, LUA),
+    ineffective("tune.lua.session-timeout",         G, LUA),
+    ineffective("tune.lua.task-timeout",            G, LUA),
+    ineffective("tune.max-rules-at-once",           G, OWN),
+    ineffective("tune.maxpollevents",               G, OWN),
+    ineffective("tune.memory.hot-size",             G, OWN),
+    ineffective("tune.notsent-lowat.client",        G, "the kernel's default is kept here"),
+    ineffective("tune.notsent-lowat.server",        G, "the kernel's default is kept here"),
+    ineffective("tune.pattern.cache-size",          G, "patterns are looked up without a cache here"),
+    ineffective("tune.peers.max-updates-at-once",   G, "peers are not supported yet"),
+    ineffective("tune.pt.zero-copy-forwarding",     G, COPY),
+    ineffective("tune.quic.be.cc.cubic-min-losses", G, QUIC),
+    ineffective("tune.quic.be.cc.hystart",          G, QUIC),
+    ineffective("tune.quic.be.cc.max-frame-loss",   G, QUIC),
+    ineffective("tune.quic.be.cc.max-win-size",     G, QUIC),
+    ineffective("tune.quic.be.cc.reorder-ratio",    G, QUIC),
+    ineffective("tune.quic.be.max-idle-timeout",    G, QUIC),
+    ineffective("tune.quic.be.sec.glitches-threshold", G, QUIC),
+    ineffective("tune.quic.be.stream.data-ratio",   G, QUIC),
+    ineffective("tune.quic.be.stream.max-concurrent", G, QUIC),
+    ineffective("tune.quic.be.stream.rxbuf",        G, QUIC),
+    ineffective("tune.quic.be.tx.pacing",           G, QUIC),
+    ineffective("tune.quic.be.tx.udp-gso",          G, QUIC),
+    ineffective("tune.quic.fe.cc.cubic-min-losses", G, QUIC),
+    ineffective("tune.quic.fe.cc.hystart",          G, QUIC),
+    ineffective("tune.quic.fe.cc.max-frame-loss",   G, QUIC),
+    ineffective("tune.quic.fe.cc.max-win-size",     G, QUIC),
+    ineffective("tune.quic.fe.cc.reorder-ratio",    G, QUIC),
+    ineffective("tune.quic.fe.max-idle-timeout",    G, QUIC),
+    ineffective("tune.quic.fe.sec.glitches-threshold", G, QUIC),
+    ineffective("tune.quic.fe.sec.retry-threshold", G, QUIC),
+    ineffective("tune.quic.fe.sock-per-conn",       G, QUIC),
+    ineffective("tune.quic.fe.stream.data-ratio",   G, QUIC),
+    ineffective("tune.quic.fe.stream.max-concurrent", G, QUIC),
+    ineffective("tune.quic.fe.stream.max-total",    G, QUIC),
+    ineffective("tune.quic.fe.stream.rxbuf",        G, QUIC),
+    ineffective("tune.quic.fe.tx.pacing",           G, QUIC),
+    ineffective("tune.quic.fe.tx.udp-gso",          G, QUIC),
+    ineffective("tune.quic.listen",                 G, QUIC),
+    ineffective("tune.quic.mem.tx-max",             G, QUIC),
+    ineffective("tune.quic.zero-copy-fwd-send",     G, QUIC),
+    ineffective("tune.rcvbuf.backend",              G, "it concerns datagram sockets, which only log here"),
+    ineffective("tune.rcvbuf.frontend",             G, "it concerns datagram sockets, which only log here"),
+    ineffective("tune.sndbuf.backend",              G, "it concerns datagram sockets, which only log here"),
+    ineffective("tune.sndbuf.frontend",             G, "it concerns datagram sockets, which only log here"),
+    ineffective("tune.recv_enough",                 G, OWN),
+    ineffective("tune.renice.runtime",              G, "the process's priority is left to who starts it"),
+    ineffective("tune.renice.startup",              G, "the process's priority is left to who starts it"),
+    ineffective("tune.ring.queues",                 G, "rings are not supported yet"),
+    ineffective("tune.runqueue-depth",              G, OWN),
+    ineffective("tune.sched.low-latency",           G, OWN),
+    ineffective("tune.ssl.cachesize",               G, TLS),
+    ineffective("tune.ssl.capture-buffer-size",     G, TLS),
+    ineffective("tune.ssl.capture-cipherlist-size", G, TLS),
+    ineffective("tune.ssl.certificate-compression", G, TLS),
+    ineffective("tune.ssl.default-dh-param",        G, TLS),
+    ineffective("tune.ssl.force-private-cache",     G, TLS),
+    ineffective("tune.ssl.hard-maxrecord",          G, TLS),
+    ineffective("tune.ssl.keylog",                  G, TLS),
+    ineffective("tune.ssl.keyupdate-rate-limit",    G, TLS),
+    ineffective("tune.ssl.lifetime",                G, TLS),
+    ineffective("tune.ssl.maxrecord",               G, TLS),
+    ineffective("tune.ssl.ocsp-update.maxdelay",    G, TLS),
+    ineffective("tune.ssl.ocsp-update.mindelay",    G, TLS),
+    ineffective("tune.ssl.ssl-ctx-cache-size",      G, TLS),
+    ineffective("tune.stick-counters",              G, "stick tables are not supported yet"),
+    ineffective("tune.streams-elasticity",          G, H2),
+    ineffective("tune.takeover-other-tg-connections", G, "idle connections are shared within a group here"),
+    ineffective("tune.zlib.memlevel",               G, "compression is not supported yet"),
+    ineffective("tune.zlib.windowsize",             G, "compression is not supported yet"),
+];
+
+fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
+{
+    *value = args.integer("an integer", low, high)?;
+    args.finish()
+}
+
+fn size(value: &mut usize, args: &mut Args<'_, '_>) -> Outcome {
+    *value = args.size(u64::from(u32::MAX) / 2)? as usize;
+    args.finish()
+}
+
+fn bufsize<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    size(&mut global.plan.tune.bufsize, args)?;
+    if global.plan.tune.bufsize < 1024 {
+        return Err(args.wrong("`tune.bufsize` must be at least 1024 bytes"));
+    }
+    Ok(())
+}
+
+fn idletimer<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    global.plan.tune.idletimer = args.duration(Milliseconds)?;
+    args.finish()
+}
+
+fn idle_pool_shared<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    global.plan.tune.idle_pool_shared = args.one_of(&[("on", true), ("off", false), ("auto", true), ("full", true)])?;
+    args.finish()
+}
+
+fn multi_queue<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    global.plan.tune.multi_queue = args.one_of(&[("on", true), ("off", false), ("fair", true)])?;
+    args.finish()
+}

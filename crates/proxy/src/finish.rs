@@ -1,0 +1,114 @@
+//! The end of a request or stream: counters, averages, the log line.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::WallTime;
+use http::ParseError;
+use runtime::timer::now_us;
+use sample::{Cause, Endpoint};
+use state::errors::Captured;
+
+use crate::connection::Connection;
+use crate::envs;
+use crate::exchange::Exchange;
+
+/// Counts the request and writes its log line.
+pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
+    if x.txn.times.closed == 0 {
+        x.txn.times.closed = now_us();
+    }
+    let frontend = client.frontend.state.frontend.mine();
+    frontend.traffic.bytes_in.add(x.txn.bytes_in);
+    frontend.traffic.bytes_out.add(x.txn.bytes_out);
+    client.worker.shared.process.counters.mine().bytes_out.add(x.txn.bytes_out);
+    if x.txn.is_http && x.txn.status > 0 {
+        frontend.traffic.responses.add(x.txn.status);
+    }
+    if x.txn.termination.cause == Cause::Local {
+        frontend.intercepted.add(1);
+    }
+    if let Some(backend) = &x.backend {
+        let of_backend = backend.state.backend.mine();
+        of_backend.traffic.sessions.down();
+        of_backend.traffic.bytes_in.add(x.txn.bytes_in);
+        of_backend.traffic.bytes_out.add(x.txn.bytes_out);
+        backend.state.last_session.store(x.txn.times.closed / 1000, Relaxed);
+        if x.txn.is_http && x.txn.status > 0 && x.txn.server_status == 0 {
+            of_backend.traffic.responses.add(x.txn.status);
+        }
+        if let Some(server) = &x.txn.server {
+            let of_server = server.counters.mine();
+            of_server.traffic.bytes_in.add(x.txn.bytes_in);
+            of_server.traffic.bytes_out.add(x.txn.bytes_out);
+            let times = averages(x);
+            of_backend.times.add(times);
+            of_server.times.add(times);
+        }
+    }
+    if client.prepared().logs {
+        log(client, x);
+    }
+}
+
+/// Queue, connect, response and total time in ms.
+fn averages(x: &Exchange) -> [u64; 4] {
+    let times = &x.txn.times;
+    let between = |from: u64, to: u64| if from == 0 { 0 } else { to.saturating_sub(from) / 1000 };
+    [
+        between(times.request, times.queued),
+        between(times.queued, times.connected),
+        between(times.connected, times.response),
+        between(times.started, times.closed),
+    ]
+}
+
+/// Writes the log line, unless the options or a rule silence it.
+pub(crate) fn log(client: &Connection, x: &Exchange) {
+    let frontend = &client.frontend;
+    let options = &frontend.options;
+    let level = x.txn.log_level.or(client.session.log_level);
+    if level == Some(None) {
+        return;
+    }
+    let failed = x.txn.termination.cause != Cause::None && x.txn.termination.cause != Cause::Local;
+    let erroneous = failed || x.txn.status >= 500 || x.txn.redispatched || x.txn.retries > 0;
+    if options.dontlognull && !x.txn.is_http && x.txn.bytes_in == 0 && x.txn.bytes_out == 0 {
+        return;
+    }
+    if options.dontlog_normal && !erroneous {
+        return;
+    }
+    let Some(normal) = &frontend.log_format else { return };
+    let format = frontend.error_log_format.as_ref().filter(|_| failed).unwrap_or(normal);
+    let level = match level {
+        Some(Some(level)) => level,
+        _ if options.log_separate_errors && erroneous => 3,
+        _ => 6,
+    };
+    let mut outbox = client.worker.outbox.borrow_mut();
+    envs::with(client, x, |env| {
+        outbox.write(frontend, level, env, |env, line| format.render(env, line));
+    });
+}
+
+/// Keeps a malformed message for `show errors`: of the client's, or of a server of backend `backend`.
+pub(crate) fn note_malformed(client: &Connection, backend: Option<usize>, bytes: &[u8], error: &ParseError) {
+    let shared = &client.worker.shared;
+    let proxy = backend.map_or(&client.frontend, |index| &shared.proxies[index].plan);
+    let named = |proxy: &state::Proxy| (proxy.name.clone(), proxy.id);
+    let captured = Captured {
+        when: WallTime::now(),
+        reason: error.kind.text(),
+        frontend: named(&client.frontend.state),
+        backend: backend.map(|index| named(&shared.proxies[index].plan.state)),
+        source: match client.session.source {
+            Endpoint::Ip(address) => Some(address),
+            Endpoint::Local => None,
+        },
+        session: client.session.id,
+        position: error.offset,
+        bytes: bytes.to_vec(),
+        ..Captured::default()
+    };
+    shared.process.errors.capture(proxy.state.id, backend.is_some(), captured);
+}

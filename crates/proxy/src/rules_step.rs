@@ -1,0 +1,418 @@
+//! Running the rule sets of a frontend and a backend, and doing what their verdicts ask of the connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::plan::Proxy;
+use rules::{Final, Hold, Outcome, RuleSet, Stage};
+use runtime::timer::{self, now_ms};
+use sample::transaction::TimeoutSlot;
+use sample::{Cause, Phase};
+
+use crate::connection::Connection;
+use crate::envs;
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::pool::Upstream;
+use crate::route::holds;
+use crate::worker::ServiceRequest;
+use crate::{relay, respond, upload};
+
+/// What rules on a connection that has no request yet say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TcpVerdict {
+    Go,
+    Refuse,
+    ExpectProxy,
+}
+
+/// `tcp-request connection`.
+pub(crate) fn tcp_connection(client: &mut Connection) -> TcpVerdict {
+    let frontend = client.frontend.clone();
+    on_connection(client, &frontend.tcp_connection)
+}
+
+/// `tcp-request session`.
+pub(crate) fn tcp_session(client: &mut Connection) -> TcpVerdict {
+    let frontend = client.frontend.clone();
+    on_connection(client, &frontend.tcp_session)
+}
+
+fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
+    if rules.is_empty() {
+        return TcpVerdict::Go;
+    }
+    let mut stage = Stage {
+        process: &client.worker.shared.process,
+        session: &mut client.session,
+        transaction: None,
+        request_bytes: &[],
+        response_bytes: &[],
+        complete: true,
+        now_ms: now_ms(),
+    };
+    let mut verdict = TcpVerdict::Go;
+    let mut start = 0;
+    loop {
+        let (outcome, next) = rules.run(&mut stage, start);
+        start = next;
+        match outcome {
+            Outcome::Final(Final::SilentDrop { .. }) => {
+                client.stream.reset_on_close();
+                return TcpVerdict::Refuse;
+            }
+            Outcome::Final(_) => return TcpVerdict::Refuse,
+            Outcome::Hold(Hold::ExpectProxy) => verdict = TcpVerdict::ExpectProxy,
+            Outcome::Hold(Hold::Tos(tos)) => client.stream.set_tos(tos),
+            Outcome::Hold(Hold::Mark(mark)) => client.stream.set_mark(mark),
+            Outcome::Hold(_) => {}
+            Outcome::Done | Outcome::Accept | Outcome::Wait => return verdict,
+        }
+    }
+}
+
+/// All that a frontend says of a request: `tcp-request content`, `http-request`, `redirect`, statistics.
+pub(crate) async fn of_frontend(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
+    let frontend = client.frontend.clone();
+    if frontend.monitor_uri.is_some() {
+        monitor(client, x, &frontend)?;
+    }
+    on_request(client, x, &frontend).await
+}
+
+/// All that the backend says, unless it is the frontend too.
+pub(crate) async fn of_backend(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+) -> Result<(), Stop> {
+    if backend.index == client.frontend.index {
+        return Ok(());
+    }
+    on_request(client, x, backend).await
+}
+
+async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
+    if !proxy.tcp_request.is_empty() {
+        Box::pin(run(client, x, proxy, &proxy.tcp_request, Side::Request)).await?;
+    }
+    if !proxy.http_request.is_empty() {
+        run(client, x, proxy, &proxy.http_request, Side::Request).await?;
+    }
+    if !proxy.redirects.is_empty() {
+        run(client, x, proxy, &proxy.redirects, Side::Request).await?;
+    }
+    if proxy.stats.is_some() {
+        Box::pin(statistics(client, x, proxy)).await?;
+    }
+    Ok(())
+}
+
+/// Which message a rule set is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Request,
+    Response,
+}
+
+/// Runs one rule set to its end, doing on the way what its rules wait for.
+async fn run(
+    client: &mut Connection,
+    x: &mut Exchange,
+    proxy: &Arc<Proxy>,
+    rules: &RuleSet,
+    side: Side,
+) -> Result<(), Stop> {
+    let mut start = 0;
+    loop {
+        let (outcome, next) = step(client, x, rules, start);
+        start = next;
+        match outcome {
+            Outcome::Done | Outcome::Accept => return Ok(()),
+            Outcome::Wait => {
+                // In HTTP mode all that can be waited for is the body.
+                Box::pin(hold_body(client, x, proxy, usize::MAX, None)).await?;
+            }
+            Outcome::Hold(hold) => Box::pin(do_hold(client, x, proxy, hold)).await?,
+            Outcome::Final(verdict) => return Err(Box::pin(conclude(client, x, proxy, verdict, side)).await),
+        }
+    }
+}
+
+fn step(client: &mut Connection, x: &mut Exchange, rules: &RuleSet, start: usize) -> (Outcome, usize) {
+    let mut stage = Stage {
+        process: &client.worker.shared.process,
+        session: &mut client.session,
+        transaction: Some(&mut x.txn),
+        request_bytes: &x.body,
+        response_bytes: &x.response_bytes,
+        complete: true,
+        now_ms: now_ms(),
+    };
+    rules.run(&mut stage, start)
+}
+
+async fn hold_body(
+    client: &mut Connection,
+    x: &mut Exchange,
+    proxy: &Proxy,
+    wanted: usize,
+    time: Option<Duration>,
+) -> Result<(), Stop> {
+    let timeouts = &client.frontend.timeouts;
+    let allowed = time.or(timeouts.http_request).or(proxy.timeouts.http_request).or(timeouts.client);
+    upload::hold(client, x, wanted, allowed).await
+}
+
+async fn do_hold(
+    client: &mut Connection,
+    x: &mut Exchange,
+    proxy: &Arc<Proxy>,
+    hold: Hold,
+) -> Result<(), Stop> {
+    match hold {
+        Hold::Body { at_least, timeout_ms } => {
+            let wanted = if at_least == 0 { usize::MAX } else { at_least };
+            hold_body(client, x, proxy, wanted, Some(Duration::from_millis(timeout_ms))).await
+        }
+        Hold::Pause(ms) => {
+            timer::sleep(Duration::from_millis(ms)).await;
+            Ok(())
+        }
+        Hold::EarlyHint(head) => {
+            if x.txn.request.version().is_11_or_above() {
+                client.timer.set_after(now_ms(), client.frontend.timeouts.client);
+                upload::write_all(client, &head).await?;
+                x.txn.bytes_out += head.len() as u64;
+            }
+            Ok(())
+        }
+        Hold::Tos(tos) => {
+            client.stream.set_tos(tos);
+            Ok(())
+        }
+        Hold::Mark(mark) => {
+            client.stream.set_mark(mark);
+            Ok(())
+        }
+        Hold::Log => {
+            crate::finish::log(client, x);
+            Ok(())
+        }
+        Hold::ExpectProxy => Ok(()),
+    }
+}
+
+/// What a final verdict makes of the request.
+async fn conclude(
+    client: &mut Connection,
+    x: &mut Exchange,
+    proxy: &Arc<Proxy>,
+    verdict: Final,
+    side: Side,
+) -> Stop {
+    let traffic = &client.frontend.state.frontend.mine().traffic;
+    match verdict {
+        Final::Deny(reply) if side == Side::Response => {
+            count_denied_response(x, proxy);
+            x.txn.termination.set(Cause::Proxy, Phase::Headers);
+            answer(client, x, &reply)
+        }
+        Final::Deny(reply) => {
+            traffic.denied_requests.add(1);
+            x.txn.termination.set(Cause::Proxy, Phase::Request);
+            answer(client, x, &reply)
+        }
+        Final::Tarpit(reply) => {
+            traffic.denied_requests.add(1);
+            let timeouts = &proxy.timeouts;
+            let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
+            x.txn.termination.set(Cause::Proxy, Phase::Tarpit);
+            timer::sleep(pause.unwrap_or_default()).await;
+            x.keep_alive = false;
+            answer(client, x, &reply)
+        }
+        Final::Reply(reply) => {
+            x.txn.termination.set(Cause::Local, Phase::Request);
+            respond::render(client, x, &reply);
+            Stop::Reply
+        }
+        Final::Reject => {
+            traffic.denied_requests.add(1);
+            x.txn.termination.set(Cause::Proxy, Phase::Request);
+            x.answered = true;
+            Stop::Silent
+        }
+        Final::SilentDrop { .. } => {
+            traffic.denied_requests.add(1);
+            x.txn.termination.set(Cause::Proxy, Phase::Request);
+            client.stream.reset_on_close();
+            Stop::Silent
+        }
+        Final::Internal => Stop::Fault(Fault::Internal),
+    }
+}
+
+fn count_denied_response(x: &Exchange, proxy: &Proxy) {
+    proxy.state.backend.mine().traffic.denied_responses.add(1);
+    if let Some(server) = &x.txn.server {
+        server.counters.mine().traffic.denied_responses.add(1);
+    }
+}
+
+/// The reply of a denial: its own, or the page of its status.
+fn answer(client: &Connection, x: &mut Exchange, reply: &Arc<rules::Reply>) -> Stop {
+    match reply.bare_status() {
+        Some(status) => respond::error(client, x, status),
+        None => respond::render(client, x, reply),
+    }
+    Stop::Reply
+}
+
+/// `http-response` of the backend, then of the frontend; `tcp-response` before them.
+pub(crate) async fn of_response(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+) -> Result<(), Stop> {
+    if !backend.http_response.is_empty() {
+        run(client, x, backend, &backend.http_response, Side::Response).await?;
+    }
+    let frontend = client.frontend.clone();
+    if frontend.index != backend.index && !frontend.http_response.is_empty() {
+        run(client, x, &frontend, &frontend.http_response, Side::Response).await?;
+    }
+    after_response(client, x).await;
+    Ok(())
+}
+
+/// `http-after-response` of the backend, then of the frontend: on every response, whoever made it.
+pub(crate) async fn after_response(client: &mut Connection, x: &mut Exchange) {
+    let frontend = client.frontend.clone();
+    let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
+    for proxy in backend.iter().chain(Some(&frontend)) {
+        if !proxy.http_after_response.is_empty() {
+            // These rules only change the response: they neither wait nor end it.
+            step(client, x, &proxy.http_after_response, 0);
+        }
+    }
+}
+
+/// `monitor-uri` and `monitor fail`.
+fn monitor(client: &Connection, x: &mut Exchange, frontend: &Proxy) -> Result<(), Stop> {
+    if frontend.monitor_uri.as_deref() != Some(x.txn.request.target()) {
+        return Ok(());
+    }
+    let failed =
+        envs::with(client, x, |env| frontend.monitor_fail.iter().any(|condition| holds(Some(condition), env)));
+    x.txn.termination.set(Cause::Local, Phase::Request);
+    x.txn.log_level = Some(None);
+    respond::error(client, x, if failed { 503 } else { 200 });
+    Err(Stop::Reply)
+}
+
+/// `stats uri`: the page, after its own rules.
+async fn statistics(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
+    let Some(page) = proxy.stats.clone() else { return Ok(()) };
+    if !x.txn.request.target().starts_with(page.uri.as_bytes()) {
+        return Ok(());
+    }
+    run(client, x, proxy, &page.rules, Side::Request).await?;
+    let is_post = x.txn.request.method_id() == http::Method::Post;
+    if is_post {
+        hold_body(client, x, proxy, usize::MAX, None).await?;
+    }
+    let admin = envs::with(client, x, |env| page.admin.iter().any(|condition| holds(Some(condition), env)));
+    let worker = client.worker.clone();
+    let reply = (worker.shared.services.statistics)(
+        proxy,
+        &page,
+        &ServiceRequest {
+            method: x.txn.request.method(),
+            target: x.txn.request.target(),
+            body: &x.body,
+            admin,
+        },
+    );
+    x.txn.response.clear();
+    x.txn.response.start_response(reply.status, None);
+    for (name, value) in &reply.headers {
+        x.txn.response.append(name.as_bytes(), value.as_bytes());
+    }
+    x.txn.response.set_content_length(reply.body.len() as u64);
+    x.reply_body = reply.body;
+    x.txn.termination.set(Cause::Local, Phase::Request);
+    Err(Stop::Reply)
+}
+
+/// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for what its rules look at.
+pub(crate) async fn of_tcp_frontend(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
+    let frontend = client.frontend.clone();
+    on_stream(client, x, &frontend).await
+}
+
+/// Likewise of the backend, unless it is the frontend too.
+pub(crate) async fn of_tcp_backend(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+) -> Result<(), Stop> {
+    if backend.index == client.frontend.index { Ok(()) } else { on_stream(client, x, backend).await }
+}
+
+async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
+    if proxy.tcp_request.is_empty() {
+        return Ok(());
+    }
+    let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+    let mut start = 0;
+    let mut complete = false;
+    loop {
+        let bytes = client.input.as_ref().map_or(&[][..], |input| input.filled());
+        let mut stage = Stage {
+            process: &client.worker.shared.process,
+            session: &mut client.session,
+            transaction: Some(&mut x.txn),
+            request_bytes: bytes,
+            response_bytes: &[],
+            complete: complete || now_ms() >= until,
+            now_ms: now_ms(),
+        };
+        let (outcome, next) = proxy.tcp_request.run(&mut stage, start);
+        start = next;
+        match outcome {
+            Outcome::Done | Outcome::Accept => return Ok(()),
+            Outcome::Wait => complete = !Box::pin(relay::more(client, until)).await,
+            Outcome::Hold(hold) => Box::pin(do_hold(client, x, proxy, hold)).await?,
+            Outcome::Final(verdict) => {
+                client.frontend.state.frontend.mine().traffic.denied_requests.add(1);
+                x.txn.termination.set(Cause::Proxy, Phase::Request);
+                if matches!(verdict, Final::SilentDrop { .. }) {
+                    client.stream.reset_on_close();
+                }
+                return Err(Stop::Silent);
+            }
+        }
+    }
+}
+
+/// `tcp-response content` of a TCP backend.
+pub(crate) async fn of_tcp_response(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    upstream: &mut Upstream,
+) -> Result<(), Stop> {
+    let _ = upstream;
+    if backend.tcp_response.is_empty() {
+        return Ok(());
+    }
+    match step(client, x, &backend.tcp_response, 0).0 {
+        Outcome::Final(_) => {
+            count_denied_response(x, backend);
+            x.txn.termination.set(Cause::Proxy, Phase::Data);
+            Err(Stop::Silent)
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,122 @@
+//! What rules do, compiled.
+
+use std::sync::Arc;
+
+use http::Name;
+use sample::expression::Expression;
+use sample::format::Format;
+use sample::pattern::List;
+use sample::regex::Regex;
+use sample::transaction::TimeoutSlot;
+use sample::vars::{SetConditions, Var};
+
+use crate::redirect::Redirect;
+use crate::reply::Reply;
+
+/// A number known now, or made at run time.
+#[derive(Debug)]
+pub(crate) enum Number {
+    Fixed(i64),
+    Made(Expression),
+}
+
+/// A part of the request line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Method,
+    Path,
+    Pathq,
+    Query,
+    Uri,
+}
+
+/// An end of the connection that a rule changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Source,
+    SourcePort,
+    Destination,
+    DestinationPort,
+}
+
+/// How `del-header` compares names.
+#[derive(Debug)]
+pub(crate) enum NameMatch {
+    Exact(Name),
+    Begin(Box<[u8]>),
+    End(Box<[u8]>),
+    Within(Box<[u8]>),
+    Regex(Regex),
+}
+
+/// A change of a pattern list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListChange {
+    Add,
+    Remove,
+    Set,
+}
+
+/// Where a captured value goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// The request's captures.
+    Request(usize),
+    /// The response's.
+    Response(usize),
+}
+
+/// How a URI is brought into one form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Normalizer {
+    FragmentEncode,
+    FragmentStrip,
+    PathMergeSlashes,
+    PathStripDot,
+    PathStripDotDot { full: bool },
+    PercentDecodeUnreserved { strict: bool },
+    PercentToUppercase { strict: bool },
+    QuerySortByName,
+}
+
+/// What a rule does.
+#[derive(Debug)]
+pub(crate) enum Action {
+    Accept,
+    Deny(Arc<Reply>),
+    Tarpit(Arc<Reply>),
+    Return(Arc<Reply>),
+    Redirect(Arc<Redirect>),
+    Auth(Box<str>),
+    Reject,
+    SilentDrop { rst_ttl: Option<u8> },
+    AddHeader { name: Box<[u8]>, value: Format },
+    SetHeader { name: Name, shown: Box<[u8]>, value: Format },
+    DelHeader(NameMatch),
+    ReplaceHeader { name: Name, regex: Regex, with: Format, each_value: bool },
+    ReplaceUri { part: Part, regex: Regex, with: Format },
+    SetPart { part: Part, value: Format },
+    SetStatus { status: u16, reason: Option<Box<[u8]>> },
+    SetVar { var: Var, conditions: SetConditions, value: Expression },
+    SetVarFormat { var: Var, conditions: SetConditions, value: Format },
+    UnsetVar(Var),
+    SetAddress { end: End, value: Expression },
+    SetLogLevel(Option<u8>),
+    SetPriorityClass(Expression),
+    SetPriorityOffset(Expression),
+    SetTimeout { slot: TimeoutSlot, value: Number },
+    SetRetries(Number),
+    SetTos(Number),
+    SetMark(Number),
+    Nothing,
+    StrictMode(bool),
+    Capture { value: Expression, slot: Slot, length: usize },
+    ChangeList { list: Arc<List>, change: ListChange, key: Format, value: Option<Format> },
+    Normalize(Normalizer),
+    WaitForBody { at_least: usize, timeout_ms: u64 },
+    Pause(Number),
+    EarlyHint { name: Box<[u8]>, value: Format },
+    ExpectProxy,
+    DoLog,
+    DisableRetry,
+}

@@ -1,0 +1,366 @@
+//! Doing what an action says.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use http::{Head, uri};
+use sample::pattern::List;
+use sample::regex::Regex;
+use sample::{Endpoint, Transaction};
+
+use crate::action::{Action, End, ListChange, NameMatch, Number, Part, Slot};
+use crate::reply::{Content, Reply};
+use crate::rule::{Final, Hold, Stage};
+
+/// What came of an action.
+pub(crate) enum Applied {
+    /// Done: the next rule.
+    Next,
+    /// A rewrite that could not be made.
+    Failed,
+    /// `strict-mode`.
+    Strict(bool),
+    /// Its expression needs more bytes.
+    Wait,
+    Accept,
+    Hold(Hold),
+    Final(Final),
+}
+
+/// Takes the action.
+pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
+    match action {
+        Action::Accept => return Applied::Accept,
+        Action::Deny(reply) => return Applied::Final(Final::Deny(reply.clone())),
+        Action::Tarpit(reply) => return Applied::Final(Final::Tarpit(reply.clone())),
+        Action::Return(reply) => return Applied::Final(Final::Reply(reply.clone())),
+        Action::Redirect(redirect) => {
+            // Rendered for nothing when it is to be skipped: only then is it known.
+            if !redirect.render(&stage.env(), &mut Head::new()) {
+                return Applied::Next;
+            }
+            let reply = Reply { status: 302, content: Content::Redirect(redirect.clone()) };
+            return Applied::Final(Final::Reply(Arc::new(reply)));
+        }
+        Action::Auth(realm) => return Applied::Final(Final::Reply(Arc::new(ask(stage, realm)))),
+        Action::Reject => return Applied::Final(Final::Reject),
+        Action::SilentDrop { rst_ttl } => return Applied::Final(Final::SilentDrop { rst_ttl: *rst_ttl }),
+        Action::StrictMode(on) => return Applied::Strict(*on),
+        Action::WaitForBody { at_least, timeout_ms } => {
+            return Applied::Hold(Hold::Body { at_least: *at_least, timeout_ms: *timeout_ms });
+        }
+        Action::Pause(time) => {
+            let ms = number(time, stage).filter(|ms| *ms > 0);
+            return ms.map_or(Applied::Next, |ms| Applied::Hold(Hold::Pause(ms as u64)));
+        }
+        Action::SetTos(value) => {
+            return number(value, stage).map_or(Applied::Next, |tos| Applied::Hold(Hold::Tos(tos as u32)));
+        }
+        Action::SetMark(value) => {
+            return number(value, stage).map_or(Applied::Next, |mark| Applied::Hold(Hold::Mark(mark as u32)));
+        }
+        Action::EarlyHint { name, value } => {
+            let mut bytes = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
+            bytes.extend_from_slice(name);
+            bytes.extend_from_slice(b": ");
+            value.render(&stage.env(), &mut bytes);
+            bytes.extend_from_slice(b"\r\n\r\n");
+            return Applied::Hold(Hold::EarlyHint(bytes.into()));
+        }
+        Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
+        Action::DoLog => return Applied::Hold(Hold::Log),
+        Action::Nothing => {}
+        Action::SetVar { var, conditions, value } => {
+            let env = stage.env();
+            match value.eval(&env) {
+                Some(value) => {
+                    if conditions.allow(&env, var, &value) {
+                        var.set(&env, &value);
+                    }
+                }
+                None if env.may_change.get() && !env.complete => return Applied::Wait,
+                None => {}
+            }
+        }
+        Action::SetVarFormat { var, conditions, value } => {
+            let env = stage.env();
+            let mut text = Vec::new();
+            value.render(&env, &mut text);
+            let value = sample::value::Value::str(&text);
+            if conditions.allow(&env, var, &value) {
+                var.set(&env, &value);
+            }
+        }
+        Action::UnsetVar(var) => var.unset(&stage.env()),
+        Action::SetAddress { end, value } => set_address(stage, *end, value),
+        Action::ChangeList { list, change, key, value } => {
+            change_list(stage, list, *change, key, value.as_ref());
+        }
+        Action::SetLogLevel(level) => match &mut stage.transaction {
+            Some(transaction) => transaction.log_level = Some(*level),
+            None => stage.session.log_level = Some(*level),
+        },
+        _ => return apply_to_transaction(action, stage),
+    }
+    Applied::Next
+}
+
+/// Actions that change the request or response.
+fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
+    let made = match action {
+        Action::AddHeader { value, .. }
+        | Action::SetHeader { value, .. }
+        | Action::SetPart { value, .. }
+        | Action::ReplaceHeader { with: value, .. }
+        | Action::ReplaceUri { with: value, .. } => {
+            let mut made = sample::value::Scratch::new();
+            value.render(&stage.env(), &mut made);
+            Some(made)
+        }
+        _ => None,
+    };
+    let bytes: &[u8] = made.as_deref().map_or(&[], |made| made);
+    match action {
+        Action::SetPriorityClass(value) => {
+            let class = int(value, stage).map_or(0, |class| class.clamp(-2047, 2047));
+            return with(stage, |transaction| transaction.priority.0 = class as i32);
+        }
+        Action::SetPriorityOffset(value) => {
+            let offset = int(value, stage).map_or(0, |offset| offset.clamp(-524_287, 524_287));
+            return with(stage, |transaction| transaction.priority.1 = offset as i32);
+        }
+        Action::SetTimeout { slot, value } => {
+            let ms = number(value, stage).and_then(|ms| u32::try_from(ms).ok());
+            return with(stage, |transaction| {
+                if ms.is_some() {
+                    transaction.timeouts[*slot as usize] = ms;
+                }
+            });
+        }
+        Action::SetRetries(value) => {
+            let retries = number(value, stage).filter(|retries| (0..=100).contains(retries));
+            return with(stage, |transaction| {
+                if let Some(retries) = retries {
+                    transaction.max_retries = Some(retries as u32);
+                }
+            });
+        }
+        Action::DisableRetry => return with(stage, |transaction| transaction.no_replay = true),
+        Action::Capture { value, slot, length } => {
+            let mut text = Vec::new();
+            if value.eval_into(&stage.env(), &mut text) {
+                text.truncate(*length);
+                return with(stage, |transaction| capture(transaction, *slot, &text));
+            }
+            return Applied::Next;
+        }
+        _ => {}
+    }
+    let Some(transaction) = &mut stage.transaction else { return Applied::Next };
+    let head = if transaction.has_response { &mut transaction.response } else { &mut transaction.request };
+    let done = match action {
+        Action::AddHeader { name, .. } => head.append(name, bytes),
+        Action::SetHeader { name, shown, .. } => {
+            head.remove_all(name);
+            head.append(shown, bytes)
+        }
+        Action::DelHeader(names) => {
+            delete(head, names);
+            true
+        }
+        Action::ReplaceHeader { name, regex, each_value, .. } => {
+            replace_header(head, name, regex, bytes, *each_value)
+        }
+        Action::SetStatus { status, reason } => {
+            head.set_status(*status, reason.as_deref());
+            true
+        }
+        Action::SetPart { part, .. } => set_part(&mut transaction.request, *part, bytes),
+        Action::ReplaceUri { part, regex, .. } => {
+            let old = part_of(&transaction.request, *part).to_vec();
+            let mut new = Vec::new();
+            if regex.expand(&old, bytes, &mut new) { set_part(&mut transaction.request, *part, &new) } else { true }
+        }
+        Action::Normalize(normalizer) => {
+            match crate::normalize::normalize(transaction.request.target(), *normalizer) {
+                Ok(Some(target)) => transaction.request.set_target(&target),
+                Ok(None) => true,
+                Err(()) => false,
+            }
+        }
+        _ => true,
+    };
+    if done { Applied::Next } else { Applied::Failed }
+}
+
+fn with(stage: &mut Stage<'_>, change: impl FnOnce(&mut Transaction)) -> Applied {
+    if let Some(transaction) = &mut stage.transaction {
+        change(transaction);
+    }
+    Applied::Next
+}
+
+fn int(value: &sample::expression::Expression, stage: &Stage<'_>) -> Option<i64> {
+    value.eval(&stage.env())?.to_int()
+}
+
+fn number(value: &Number, stage: &Stage<'_>) -> Option<i64> {
+    match value {
+        Number::Fixed(value) => Some(*value),
+        Number::Made(expression) => int(expression, stage),
+    }
+}
+
+/// 401, or 407 for requests to a forward proxy.
+fn ask(stage: &Stage<'_>, realm: &str) -> Reply {
+    let to_proxy = stage
+        .transaction
+        .as_deref()
+        .is_some_and(|transaction| transaction.to_proxy);
+    Reply { status: if to_proxy { 407 } else { 401 }, content: Content::Challenge(realm.into()) }
+}
+
+fn set_address(stage: &mut Stage<'_>, end: End, value: &sample::expression::Expression) {
+    let (ip, number) = {
+        let env = stage.env();
+        let Some(value) = value.eval(&env) else { return };
+        match end {
+            End::Source | End::Destination => (value.to_addr(), None),
+            End::SourcePort | End::DestinationPort => (None, value.to_int()),
+        }
+    };
+    let is_source = matches!(end, End::Source | End::SourcePort);
+    let session = &mut *stage.session;
+    let current = match (&stage.transaction, is_source) {
+        (Some(transaction), true) => transaction.source.unwrap_or(session.source),
+        (Some(transaction), false) => transaction.destination.unwrap_or(session.destination),
+        (None, true) => session.source,
+        (None, false) => session.destination,
+    };
+    let changed = match (ip, number) {
+        (Some(ip), _) => Endpoint::Ip(SocketAddr::new(ip, current.port().unwrap_or(0))),
+        (_, Some(port)) => {
+            let ip = current.ip().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            Endpoint::Ip(SocketAddr::new(ip, port as u16))
+        }
+        _ => return,
+    };
+    match (&mut stage.transaction, is_source) {
+        (Some(transaction), true) => transaction.source = Some(changed),
+        (Some(transaction), false) => transaction.destination = Some(changed),
+        (None, true) => session.source = changed,
+        (None, false) => session.destination = changed,
+    }
+}
+
+fn change_list(
+    stage: &Stage<'_>,
+    list: &List,
+    change: ListChange,
+    key: &sample::format::Format,
+    value: Option<&sample::format::Format>,
+) {
+    let env = stage.env();
+    let text = |format: &sample::format::Format| {
+        let mut text = Vec::new();
+        format.render(&env, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let key = text(key);
+    match change {
+        ListChange::Add => list.add_once(&key),
+        ListChange::Remove => {
+            list.remove(&key);
+        }
+        ListChange::Set => list.set_or_add(&key, &value.map(text).unwrap_or_default()),
+    }
+}
+
+fn capture(transaction: &mut Transaction, slot: Slot, text: &[u8]) {
+    let kept = transaction.keep(text);
+    let (captures, index) = match slot {
+        Slot::Request(index) => (&mut transaction.request_captures, index),
+        Slot::Response(index) => (&mut transaction.response_captures, index),
+    };
+    if captures.len() <= index {
+        captures.resize(index + 1, None);
+    }
+    captures[index] = kept;
+}
+
+fn delete(head: &mut Head, names: &NameMatch) {
+    let lower = |name: &[u8]| name.to_ascii_lowercase();
+    match names {
+        NameMatch::Exact(name) => head.remove_all(name),
+        NameMatch::Begin(text) => head.remove_if(|name, _| lower(name).starts_with(text)),
+        NameMatch::End(text) => head.remove_if(|name, _| lower(name).ends_with(text)),
+        NameMatch::Within(text) => {
+            head.remove_if(|name, _| lower(name).windows(text.len().max(1)).any(|part| part == &**text))
+        }
+        NameMatch::Regex(regex) => head.remove_if(|name, _| regex.is_match(name)),
+    };
+}
+
+fn replace_header(
+    head: &mut Head,
+    name: &http::Name,
+    regex: &Regex,
+    template: &[u8],
+    each_value: bool,
+) -> bool {
+    let indices: Vec<usize> = head.indices(name).collect();
+    let mut done = true;
+    for index in indices {
+        let Some(line) = head.value_at(index) else { continue };
+        let mut new = Vec::new();
+        let changed = if each_value {
+            replace_values(line, regex, template, &mut new)
+        } else {
+            regex.expand(line, template, &mut new)
+        };
+        if changed {
+            done &= head.replace_value_at(index, &new);
+        }
+    }
+    done
+}
+
+/// Replaces the values of a comma-separated line one by one; says whether any matched.
+fn replace_values(line: &[u8], regex: &Regex, template: &[u8], out: &mut Vec<u8>) -> bool {
+    let mut changed = false;
+    let base = line.as_ptr() as usize;
+    let mut copied = 0;
+    for value in http::list_values(line) {
+        let start = value.as_ptr() as usize - base;
+        out.extend_from_slice(&line[copied..start]);
+        if regex.expand(value, template, out) {
+            changed = true;
+        } else {
+            out.extend_from_slice(value);
+        }
+        copied = start + value.len();
+    }
+    out.extend_from_slice(&line[copied..]);
+    changed
+}
+
+fn part_of(head: &Head, part: Part) -> &[u8] {
+    let parts = uri::split(head.target());
+    match part {
+        Part::Method => head.method(),
+        Part::Path => parts.path().unwrap_or_default(),
+        Part::Pathq => parts.pathq().unwrap_or_default(),
+        Part::Query => parts.query().unwrap_or_default(),
+        Part::Uri => head.target(),
+    }
+}
+
+fn set_part(head: &mut Head, part: Part, value: &[u8]) -> bool {
+    match part {
+        Part::Method => head.set_method(value),
+        Part::Path => head.set_path(value),
+        Part::Pathq => head.set_pathq(value),
+        Part::Query => head.set_query(value),
+        Part::Uri => head.set_target(value),
+    }
+}

@@ -1,0 +1,490 @@
+//! Reading the arguments of actions. Each function stands in a row of the table.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::units::{DefaultUnit, parse_duration, parse_size};
+use diag::{Diagnostic, Span, suggest};
+use http::Name;
+use sample::expression::Expression;
+use sample::format::{Format, FormatFor};
+use sample::regex::Regex;
+use sample::transaction::TimeoutSlot;
+use sample::vars::SetConditions;
+use sample::{Scope, Word, Words};
+
+use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part, Slot};
+use crate::redirect::Redirect;
+use crate::reply::Reply;
+use crate::table::{Row, Ruleset};
+
+/// What an action's parser sees.
+pub(crate) struct Context<'c, 'w, 's> {
+    pub(crate) set: Ruleset,
+    pub(crate) row: &'static Row,
+    /// The action's own word, parentheses included.
+    pub(crate) word: Word<'w>,
+    pub(crate) words: &'c mut Words<'w>,
+    pub(crate) scope: &'c Scope<'s>,
+}
+
+type Parsed = Result<Action, Diagnostic>;
+
+impl<'w> Context<'_, 'w, '_> {
+    fn usage(&self, missing: &str) -> Diagnostic {
+        Diagnostic::alert(format!("`{}` needs {missing}", self.row.name))
+            .at(self.words.span())
+            .help(format!("usage: {} {} {}", self.set.name(), self.row.name, self.row.arguments))
+    }
+
+    /// The next word, unless it begins the condition.
+    pub(crate) fn need(&mut self, what: &str) -> Result<Word<'w>, Diagnostic> {
+        match self.words.peek() {
+            Some(word) if !matches!(word.text, "if" | "unless") => {
+                self.words.next();
+                Ok(word)
+            }
+            _ => Err(self.usage(what)),
+        }
+    }
+
+    fn format(&mut self, what: &str, used_for: FormatFor) -> Result<Format, Diagnostic> {
+        let word = self.need(what)?;
+        Format::compile(word.text, word.span, self.scope, used_for)
+    }
+
+    fn expression(&mut self) -> Result<Expression, Diagnostic> {
+        if matches!(self.words.peek_text(), "" | "if" | "unless") {
+            return Err(self.usage("a sample expression"));
+        }
+        Expression::compile(self.words, self.scope)
+    }
+
+    /// What stands in the parentheses of the action's word, and where.
+    fn parenthesised(&self) -> Result<(&'w str, Span), Diagnostic> {
+        let text = self.word.text;
+        let inner = text.find('(').and_then(|open| text[open + 1..].strip_suffix(')').map(|inner| (open + 1, inner)));
+        match inner {
+            Some((start, inner)) if !inner.is_empty() => {
+                Ok((inner, self.word.span.part(start, start + inner.len())))
+            }
+            _ => Err(Diagnostic::alert(format!("`{}` needs an argument in parentheses", self.row.name))
+                .at(self.word.span)
+                .help(format!("usage: {} {}{}", self.set.name(), self.row.name, self.row.arguments))),
+        }
+    }
+
+    fn duration(&self, word: Word<'_>) -> Result<u64, Diagnostic> {
+        let parsed = parse_duration(word.text, DefaultUnit::Milliseconds);
+        parsed
+            .map(|time: Duration| time.as_millis() as u64)
+            .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))
+    }
+
+    /// A time, or an expression that gives milliseconds.
+    fn time_or_expression(&mut self) -> Result<Number, Diagnostic> {
+        let Some(word) = self.words.peek() else { return Err(self.usage("a time or an expression")) };
+        if word.text.starts_with(|first: char| first.is_ascii_digit()) {
+            self.words.next();
+            return Ok(Number::Fixed(self.duration(word)? as i64));
+        }
+        Ok(Number::Made(self.expression()?))
+    }
+
+    fn number_or_expression(&mut self, low: i64, high: i64) -> Result<Number, Diagnostic> {
+        let Some(word) = self.words.peek() else { return Err(self.usage("a number or an expression")) };
+        let digits = word.text.strip_prefix("0x");
+        let number = match digits {
+            Some(hex) => i64::from_str_radix(hex, 16).ok(),
+            None => word.text.parse::<i64>().ok(),
+        };
+        match number {
+            Some(number) if (low..=high).contains(&number) => {
+                self.words.next();
+                Ok(Number::Fixed(number))
+            }
+            Some(_) => {
+                Err(Diagnostic::alert(format!("`{}` is not between {low} and {high}", word.text)).at(word.span))
+            }
+            None => Ok(Number::Made(self.expression()?)),
+        }
+    }
+
+    fn regex(&mut self) -> Result<Regex, Diagnostic> {
+        let word = self.need("a regular expression")?;
+        Regex::new(word.text, false)
+            .map_err(|error| Diagnostic::alert(format!("bad regular expression: {error}")).at(word.span))
+    }
+}
+
+fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {
+    Diagnostic::alert(format!("`{}` is no {what}", word.text))
+        .at(word.span)
+        .did_you_mean(suggest(word.text, choices.iter().copied()))
+        .help(format!("known are {}", choices.join(", ")))
+}
+
+pub(crate) fn unbuilt(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Err(Diagnostic::alert(format!(
+        "action `{}` is not supported yet: it needs {}",
+        context.word.text.split('(').next().unwrap_or_default(),
+        context.row.doc
+    ))
+    .at(context.word.span))
+}
+
+pub(crate) fn accept(_: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::Accept)
+}
+
+pub(crate) fn reject(_: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::Reject)
+}
+
+pub(crate) fn close(_: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::Reject)
+}
+
+pub(crate) fn deny(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let default = match (context.row.name, context.set) {
+        ("tarpit", _) => 500,
+        (_, Ruleset::HttpResponse) => 502,
+        _ => 403,
+    };
+    let reply = Arc::new(Reply::compile(context.words, context.scope, default, true)?);
+    Ok(if context.row.name == "tarpit" { Action::Tarpit(reply) } else { Action::Deny(reply) })
+}
+
+pub(crate) fn return_(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Reply::compile(context.words, context.scope, 200, false).map(|reply| Action::Return(Arc::new(reply)))
+}
+
+pub(crate) fn redirect(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Redirect::compile(context.words, context.scope, true).map(|redirect| Action::Redirect(Arc::new(redirect)))
+}
+
+pub(crate) fn auth(context: &mut Context<'_, '_, '_>) -> Parsed {
+    if context.words.take("realm") {
+        let realm = context.need("a realm")?;
+        return Ok(Action::Auth(realm.text.into()));
+    }
+    let name = context.scope.proxy.map_or("", |proxy| &proxy.name);
+    Ok(Action::Auth(name.into()))
+}
+
+pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let mut rst_ttl = None;
+    if context.words.take("rst-ttl") {
+        let word = context.need("a TTL")?;
+        let ttl = word.text.parse::<u8>().ok().filter(|ttl| *ttl > 0);
+        rst_ttl = Some(ttl.ok_or_else(|| {
+            Diagnostic::alert(format!("`{}` is no TTL between 1 and 255", word.text)).at(word.span)
+        })?);
+    }
+    Ok(Action::SilentDrop { rst_ttl })
+}
+
+pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = context.need("a header name")?;
+    if !http::is_token(name.text.as_bytes()) {
+        return Err(Diagnostic::alert(format!("`{}` is no header name", name.text)).at(name.span));
+    }
+    let value = context.format("a value", FormatFor::Header)?;
+    let shown = name.text.as_bytes();
+    Ok(if context.row.name == "set-header" {
+        Action::SetHeader { name: Name::new(shown), shown: shown.into(), value }
+    } else {
+        Action::AddHeader { name: shown.into(), value }
+    })
+}
+
+pub(crate) fn del_header(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = context.need("a header name")?;
+    let lower = name.text.to_ascii_lowercase().into_bytes().into_boxed_slice();
+    if !context.words.take("-m") {
+        return Ok(Action::DelHeader(NameMatch::Exact(Name::new(name.text.as_bytes()))));
+    }
+    let method = context.need("a matching method")?;
+    Ok(Action::DelHeader(match method.text {
+        "str" => NameMatch::Exact(Name::new(name.text.as_bytes())),
+        "beg" => NameMatch::Begin(lower),
+        "end" => NameMatch::End(lower),
+        "sub" => NameMatch::Within(lower),
+        "reg" => NameMatch::Regex(
+            Regex::new(name.text, true)
+                .map_err(|error| Diagnostic::alert(format!("bad regular expression: {error}")).at(name.span))?,
+        ),
+        _ => return Err(wrong(method, "matching method here", &["str", "beg", "end", "sub", "reg"])),
+    }))
+}
+
+pub(crate) fn replace_header(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = Name::new(context.need("a header name")?.text.as_bytes());
+    let regex = context.regex()?;
+    let with = context.format("a replacement", FormatFor::Header)?;
+    Ok(Action::ReplaceHeader { name, regex, with, each_value: context.row.name == "replace-value" })
+}
+
+pub(crate) fn replace_uri_part(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let part = match context.row.name {
+        "replace-path" => Part::Path,
+        "replace-pathq" => Part::Pathq,
+        _ => Part::Uri,
+    };
+    let regex = context.regex()?;
+    let with = context.format("a replacement", FormatFor::Uri)?;
+    Ok(Action::ReplaceUri { part, regex, with })
+}
+
+pub(crate) fn set_part(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let part = match context.row.name {
+        "set-method" => Part::Method,
+        "set-path" => Part::Path,
+        "set-pathq" => Part::Pathq,
+        "set-query" => Part::Query,
+        _ => Part::Uri,
+    };
+    Ok(Action::SetPart { part, value: context.format("a value", FormatFor::Uri)? })
+}
+
+pub(crate) fn set_status(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let word = context.need("a status")?;
+    let status = word.text.parse::<u16>().ok().filter(|status| (100..=999).contains(status)).ok_or_else(|| {
+        Diagnostic::alert(format!("`{}` is no status between 100 and 999", word.text)).at(word.span)
+    })?;
+    let reason = if context.words.take("reason") {
+        Some(context.need("a reason")?.text.as_bytes().into())
+    } else {
+        None
+    };
+    Ok(Action::SetStatus { status, reason })
+}
+
+pub(crate) fn set_var(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let (inner, span) = context.parenthesised()?;
+    let mut parts = inner.split(',');
+    let name = parts.next().unwrap_or_default().trim();
+    let at = |message: String| Diagnostic::alert(message).at(span);
+    let var = context.scope.variables.borrow_mut().resolve(name).map_err(at)?;
+    let mut conditions = SetConditions::default();
+    for condition in parts {
+        conditions.add(condition.trim()).map_err(at)?;
+    }
+    if context.row.name == "set-var-fmt" {
+        let value = context.format("a format", FormatFor::Text)?;
+        return Ok(Action::SetVarFormat { var, conditions, value });
+    }
+    Ok(Action::SetVar { var, conditions, value: context.expression()? })
+}
+
+pub(crate) fn unset_var(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let (inner, span) = context.parenthesised()?;
+    let var = context.scope.variables.borrow_mut().resolve(inner.trim());
+    var.map(Action::UnsetVar).map_err(|message| Diagnostic::alert(message).at(span))
+}
+
+pub(crate) fn set_address(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let end = match context.row.name {
+        "set-src" => End::Source,
+        "set-src-port" => End::SourcePort,
+        "set-dst" => End::Destination,
+        _ => End::DestinationPort,
+    };
+    Ok(Action::SetAddress { end, value: context.expression()? })
+}
+
+const LEVELS: [&str; 9] =
+    ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug", "silent"];
+
+pub(crate) fn set_log_level(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let word = context.need("a level")?;
+    match LEVELS.iter().position(|level| *level == word.text) {
+        Some(8) => Ok(Action::SetLogLevel(None)),
+        Some(level) => Ok(Action::SetLogLevel(Some(level as u8))),
+        None => Err(wrong(word, "log level", &LEVELS)),
+    }
+}
+
+pub(crate) fn set_priority(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let value = context.expression()?;
+    Ok(if context.row.name == "set-priority-class" {
+        Action::SetPriorityClass(value)
+    } else {
+        Action::SetPriorityOffset(value)
+    })
+}
+
+const TIMEOUTS: [(&str, TimeoutSlot); 6] = [
+    ("client", TimeoutSlot::Client),
+    ("connect", TimeoutSlot::Connect),
+    ("queue", TimeoutSlot::Queue),
+    ("server", TimeoutSlot::Server),
+    ("tarpit", TimeoutSlot::Tarpit),
+    ("tunnel", TimeoutSlot::Tunnel),
+];
+
+pub(crate) fn set_timeout(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let word = context.need("the name of a timeout")?;
+    let Some((_, slot)) = TIMEOUTS.iter().find(|(name, _)| *name == word.text) else {
+        return Err(wrong(word, "timeout that can be set", &TIMEOUTS.map(|(name, _)| name)));
+    };
+    Ok(Action::SetTimeout { slot: *slot, value: context.time_or_expression()? })
+}
+
+pub(crate) fn set_retries(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SetRetries(context.number_or_expression(0, 100)?))
+}
+
+pub(crate) fn set_tos(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SetTos(context.number_or_expression(0, 255)?))
+}
+
+pub(crate) fn set_mark(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SetMark(context.number_or_expression(0, u32::MAX.into())?))
+}
+
+pub(crate) fn set_nice(context: &mut Context<'_, '_, '_>) -> Parsed {
+    // Tasks of a worker take turns; there is no order among them that this could change. HAProxy itself only
+    // promises an effect "against the other requests being processed at the same time".
+    context.number_or_expression(-1024, 1024)?;
+    Ok(Action::Nothing)
+}
+
+pub(crate) fn strict_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let word = context.need("`on` or `off`")?;
+    match word.text {
+        "on" => Ok(Action::StrictMode(true)),
+        "off" => Ok(Action::StrictMode(false)),
+        _ => Err(wrong(word, "mode", &["on", "off"])),
+    }
+}
+
+pub(crate) fn capture(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let value = context.expression()?;
+    let word = context.need("`len` or `id`")?;
+    let number = context.need("a number")?;
+    let parsed: usize = number
+        .text
+        .parse()
+        .map_err(|_| Diagnostic::alert(format!("`{}` is no number", number.text)).at(number.span))?;
+    let request = matches!(context.set, Ruleset::TcpRequest | Ruleset::HttpRequest);
+    match word.text {
+        "len" if request => {
+            let slot = context.scope.names.capture_slot(parsed).ok_or_else(|| {
+                Diagnostic::alert("captures by length need a frontend").at(word.span)
+                    .help("declare a slot in the frontend with `declare capture request len` and use its `id`")
+            })?;
+            Ok(Action::Capture { value, slot: Slot::Request(slot), length: parsed })
+        }
+        "id" => {
+            let slot = if request { Slot::Request(parsed) } else { Slot::Response(parsed) };
+            Ok(Action::Capture { value, slot, length: usize::MAX })
+        }
+        _ if request => Err(wrong(word, "option of `capture`", &["len", "id"])),
+        _ => Err(wrong(word, "option of `capture` here", &["id"])),
+    }
+}
+
+pub(crate) fn pattern_change(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let (file, span) = context.parenthesised()?;
+    let is_map = context.row.name.ends_with("map");
+    let change = match context.row.name {
+        "set-map" => ListChange::Set,
+        "add-acl" => ListChange::Add,
+        _ => ListChange::Remove,
+    };
+    let list = context
+        .scope
+        .patterns
+        .borrow_mut()
+        .file(file, is_map, context.scope.names)
+        .map_err(|message| Diagnostic::alert(message).at(span))?;
+    let key = context.format("a key", FormatFor::Text)?;
+    let value = match change {
+        ListChange::Set => Some(context.format("a value", FormatFor::Text)?),
+        _ => None,
+    };
+    Ok(Action::ChangeList { list, change, key, value })
+}
+
+const NORMALIZERS: [&str; 8] = [
+    "fragment-encode",
+    "fragment-strip",
+    "path-merge-slashes",
+    "path-strip-dot",
+    "path-strip-dotdot",
+    "percent-decode-unreserved",
+    "percent-to-uppercase",
+    "query-sort-by-name",
+];
+
+pub(crate) fn normalize_uri(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let word = context.need("a normalizer")?;
+    let mut option = |name: &str| context.words.take(name);
+    Ok(Action::Normalize(match word.text {
+        "fragment-encode" => Normalizer::FragmentEncode,
+        "fragment-strip" => Normalizer::FragmentStrip,
+        "path-merge-slashes" => Normalizer::PathMergeSlashes,
+        "path-strip-dot" => Normalizer::PathStripDot,
+        "path-strip-dotdot" => Normalizer::PathStripDotDot { full: option("full") },
+        "percent-decode-unreserved" => Normalizer::PercentDecodeUnreserved { strict: option("strict") },
+        "percent-to-uppercase" => Normalizer::PercentToUppercase { strict: option("strict") },
+        "query-sort-by-name" => Normalizer::QuerySortByName,
+        _ => return Err(wrong(word, "normalizer", &NORMALIZERS)),
+    }))
+}
+
+pub(crate) fn wait_for_body(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let (mut timeout, mut at_least) = (None, 0);
+    loop {
+        if context.words.take("time") {
+            let word = context.need("a time")?;
+            timeout = Some(context.duration(word)?);
+        } else if context.words.take("at-least") {
+            let word = context.need("a size")?;
+            at_least = parse_size(word.text)
+                .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))?
+                as usize;
+        } else if context.words.peek_text() == "use-large-buffer" {
+            return Err(Diagnostic::alert("`use-large-buffer` is not supported yet").at(context.words.span()));
+        } else {
+            break;
+        }
+    }
+    let timeout_ms = timeout.ok_or_else(|| context.usage("`time <time>`"))?;
+    if context.set == Ruleset::HttpResponse {
+        return Err(Diagnostic::alert("`wait-for-body` in `http-response` is not supported yet")
+            .at(context.word.span));
+    }
+    Ok(Action::WaitForBody { at_least, timeout_ms })
+}
+
+pub(crate) fn wait_for_handshake(_: &mut Context<'_, '_, '_>) -> Parsed {
+    // Without TLS there is no early data: the handshake is always over.
+    Ok(Action::Nothing)
+}
+
+pub(crate) fn pause(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::Pause(context.time_or_expression()?))
+}
+
+pub(crate) fn early_hint(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = context.need("a header name")?.text.as_bytes().into();
+    Ok(Action::EarlyHint { name, value: context.format("a value", FormatFor::Header)? })
+}
+
+pub(crate) fn expect_proxy(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let word = context.need("`layer4`")?;
+    if word.text == "layer4" { Ok(Action::ExpectProxy) } else { Err(wrong(word, "layer", &["layer4"])) }
+}
+
+pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
+    if context.words.peek_text() == "profile" {
+        return Err(Diagnostic::alert("log profiles are not supported yet").at(context.words.span()));
+    }
+    Ok(Action::DoLog)
+}
+
+pub(crate) fn disable_retry(_: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::DisableRetry)
+}

@@ -1,0 +1,191 @@
+//! Redirects (configuration manual, 4.2 `redirect` and 4.4 `redirect`).
+
+use diag::Diagnostic;
+use http::{Head, KnownName, uri};
+use sample::format::{Format, FormatFor};
+use sample::{Env, Scope, Word, Words};
+
+/// How the location is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Location,
+    Prefix,
+    Scheme,
+}
+
+/// A redirect, compiled.
+#[derive(Debug)]
+pub struct Redirect {
+    form: Form,
+    text: Format,
+    code: u16,
+    drop_query: bool,
+    append_slash: bool,
+    ignore_empty: bool,
+    keep_query: bool,
+    cookie: Option<Cookie>,
+}
+
+#[derive(Debug)]
+enum Cookie {
+    Text(Box<str>),
+    Format(Format),
+}
+
+const CODES: [u16; 5] = [301, 302, 303, 307, 308];
+
+impl Redirect {
+    /// Compiles the words behind `redirect`. The proxy keyword takes plain text, the rule (`formats`) log formats.
+    ///
+    /// # Errors
+    /// A form, code or option that is not known; nothing to redirect to.
+    pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>, formats: bool) -> Result<Self, Diagnostic> {
+        let start = words.span();
+        let (mut target, mut code, mut cookie) = (None, 302, None);
+        let (mut drop_query, mut append_slash, mut ignore_empty, mut keep_query) = (false, false, false, false);
+        while let Some(word) = words.peek() {
+            if matches!(word.text, "if" | "unless") {
+                break;
+            }
+            words.next();
+            match word.text {
+                "location" => target = Some((Form::Location, need(words, "a location")?)),
+                "prefix" => target = Some((Form::Prefix, need(words, "a prefix")?)),
+                "scheme" => target = Some((Form::Scheme, need(words, "a scheme")?)),
+                "code" => {
+                    let word = need(words, "a code")?;
+                    code = word.text.parse().ok().filter(|code| CODES.contains(code)).ok_or_else(|| {
+                        Diagnostic::alert(format!(
+                            "`{}` is no code of a redirect: 301, 302, 303, 307 and 308 are",
+                            word.text
+                        ))
+                        .at(word.span)
+                    })?;
+                }
+                "drop-query" => drop_query = true,
+                "append-slash" => append_slash = true,
+                "ignore-empty" => ignore_empty = true,
+                "keep-query" => keep_query = true,
+                "set-cookie" => {
+                    let word = need(words, "a cookie")?;
+                    cookie = Some(Cookie::Text(format!("{}; path=/;", word.text).into()));
+                }
+                "set-cookie-fmt" => {
+                    let word = need(words, "a cookie")?;
+                    cookie = Some(Cookie::Format(Format::compile(
+                        word.text,
+                        word.span,
+                        scope,
+                        FormatFor::Header,
+                    )?));
+                }
+                "clear-cookie" => {
+                    let word = need(words, "a cookie")?;
+                    cookie = Some(Cookie::Text(format!("{}; path=/; Max-Age=0;", word.text).into()));
+                }
+                _ => return Err(unknown(word)),
+            }
+        }
+        let Some((form, word)) = target else {
+            return Err(Diagnostic::alert("a redirect needs `location`, `prefix` or `scheme`").at(start));
+        };
+        let text = if formats {
+            Format::compile(word.text, word.span, scope, FormatFor::Uri)?
+        } else {
+            Format::constant(word.text.as_bytes())
+        };
+        Ok(Self { form, text, code, drop_query, append_slash, ignore_empty, keep_query, cookie })
+    }
+
+    /// Makes the answer; `false` when the location is empty and the rule is to be skipped.
+    pub(crate) fn render(&self, env: &Env<'_>, head: &mut Head) -> bool {
+        let mut location = Vec::new();
+        let request = env.transaction.map(|transaction| &transaction.request);
+        let target = request.map_or(&b"/"[..], |request| request.target());
+        let parts = uri::split(target);
+        match self.form {
+            Form::Location => {
+                self.text.render(env, &mut location);
+                if location.is_empty() && self.ignore_empty {
+                    return false;
+                }
+                if self.keep_query && let Some(query) = parts.query() {
+                    location.push(if location.contains(&b'?') { b'&' } else { b'?' });
+                    location.extend_from_slice(query);
+                }
+            }
+            Form::Prefix => {
+                self.text.render(env, &mut location);
+                if location == b"/" {
+                    location.clear();
+                }
+                self.push_path(&parts, &mut location);
+            }
+            Form::Scheme => {
+                self.text.render(env, &mut location);
+                location.extend_from_slice(b"://");
+                let host = request.and_then(|request| request.get_known(KnownName::Host));
+                location.extend_from_slice(host.unwrap_or_default());
+                self.push_path(&parts, &mut location);
+            }
+        }
+        head.clear();
+        head.start_response(self.code, None);
+        head.set_content_length(0);
+        head.append(b"location", &location);
+        match &self.cookie {
+            None => {}
+            Some(Cookie::Text(text)) => {
+                head.append(b"set-cookie", text.as_bytes());
+            }
+            Some(Cookie::Format(format)) => {
+                let mut value = Vec::new();
+                format.render(env, &mut value);
+                head.append(b"set-cookie", &value);
+            }
+        }
+        if matches!(self.code, 302 | 303 | 307) {
+            head.append(b"cache-control", b"no-cache");
+        }
+        true
+    }
+
+    fn push_path(&self, parts: &uri::Split<'_>, location: &mut Vec<u8>) {
+        let path = parts.path().filter(|path| !path.is_empty() && *path != b"*").unwrap_or(b"/");
+        location.extend_from_slice(path);
+        let query = parts.query().filter(|_| !self.drop_query);
+        if self.append_slash && self.drop_query && location.last() != Some(&b'/') {
+            location.push(b'/');
+        }
+        if let Some(query) = query {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+    }
+}
+
+fn need<'w>(words: &mut Words<'w>, what: &str) -> Result<Word<'w>, Diagnostic> {
+    let span = words.span();
+    words.next().ok_or_else(|| Diagnostic::alert(format!("the redirect needs {what} here")).at(span))
+}
+
+fn unknown(word: Word<'_>) -> Diagnostic {
+    let known = [
+        "location",
+        "prefix",
+        "scheme",
+        "code",
+        "drop-query",
+        "append-slash",
+        "ignore-empty",
+        "keep-query",
+        "set-cookie",
+        "set-cookie-fmt",
+        "clear-cookie",
+        "if",
+        "unless",
+    ];
+    Diagnostic::alert(format!("`{}` is no option of a redirect", word.text))
+        .at(word.span)
+        .did_you_mean(diag::suggest(word.text, known))
+}

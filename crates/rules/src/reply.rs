@@ -1,0 +1,436 @@
+//! Answers that rules and error pages give: status, headers, body (configuration manual, 4.2 `http-error`,
+//! 4.4 `return`, `deny`).
+
+use std::sync::Arc;
+
+use diag::{Diagnostic, suggest};
+use http::{Head, ParseOptions, Status, parse_response};
+use sample::format::{Format, FormatFor};
+use sample::{Env, Scope, Word, Words};
+
+use crate::redirect::Redirect;
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// Its status.
+    pub status: u16,
+    /// What it consists of.
+    pub content: Content,
+}
+
+/// What an answer consists of.
+#[derive(Debug)]
+pub enum Content {
+    /// The page that the proxy gives for the status.
+    Page,
+    /// Nothing but the status.
+    Bare,
+    /// Not even that: the connection just ends (an empty error file).
+    Nothing,
+    /// A whole message, from an error file.
+    Message(Arc<Page>),
+    /// Headers and a body.
+    Made {
+        /// `content-type`.
+        content_type: Option<Box<str>>,
+        /// Fields.
+        headers: Vec<(Box<[u8]>, Format)>,
+        /// The body.
+        body: Body,
+    },
+    /// A redirect.
+    Redirect(Arc<Redirect>),
+    /// The page of the status, asking for a user and password.
+    Challenge(Box<str>),
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub enum Body {
+    /// None.
+    Empty,
+    /// These bytes.
+    Bytes(Arc<[u8]>),
+    /// Made at run time.
+    Format(Format),
+}
+
+/// A whole message read from a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Its status.
+    pub status: u16,
+    /// Its reason.
+    pub reason: Box<[u8]>,
+    /// Its fields, but its length.
+    pub headers: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// Its body.
+    pub body: Box<[u8]>,
+}
+
+impl Page {
+    /// Reads a message as error files hold it.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut head = Head::new();
+        let options = ParseOptions { max_bytes: usize::MAX, relaxed: true, ..ParseOptions::default() };
+        match parse_response(bytes, &mut head, &options) {
+            Ok(Status::Complete { len }) => Ok(Self {
+                status: head.status(),
+                reason: head.reason().into(),
+                headers: head
+                    .fields()
+                    .filter(|(name, _)| {
+                        ![&b"content-length"[..], b"connection", b"transfer-encoding"]
+                            .iter()
+                            .any(|own| name.eq_ignore_ascii_case(own))
+                    })
+                    .map(|(name, value)| (name.into(), value.into()))
+                    .collect(),
+                body: bytes[len..].into(),
+            }),
+            Ok(Status::Partial) => Err("the message has no empty line after its headers".into()),
+            Err(error) => Err(format!("the message is malformed: {error}")),
+        }
+    }
+}
+
+/// The statuses that error pages exist for.
+pub(crate) fn has_page(status: u16) -> bool {
+    http::status::error_message(status).is_some()
+}
+
+impl Reply {
+    /// The page of a status.
+    pub fn page(status: u16) -> Self {
+        Self { status, content: Content::Page }
+    }
+
+    /// A whole message.
+    pub fn message(page: Arc<Page>) -> Self {
+        Self { status: page.status, content: Content::Message(page) }
+    }
+
+    /// The message of an error file for `status`; an empty file means that nothing is sent.
+    ///
+    /// # Errors
+    /// Says what is wrong with the file.
+    pub fn raw(status: u16, bytes: &[u8]) -> Result<Self, String> {
+        if bytes.is_empty() {
+            return Ok(Self { status, content: Content::Nothing });
+        }
+        let page = Page::parse(bytes)?;
+        Ok(Self { status, content: Content::Message(Arc::new(page)) })
+    }
+
+    /// A redirect to a fixed place (`errorloc`).
+    pub fn location(code: u16, url: &str) -> Self {
+        let headers = vec![
+            (b"location"[..].into(), Format::constant(url.as_bytes())),
+            (b"cache-control"[..].into(), Format::constant(b"no-cache")),
+        ];
+        Self { status: code, content: Content::Made { content_type: None, headers, body: Body::Empty } }
+    }
+
+    /// Compiles the words behind `http-error`.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile); the status is mandatory, and one that has an error page.
+    pub fn compile_error(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
+        let start = words.span();
+        let mut parser = Parser { words, scope, status: None, content_type: None, headers: Vec::new() };
+        let source = parser.read()?;
+        let Some((status, span)) = parser.status else {
+            return Err(Diagnostic::alert("`http-error` needs `status <code>`").at(start));
+        };
+        if !has_page(status) {
+            return Err(Diagnostic::alert(format!("there is no error page for status {status}")).at(span));
+        }
+        if parser.words.peek().is_some() {
+            return Err(Diagnostic::alert("`http-error` takes no condition").at(parser.words.span()));
+        }
+        parser.build(source, status, true)
+    }
+
+    /// The status, if the answer is nothing but the page of it.
+    pub fn bare_status(&self) -> Option<u16> {
+        match self.content {
+            Content::Page => Some(self.status),
+            _ => None,
+        }
+    }
+
+    /// Compiles the words that describe an answer, up to the condition. `refusal`s without content show the page
+    /// of their status; others only the status.
+    ///
+    /// # Errors
+    /// An unknown word, a status that goes not with what is said, a file that cannot be read.
+    pub fn compile(
+        words: &mut Words<'_>,
+        scope: &Scope<'_>,
+        default: u16,
+        refusal: bool,
+    ) -> Result<Self, Diagnostic> {
+        let mut parser = Parser { words, scope, status: None, content_type: None, headers: Vec::new() };
+        let source = parser.read()?;
+        parser.build(source, default, refusal)
+    }
+
+    /// Makes the answer: the head into `head`, the body onto `body`.
+    pub fn render(&self, env: &Env<'_>, head: &mut Head, body: &mut Vec<u8>) {
+        match &self.content {
+            Content::Page | Content::Challenge(_) => page(self.status, head, body),
+            Content::Nothing => head.clear(),
+            Content::Bare => {
+                head.start_response(self.status, None);
+                head.set_content_length(0);
+            }
+            Content::Message(page) => {
+                head.start_response(page.status, Some(&page.reason));
+                head.set_content_length(page.body.len() as u64);
+                for (name, value) in &page.headers {
+                    head.append(name, value);
+                }
+                body.extend_from_slice(&page.body);
+            }
+            Content::Made { content_type, headers, body: source } => {
+                match source {
+                    Body::Empty => {}
+                    Body::Bytes(bytes) => body.extend_from_slice(bytes),
+                    Body::Format(format) => format.render(env, body),
+                }
+                head.start_response(self.status, None);
+                head.set_content_length(body.len() as u64);
+                if let Some(content_type) = content_type.as_ref().filter(|_| !body.is_empty()) {
+                    head.append(b"content-type", content_type.as_bytes());
+                }
+                let mut value = Vec::new();
+                for (name, format) in headers {
+                    value.clear();
+                    format.render(env, &mut value);
+                    head.append(name, &value);
+                }
+            }
+            Content::Redirect(redirect) => {
+                redirect.render(env, head);
+            }
+        }
+        if let Content::Challenge(realm) = &self.content {
+            challenge(self.status, realm, head);
+        }
+    }
+}
+
+/// The built-in page of a status.
+fn page(status: u16, head: &mut Head, body: &mut Vec<u8>) {
+    match http::status::error_message(status) {
+        Some(message) => message.response(head, body),
+        None => {
+            head.start_response(status, None);
+            head.set_content_length(0);
+        }
+    }
+}
+
+/// Asks for a user and password in `realm`: on any answer, in the header that goes with its status.
+pub(crate) fn challenge(status: u16, realm: &str, head: &mut Head) {
+    let name: &[u8] = if status == 407 { b"proxy-authenticate" } else { b"www-authenticate" };
+    let value = format!("Basic realm=\"{realm}\"");
+    head.set(&http::Name::new(name), value.as_bytes());
+}
+
+enum Source {
+    None,
+    DefaultErrorfiles,
+    Errorfile(Arc<Page>),
+    Errorfiles(Arc<[(u16, Arc<[u8]>)]>, diag::Span),
+    Body(Body),
+}
+
+struct Parser<'c, 'w, 's> {
+    words: &'c mut Words<'w>,
+    scope: &'c Scope<'s>,
+    status: Option<(u16, diag::Span)>,
+    content_type: Option<Box<str>>,
+    headers: Vec<(Box<[u8]>, Format)>,
+}
+
+const WORDS: [&str; 11] = [
+    "status",
+    "deny_status",
+    "content-type",
+    "default-errorfiles",
+    "errorfile",
+    "errorfiles",
+    "file",
+    "lf-file",
+    "string",
+    "lf-string",
+    "hdr",
+];
+
+impl<'w> Parser<'_, 'w, '_> {
+    fn need(&mut self, after: &str, what: &str) -> Result<Word<'w>, Diagnostic> {
+        let span = self.words.span();
+        self.words.next().ok_or_else(|| Diagnostic::alert(format!("`{after}` needs {what}")).at(span))
+    }
+
+    fn read(&mut self) -> Result<Source, Diagnostic> {
+        let mut source = Source::None;
+        while let Some(word) = self.words.peek() {
+            if matches!(word.text, "if" | "unless") {
+                break;
+            }
+            self.words.next();
+            if !matches!(source, Source::None)
+                && matches!(
+                    word.text,
+                    "default-errorfiles" | "errorfile" | "errorfiles" | "file" | "lf-file" | "string" | "lf-string"
+                )
+            {
+                return Err(Diagnostic::alert(format!("`{}`: the content was already said", word.text)).at(word.span));
+            }
+            match word.text {
+                "status" | "deny_status" => {
+                    let number = self.need(word.text, "a code")?;
+                    let status = number.text.parse().ok().filter(|status| (200..=599).contains(status));
+                    let status = status.ok_or_else(|| {
+                        Diagnostic::alert(format!("`{}` is no status between 200 and 599", number.text))
+                            .at(number.span)
+                    })?;
+                    self.status = Some((status, number.span));
+                }
+                "content-type" => self.content_type = Some(self.need(word.text, "a type")?.text.into()),
+                "default-errorfiles" => source = Source::DefaultErrorfiles,
+                "errorfile" => {
+                    let file = self.need(word.text, "a file")?;
+                    let bytes = self.file(file)?;
+                    let page = Page::parse(&bytes)
+                        .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", file.text)).at(file.span))?;
+                    source = Source::Errorfile(Arc::new(page));
+                }
+                "errorfiles" => {
+                    let name = self.need(word.text, "the name of an http-errors section")?;
+                    let section = self.scope.names.http_errors(name.text).ok_or_else(|| {
+                        Diagnostic::alert(format!("unknown http-errors section `{}`", name.text)).at(name.span)
+                    })?;
+                    source = Source::Errorfiles(section, name.span);
+                }
+                "file" => {
+                    let file = self.need(word.text, "a file")?;
+                    source = Source::Body(Body::Bytes(self.file(file)?.into()));
+                }
+                "lf-file" => {
+                    let file = self.need(word.text, "a file")?;
+                    let text = String::from_utf8(self.file(file)?).map_err(|_| {
+                        Diagnostic::alert(format!("`{}` is no text", file.text)).at(file.span)
+                    })?;
+                    source =
+                        Source::Body(Body::Format(Format::compile(&text, file.span, self.scope, FormatFor::Body)?));
+                }
+                "string" => {
+                    let text = self.need(word.text, "a text")?;
+                    source = Source::Body(Body::Bytes(text.text.as_bytes().into()));
+                }
+                "lf-string" => {
+                    let text = self.need(word.text, "a format")?;
+                    source = Source::Body(Body::Format(Format::compile(
+                        text.text,
+                        text.span,
+                        self.scope,
+                        FormatFor::Body,
+                    )?));
+                }
+                "hdr" => {
+                    let name = self.need(word.text, "a header name")?;
+                    let value = self.need(word.text, "a value")?;
+                    let format = Format::compile(value.text, value.span, self.scope, FormatFor::Header)?;
+                    self.headers.push((name.text.as_bytes().into(), format));
+                }
+                other => {
+                    return Err(Diagnostic::alert(format!("`{other}` says nothing about an answer"))
+                        .at(word.span)
+                        .did_you_mean(suggest(other, WORDS)));
+                }
+            }
+        }
+        Ok(source)
+    }
+
+    fn file(&self, file: Word<'_>) -> Result<Vec<u8>, Diagnostic> {
+        self.scope
+            .names
+            .read_file(file.text)
+            .map_err(|error| Diagnostic::alert(format!("cannot read `{}`: {error}", file.text)).at(file.span))
+    }
+
+    fn with_page(&self, default: u16) -> Result<u16, Diagnostic> {
+        match self.status {
+            None => Ok(default),
+            Some((status, _)) if has_page(status) => Ok(status),
+            Some((status, span)) => {
+                Err(Diagnostic::alert(format!("there is no error page for status {status}")).at(span))
+            }
+        }
+    }
+
+    fn build(self, source: Source, default: u16, refusal: bool) -> Result<Reply, Diagnostic> {
+        let status = self.status.map_or(default, |(status, _)| status);
+        let content = match source {
+            Source::None if !self.headers.is_empty() => {
+                Content::Made { content_type: None, headers: self.headers, body: Body::Empty }
+            }
+            Source::None if refusal && has_page(status) => Content::Page,
+            Source::None => Content::Bare,
+            Source::DefaultErrorfiles => return Ok(Reply::page(self.with_page(default)?)),
+            Source::Errorfile(page) => {
+                let mut page = page;
+                if let Some((status, _)) = self.status
+                    && page.status != status
+                {
+                    Arc::make_mut(&mut page).status = status;
+                }
+                return Ok(Reply::message(page));
+            }
+            Source::Errorfiles(section, span) => {
+                let status = self.with_page(default)?;
+                let Some((_, bytes)) = section.iter().find(|(code, _)| *code == status) else {
+                    return Err(Diagnostic::alert(format!("that http-errors section has no page for {status}"))
+                        .at(span));
+                };
+                let page = Page::parse(bytes).map_err(|error| Diagnostic::alert(error).at(span))?;
+                return Ok(Reply::message(Arc::new(page)));
+            }
+            Source::Body(body) => {
+                let needs_type = match &body {
+                    Body::Empty => false,
+                    Body::Bytes(bytes) => !bytes.is_empty(),
+                    Body::Format(_) => true,
+                };
+                if needs_type && self.content_type.is_none() {
+                    return Err(Diagnostic::alert("a body needs its `content-type`").at(self.words.end()));
+                }
+                Content::Made { content_type: self.content_type, headers: self.headers, body }
+            }
+        };
+        Ok(Reply { status, content })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_file_is_taken_apart() {
+        let page = Page::parse(b"HTTP/1.0 503 Gone away\r\nContent-Length: 3\r\nX: y\r\n\r\nbye").unwrap();
+        assert_eq!((page.status, &*page.reason, &*page.body), (503, &b"Gone away"[..], &b"bye"[..]));
+        assert_eq!(page.headers, [(b"X"[..].into(), b"y"[..].into())]);
+        let bare_line_feeds = Page::parse(b"HTTP/1.0 503 Gone\nX: y\n\nbye").unwrap();
+        assert_eq!(&*bare_line_feeds.body, b"bye");
+        assert!(Page::parse(b"hello").is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! Rules, sets of them, and running a set.
+
+use std::sync::Arc;
+
+use diag::Diagnostic;
+use sample::condition::{Condition, Test};
+use sample::{Env, Place, Scope, Session, Transaction, Words};
+use state::Process;
+
+use crate::action::Action;
+use crate::apply::{Applied, apply};
+use crate::redirect::Redirect;
+use crate::reply::Reply;
+use crate::table::{Ruleset, find};
+
+/// An action and when it is taken.
+#[derive(Debug)]
+pub struct Rule {
+    condition: Option<Condition>,
+    action: Action,
+    /// The file and line, for `last_rule_file` and `last_rule_line`.
+    position: (&'static str, u32),
+}
+
+/// The rules of one set of one proxy, in order.
+#[derive(Debug, Default)]
+pub struct RuleSet {
+    rules: Vec<Rule>,
+}
+
+/// What a set of rules is run on.
+pub struct Stage<'a> {
+    /// The process.
+    pub process: &'a Process,
+    /// The client's connection.
+    pub session: &'a mut Session,
+    /// The request; `None` before there is one.
+    pub transaction: Option<&'a mut Transaction>,
+    /// See [`Env::request_bytes`].
+    pub request_bytes: &'a [u8],
+    /// See [`Env::response_bytes`].
+    pub response_bytes: &'a [u8],
+    /// See [`Env::complete`].
+    pub complete: bool,
+    /// Milliseconds of the monotonic clock.
+    pub now_ms: u64,
+}
+
+impl Stage<'_> {
+    /// The view that expressions get.
+    pub(crate) fn env(&self) -> Env<'_> {
+        Env {
+            session: Some(self.session),
+            transaction: self.transaction.as_deref(),
+            request_bytes: self.request_bytes,
+            response_bytes: self.response_bytes,
+            complete: self.complete,
+            ..Env::new(self.process, self.now_ms)
+        }
+    }
+}
+
+/// How running a set ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// All rules were looked at.
+    Done,
+    /// A rule let it pass: the rest of the set is not looked at.
+    Accept,
+    /// A condition needs bytes that are not here yet: run again from the same rule.
+    Wait,
+    /// Something is to be done before the next rule.
+    Hold(Hold),
+    /// A rule ended it.
+    Final(Final),
+}
+
+/// What the caller does before it goes on.
+#[derive(Debug, Clone)]
+pub enum Hold {
+    /// Waits for this many bytes of the body (0: for all of it), at most so long.
+    Body {
+        /// Bytes.
+        at_least: usize,
+        /// Milliseconds.
+        timeout_ms: u64,
+    },
+    /// Waits so many milliseconds.
+    Pause(u64),
+    /// Sends these bytes, a whole interim response.
+    EarlyHint(Box<[u8]>),
+    /// Expects a PROXY header first (`tcp-request connection expect-proxy layer4`).
+    ExpectProxy,
+    /// Sets the type of service of what goes to the client.
+    Tos(u32),
+    /// Sets the firewall mark of what goes to the client.
+    Mark(u32),
+    /// Writes a log line now (`do-log`).
+    Log,
+}
+
+/// How a rule ended the message or connection.
+#[derive(Debug, Clone)]
+pub enum Final {
+    /// Refused, with this answer.
+    Deny(Arc<Reply>),
+    /// Refused after `timeout tarpit`.
+    Tarpit(Arc<Reply>),
+    /// Answered (`return`, `redirect`, `auth`).
+    Reply(Arc<Reply>),
+    /// Closed without an answer.
+    Reject,
+    /// Dropped so that the client does not learn of it.
+    SilentDrop {
+        /// The TTL of the reset that is sent, if one is.
+        rst_ttl: Option<u8>,
+    },
+    /// A rewrite failed under `strict-mode on`.
+    Internal,
+}
+
+impl RuleSet {
+    /// A set of these rules.
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Self { rules }
+    }
+
+    /// Adds a rule at the end.
+    pub fn push(&mut self, rule: Rule) {
+        self.rules.push(rule);
+    }
+
+    /// Whether there is no rule.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Runs the rules from number `start` on. The number returned is where to go on afterwards.
+    pub fn run(&self, stage: &mut Stage<'_>, start: usize) -> (Outcome, usize) {
+        let mut strict = true;
+        for rule in self.rules.iter().take(start) {
+            if let Action::StrictMode(on) = rule.action {
+                strict = on;
+            }
+        }
+        for (number, rule) in self.rules.iter().enumerate().skip(start) {
+            if let Some(condition) = &rule.condition {
+                match condition.eval(&stage.env()) {
+                    Test::Yes => {}
+                    Test::No => continue,
+                    Test::Wait => return (Outcome::Wait, number),
+                }
+            }
+            let outcome = match apply(&rule.action, stage) {
+                Applied::Next => continue,
+                Applied::Failed => {
+                    stage.session.frontend.frontend.mine().traffic.failed_rewrites.add(1);
+                    if !strict {
+                        continue;
+                    }
+                    Outcome::Final(Final::Internal)
+                }
+                Applied::Strict(on) => {
+                    strict = on;
+                    continue;
+                }
+                Applied::Wait => return (Outcome::Wait, number),
+                Applied::Accept => Outcome::Accept,
+                Applied::Hold(hold) => return (Outcome::Hold(hold), number + 1),
+                Applied::Final(verdict) => Outcome::Final(verdict),
+            };
+            if let Some(transaction) = &mut stage.transaction {
+                transaction.last_rule = Some(rule.position);
+            }
+            return (outcome, number + 1);
+        }
+        (Outcome::Done, self.rules.len())
+    }
+}
+
+/// Compiles the words of one rule that stand behind the set's name: action, arguments, condition.
+///
+/// # Errors
+/// An unknown action (with the nearest known one), one that is not supported yet or not allowed in this set, and
+/// whatever is wrong with its arguments or condition.
+pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule, Diagnostic> {
+    let Some(word) = words.next() else {
+        return Err(Diagnostic::alert(format!("`{}` needs an action", set.name())).at(words.end()));
+    };
+    let row = find(set, word)?;
+    let action = (row.parse)(&mut crate::parse::Context { set, row, word, words, scope })?;
+    finish(action, words, scope, word.span)
+}
+
+/// Compiles the words behind the proxy keyword `redirect`.
+///
+/// # Errors
+/// Whatever is wrong with its arguments or condition.
+pub fn compile_redirect(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule, Diagnostic> {
+    let span = words.span();
+    let redirect = Redirect::compile(words, scope, false)?;
+    finish(Action::Redirect(Arc::new(redirect)), words, scope, span)
+}
+
+fn finish(
+    action: Action,
+    words: &mut Words<'_>,
+    scope: &Scope<'_>,
+    span: diag::Span,
+) -> Result<Rule, Diagnostic> {
+    let condition = Condition::compile_optional(words, scope)?;
+    let (file, line) = scope.names.position(span);
+    // A plan lives as long as the process, give or take a reload: its file names are few and never freed.
+    let position = (intern(file), line);
+    Ok(Rule { condition, action, position })
+}
+
+fn intern(file: String) -> &'static str {
+    use std::collections::HashSet;
+    use std::sync::Mutex;
+    static FILES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut files = FILES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let files = files.get_or_insert_default();
+    if let Some(known) = files.get(file.as_str()) {
+        return known;
+    }
+    let kept: &'static str = Box::leak(file.into_boxed_str());
+    files.insert(kept);
+    kept
+}
+
+impl Ruleset {
+    /// Where the expressions of its rules stand.
+    pub fn place(self) -> Place {
+        match self {
+            Self::TcpConnection => Place::TcpConnection,
+            Self::TcpSession => Place::TcpSession,
+            Self::TcpRequest => Place::TcpRequestContent,
+            Self::TcpResponse => Place::TcpResponseContent,
+            Self::HttpRequest => Place::HttpRequest,
+            Self::HttpResponse | Self::HttpAfterResponse => Place::HttpResponse,
+        }
+    }
+}

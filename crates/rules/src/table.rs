@@ -1,0 +1,209 @@
+//! The actions: one table, a row each. Parsing, errors, suggestions and dumps come from it.
+
+use diag::{Diagnostic, suggest};
+use sample::Word;
+
+use crate::action::Action;
+use crate::parse::{self, Context};
+
+/// The rule sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub enum Ruleset {
+    TcpConnection = 1,
+    TcpSession = 2,
+    TcpRequest = 4,
+    TcpResponse = 8,
+    HttpRequest = 16,
+    HttpResponse = 32,
+    HttpAfterResponse = 64,
+}
+
+impl Ruleset {
+    /// The words that begin its rules.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TcpConnection => "tcp-request connection",
+            Self::TcpSession => "tcp-request session",
+            Self::TcpRequest => "tcp-request content",
+            Self::TcpResponse => "tcp-response content",
+            Self::HttpRequest => "http-request",
+            Self::HttpResponse => "http-response",
+            Self::HttpAfterResponse => "http-after-response",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::TcpConnection,
+        Self::TcpSession,
+        Self::TcpRequest,
+        Self::TcpResponse,
+        Self::HttpRequest,
+        Self::HttpResponse,
+        Self::HttpAfterResponse,
+    ];
+}
+
+/// One action.
+pub struct Row {
+    /// Its name, without what stands in parentheses.
+    pub name: &'static str,
+    /// What follows the name.
+    pub arguments: &'static str,
+    /// The sets it may stand in, a bit each.
+    pub sets: u8,
+    /// What it does.
+    pub doc: &'static str,
+    /// Reads its arguments.
+    pub(crate) parse: fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>,
+    /// Whether more letters may follow the name (`track-sc0`, `lua.name`).
+    pub prefix: bool,
+}
+
+const CON: u8 = Ruleset::TcpConnection as u8;
+const SES: u8 = Ruleset::TcpSession as u8;
+const CNT: u8 = Ruleset::TcpRequest as u8;
+const RCN: u8 = Ruleset::TcpResponse as u8;
+const REQ: u8 = Ruleset::HttpRequest as u8;
+const RES: u8 = Ruleset::HttpResponse as u8;
+const AFT: u8 = Ruleset::HttpAfterResponse as u8;
+const TCP: u8 = CON | SES | CNT | RCN;
+const HTTP: u8 = REQ | RES | AFT;
+
+type Parse = fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>;
+
+const fn row(
+    name: &'static str,
+    arguments: &'static str,
+    sets: u8,
+    doc: &'static str,
+    parse: Parse,
+) -> Row {
+    Row { name, arguments, sets, doc, parse, prefix: false }
+}
+
+const fn unbuilt(name: &'static str, sets: u8, needs: &'static str) -> Row {
+    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: false }
+}
+
+const fn unbuilt_prefix(name: &'static str, sets: u8, needs: &'static str) -> Row {
+    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: true }
+}
+
+/// Every action of HAProxy 3.5. Those that are not built yet have `not supported` for a parser and say what they need.
+#[rustfmt::skip]
+pub static ACTIONS: &[Row] = &[
+    //   name                   arguments                             sets               what it does
+    row("accept",              "",                                    TCP,               "lets it pass", parse::accept),
+    row("add-acl",             "(<file>) <key fmt>",                  REQ | RES,         "adds an entry to a pattern list", parse::pattern_change),
+    row("add-header",          "<name> <fmt>",                        HTTP,              "adds a header line", parse::header_format),
+    row("allow",               "",                                    HTTP,              "lets it pass", parse::accept),
+    row("auth",                "[realm <realm>]",                     REQ,               "asks for a user and password", parse::auth),
+    row("capture",             "<sample> [len <length> | id <id>]",   CNT | HTTP,        "keeps a value for the logs", parse::capture),
+    row("close",               "",                                    RCN,               "closes the server's connection", parse::close),
+    row("del-acl",             "(<file>) <key fmt>",                  HTTP,              "removes entries of a pattern list", parse::pattern_change),
+    row("del-header",          "<name> [-m <method>]",                HTTP,              "removes header lines", parse::del_header),
+    row("del-map",             "(<file>) <key fmt>",                  HTTP,              "removes entries of a map", parse::pattern_change),
+    row("deny",                "[status <code>] [<reply>]",           REQ | RES,         "refuses with an answer", parse::deny),
+    row("disable-l7-retry",    "",                                    REQ,               "forbids retries after the request was sent", parse::disable_retry),
+    row("do-log",              "",                                    TCP | HTTP,        "writes a log line now", parse::do_log),
+    row("early-hint",          "<name> <fmt>",                        REQ,               "sends a 103 response", parse::early_hint),
+    row("expect-proxy",        "layer4",                              CON,               "expects a PROXY header", parse::expect_proxy),
+    row("normalize-uri",       "<normalizer>",                        REQ,               "brings the URI into one form", parse::normalize_uri),
+    row("pause",               "{ <timeout> | <expr> }",              REQ | RES,         "waits", parse::pause),
+    row("redirect",            "<rule>",                              REQ | RES,         "redirects", parse::redirect),
+    row("reject",              "",                                    TCP & !RCN | REQ | RCN, "closes the connection", parse::reject),
+    row("replace-header",      "<name> <regex> <fmt>",                HTTP,              "rewrites header lines", parse::replace_header),
+    row("replace-path",        "<regex> <fmt>",                       REQ,               "rewrites the path", parse::replace_uri_part),
+    row("replace-pathq",       "<regex> <fmt>",                       REQ,               "rewrites path and query", parse::replace_uri_part),
+    row("replace-uri",         "<regex> <fmt>",                       REQ,               "rewrites the URI", parse::replace_uri_part),
+    row("replace-value",       "<name> <regex> <fmt>",                HTTP,              "rewrites the values of a header's list", parse::replace_header),
+    row("return",              "[status <code>] [<reply>]",           REQ | RES,         "answers", parse::return_),
+    row("set-dst",             "<expr>",                              CON | SES | CNT | REQ, "changes the destination address", parse::set_address),
+    row("set-dst-port",        "<expr>",                              CON | SES | CNT | REQ, "changes the destination port", parse::set_address),
+    row("set-fc-mark",         "{ <mark> | <expr> }",                 TCP | REQ | RES,   "sets the mark of packets to the client", parse::set_mark),
+    row("set-fc-tos",          "{ <tos> | <expr> }",                  TCP | REQ | RES,   "sets the type of service to the client", parse::set_tos),
+    row("set-header",          "<name> <fmt>",                        HTTP,              "replaces a header", parse::header_format),
+    row("set-log-level",       "<level>",                             CNT | RCN | HTTP,  "changes the level of the log line", parse::set_log_level),
+    row("set-map",             "(<file>) <key fmt> <value fmt>",      HTTP,              "sets an entry of a map", parse::pattern_change),
+    row("set-mark",            "<mark>",                              TCP | REQ | RES,   "sets the mark of packets to the client", parse::set_mark),
+    row("set-method",          "<fmt>",                               REQ,               "changes the method", parse::set_part),
+    row("set-nice",            "<nice>",                              CNT | RCN | REQ | RES, "changes the priority of processing", parse::set_nice),
+    row("set-path",            "<fmt>",                               REQ,               "changes the path", parse::set_part),
+    row("set-pathq",           "<fmt>",                               REQ,               "changes path and query", parse::set_part),
+    row("set-priority-class",  "<expr>",                              CNT | REQ,         "sets the class in queues", parse::set_priority),
+    row("set-priority-offset", "<expr>",                              CNT | REQ,         "shifts the date in queues", parse::set_priority),
+    row("set-query",           "<fmt>",                               REQ,               "changes the query", parse::set_part),
+    row("set-retries",         "{ <int> | <expr> }",                  CNT | REQ,         "changes the number of retries", parse::set_retries),
+    row("set-src",             "<expr>",                              CON | SES | CNT | REQ, "changes the source address", parse::set_address),
+    row("set-src-port",        "<expr>",                              CON | SES | CNT | REQ, "changes the source port", parse::set_address),
+    row("set-status",          "<status> [reason <str>]",             RES | AFT,         "changes the status", parse::set_status),
+    row("set-timeout",         "<which> { <timeout> | <expr> }",      REQ | RES,         "changes a timeout of this request", parse::set_timeout),
+    row("set-tos",             "<tos>",                               TCP | REQ | RES,   "sets the type of service to the client", parse::set_tos),
+    row("set-uri",             "<fmt>",                               REQ,               "changes the URI", parse::set_part),
+    row("set-var",             "(<var>[,<cond>…]) <expr>",            TCP | HTTP,        "sets a variable", parse::set_var),
+    row("set-var-fmt",         "(<var>[,<cond>…]) <fmt>",             TCP | HTTP,        "sets a variable to a formatted text", parse::set_var),
+    row("silent-drop",         "[rst-ttl <ttl>]",                     TCP | REQ | RES,   "lets the connection vanish", parse::silent_drop),
+    row("strict-mode",         "{ on | off }",                        HTTP,              "whether failed rewrites are errors", parse::strict_mode),
+    row("tarpit",              "[status <code>] [<reply>]",           REQ,               "refuses after a while", parse::deny),
+    row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
+    row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body),
+    row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
+
+    unbuilt("add-headers-bin",   HTTP,                     "headers from binary values"),
+    unbuilt("attach-srv",        SES,                      "reverse HTTP"),
+    unbuilt("cache-store",       RES,                      "caches"),
+    unbuilt("cache-use",         REQ,                      "caches"),
+    unbuilt("del-headers-bin",   HTTP,                     "headers from binary values"),
+    unbuilt("do-resolve",        CNT | REQ,                "resolvers"),
+    unbuilt("expect-netscaler-cip", CON,                   "the NetScaler CIP protocol"),
+    unbuilt_prefix("lua.",       TCP | HTTP,               "Lua"),
+    unbuilt_prefix("sc-add-gpc", TCP | HTTP,               "stick tables"),
+    unbuilt_prefix("sc-inc-gpc", TCP | HTTP,               "stick tables"),
+    unbuilt_prefix("sc-set-gpt", TCP | HTTP,               "stick tables"),
+    unbuilt("send-spoe-group",   CNT | RCN | REQ | RES,    "SPOE filters"),
+    unbuilt("set-bandwidth-limit", CNT | RCN | REQ | RES,  "bandwidth limits"),
+    unbuilt("set-bc-mark",       CNT | REQ,                "marks on server connections"),
+    unbuilt("set-bc-tos",        CNT | REQ,                "types of service on server connections"),
+    unbuilt("set-headers-bin",   HTTP,                     "headers from binary values"),
+    unbuilt("switch-mode",       CNT,                      "switching from TCP to HTTP"),
+    unbuilt_prefix("track-sc",   CON | SES | CNT | REQ | RES, "stick tables"),
+    unbuilt("use-service",       CNT | REQ,                "services"),
+];
+
+/// The row of the action that `word` names, if `set` may have it.
+pub(crate) fn find(set: Ruleset, word: Word<'_>) -> Result<&'static Row, Diagnostic> {
+    let name = word.text.split('(').next().unwrap_or_default();
+    let named = |row: &&Row| row.name == name || row.prefix && name.starts_with(row.name);
+    let Some(row) = ACTIONS.iter().find(named) else {
+        let allowed = ACTIONS.iter().filter(|row| row.sets & set as u8 != 0).map(|row| row.name);
+        return Err(Diagnostic::alert(format!("unknown action `{name}` in `{}`", set.name()))
+            .at(word.span)
+            .did_you_mean(suggest(name, allowed)));
+    };
+    if row.sets & set as u8 == 0 {
+        let sets: Vec<&str> =
+            Ruleset::ALL.into_iter().filter(|other| row.sets & *other as u8 != 0).map(Ruleset::name).collect();
+        return Err(Diagnostic::alert(format!("action `{name}` is not allowed in `{}`", set.name()))
+            .at(word.span)
+            .help(format!("it may stand in {}", sets.join(", "))));
+    }
+    Ok(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_is_listed_once_and_stands_somewhere() {
+        let mut names: Vec<&str> = ACTIONS.iter().map(|row| row.name).collect();
+        names.sort_unstable();
+        let before = names.len();
+        names.dedup();
+        assert_eq!(names.len(), before);
+        assert!(ACTIONS.iter().all(|row| row.sets != 0));
+    }
+}

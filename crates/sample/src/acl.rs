@@ -1,0 +1,413 @@
+//! ACLs (manual, 7.1 and 7.4): a criterion with its patterns, the ACLs of a proxy by name, and the predefined ones.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use diag::Diagnostic;
+
+use crate::env::{Env, Scope};
+use crate::expression::Expression;
+use crate::fetch::{self, Cursor};
+use crate::pattern::{Index, List, Method, View};
+use crate::value::Type;
+use crate::words::{Word, Words};
+
+/// Results of a test, so that AND and OR are those of bits.
+pub(crate) const FAIL: u8 = 0;
+/// Not known yet: more bytes may change it.
+pub(crate) const MISS: u8 = 1;
+/// Matched.
+pub(crate) const PASS: u8 = 3;
+
+/// ACL keywords that are a fetch with a match method: name, fetch, method.
+const ALIASES: &[(&str, &str, Method)] = &[
+    ("base", "base", Method::Str),
+    ("cook", "req.cook", Method::Str),
+    ("hdr", "req.hdr", Method::Str),
+    ("http_auth_group", "http_auth_group", Method::Str),
+    ("method", "method", Method::Str),
+    ("path", "path", Method::Str),
+    ("payload", "req.payload", Method::Bin),
+    ("payload_lv", "req.payload_lv", Method::Bin),
+    ("req.ssl_ver", "req.ssl_ver", Method::Int),
+    ("req_rdp_cookie", "req.rdp_cookie", Method::Str),
+    ("req_rdp_cookie_cnt", "req.rdp_cookie_cnt", Method::Int),
+    ("req_ssl_sni", "req.ssl_sni", Method::Str),
+    ("req_ssl_ver", "req.ssl_ver", Method::Int),
+    ("req_ver", "req.ver", Method::Str),
+    ("resp_ver", "res.ver", Method::Str),
+    ("scook", "res.cook", Method::Str),
+    ("shdr", "res.hdr", Method::Str),
+    ("ssl_fc_sni_end", "ssl_fc_sni", Method::End),
+    ("ssl_fc_sni_reg", "ssl_fc_sni", Method::Reg),
+    ("url", "url", Method::Str),
+    ("urlp", "urlp", Method::Str),
+];
+
+/// The names above that take the suffixes below.
+const SUFFIXED: &[&str] = &["base", "cook", "hdr", "path", "scook", "shdr", "url", "urlp"];
+const SUFFIXES: &[(&str, Method)] = &[
+    ("_beg", Method::Beg),
+    ("_dir", Method::Dir),
+    ("_dom", Method::Dom),
+    ("_end", Method::End),
+    ("_len", Method::Len),
+    ("_reg", Method::Reg),
+    ("_sub", Method::Sub),
+];
+
+/// The ACLs that need not be declared (manual, 7.4).
+const PREDEFINED: &[(&str, &[&str])] = &[
+    ("FALSE", &["always_false"]),
+    ("HTTP", &["req.proto_http"]),
+    ("HTTP_1.0", &["req.ver", "1.0"]),
+    ("HTTP_1.1", &["req.ver", "1.1"]),
+    ("HTTP_2.0", &["req.ver", "2.0"]),
+    ("HTTP_3.0", &["req.ver", "3.0"]),
+    ("HTTP_CONTENT", &["req.hdr_val(content-length)", "gt", "0"]),
+    ("HTTP_URL_ABS", &["url_reg", "^[^/:]*://"]),
+    ("HTTP_URL_SLASH", &["url_beg", "/"]),
+    ("HTTP_URL_STAR", &["url", "*"]),
+    ("LOCALHOST", &["src", "127.0.0.1/8", "::1"]),
+    ("METH_CONNECT", &["method", "CONNECT"]),
+    ("METH_DELETE", &["method", "DELETE"]),
+    ("METH_GET", &["method", "GET", "HEAD"]),
+    ("METH_HEAD", &["method", "HEAD"]),
+    ("METH_OPTIONS", &["method", "OPTIONS"]),
+    ("METH_POST", &["method", "POST"]),
+    ("METH_PUT", &["method", "PUT"]),
+    ("METH_TRACE", &["method", "TRACE"]),
+    ("RDP_COOKIE", &["req.rdp_cookie_cnt", "gt", "0"]),
+    ("REQ_CONTENT", &["req.len", "gt", "0"]),
+    ("TRUE", &["always_true"]),
+    ("WAIT_END", &["wait_end"]),
+];
+
+/// The fetch and method that an ACL keyword stands for.
+fn alias(name: &str) -> Option<(&'static str, Method)> {
+    if let Some(row) = ALIASES.iter().find(|row| row.0 == name) {
+        return Some((row.1, row.2));
+    }
+    let (suffix, method) = SUFFIXES.iter().find(|(suffix, _)| name.ends_with(suffix))?;
+    let stem = &name[..name.len() - suffix.len()];
+    let stem = SUFFIXED.iter().find(|known| **known == stem)?;
+    ALIASES.iter().find(|row| row.0 == *stem).map(|row| (row.1, *method))
+}
+
+/// One test: an expression, how its values are matched, and with what.
+#[derive(Debug)]
+pub struct Criterion {
+    expression: Expression,
+    expects: Type,
+    /// The words of the line.
+    fixed: Index,
+    /// Pattern files.
+    views: Box<[View]>,
+}
+
+/// What the flags of an ACL say.
+struct Flags {
+    method: Option<Method>,
+    ignore_case: bool,
+    as_map: bool,
+    files: Vec<(Arc<List>, bool)>,
+}
+
+impl Criterion {
+    /// Compiles the words of an ACL behind its name: criterion, flags, operator, values.
+    pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
+        let Some(word) = words.next() else {
+            return Err(Diagnostic::alert("an ACL needs a criterion: a sample expression or an ACL keyword").at(words.end()));
+        };
+        let (expression, implied) = criterion(word, scope)?;
+        let flags = flags(words, scope)?;
+        let method = match flags.method.or(implied) {
+            Some(method) => method,
+            None => {
+                return Err(Diagnostic::alert(format!(
+                    "`{}` gives values of the type {}, which has no match method of its own",
+                    word.text,
+                    expression.gives().name()
+                ))
+                .at(word.span)
+                .help("say how to match with `-m` and one of found, bool, int, ip, bin, len, str, sub, reg, beg, end, dir, dom"));
+            }
+        };
+        let expects = method.expects();
+        if !expression.gives().casts_to(expects) {
+            return Err(Diagnostic::alert(format!(
+                "match method `{}` cannot be used with values of the type {}",
+                Method::names().nth(method as usize).unwrap_or_default(),
+                expression.gives().name()
+            ))
+            .at(word.span));
+        }
+        let fixed = patterns(words, method, flags.ignore_case)?;
+        let views = flags
+            .files
+            .into_iter()
+            .map(|(list, ignore_case)| View::new(list, method, ignore_case))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| Diagnostic::alert(error).at(word.span))?;
+        // The presence of a value, and booleans, are tested once; files take no part in it.
+        Ok(Self { expression, expects, fixed, views: views.into() })
+    }
+
+    /// Tests all values until one matches.
+    pub(crate) fn test(&self, env: &Env<'_>) -> u8 {
+        let mut cursor = Cursor::all();
+        let mut result = FAIL;
+        loop {
+            cursor.more = false;
+            env.may_change.set(false);
+            let value = self.expression.next(env, &mut cursor);
+            let may_change = env.may_change.get() && !env.complete;
+            if may_change {
+                result |= MISS;
+            }
+            let Some(value) = value else { return result };
+            if self.matches(value) {
+                return PASS;
+            }
+            if !cursor.more {
+                return result;
+            }
+        }
+    }
+
+    fn matches(&self, value: crate::value::Value<'_>) -> bool {
+        let value = if value.kind() == self.expects { Some(value) } else { value.cast(self.expects) };
+        let Some(value) = value else { return false };
+        self.fixed.find(&value, false).is_some() || self.views.iter().any(|view| view.matches(&value))
+    }
+}
+
+/// The expression of a criterion, and the method that its keyword or its type implies.
+fn criterion(word: Word<'_>, scope: &Scope<'_>) -> Result<(Expression, Option<Method>), Diagnostic> {
+    let length = word.text.find(['(', ',']).unwrap_or(word.text.len());
+    let name = &word.text[..length];
+    let (text, method) = match alias(name) {
+        Some((fetch, method)) => (format!("{fetch}{}", &word.text[length..]), Some(method)),
+        None => (word.text.to_owned(), None),
+    };
+    let (expression, end) = Expression::begin(&text, word.span, scope).map_err(|error| {
+        let keyword_unknown = fetch::find(name).is_none() && method.is_none() && !fetch::is_known(name);
+        if !keyword_unknown {
+            return error;
+        }
+        let known = fetch::all().map(|fetch| fetch.name).chain(ALIASES.iter().map(|row| row.0));
+        Diagnostic::alert(format!("unknown fetch method `{name}` in ACL expression `{}`", word.text))
+            .at(word.span.part(0, length))
+            .did_you_mean(diag::suggest(name, known))
+            .haproxy(format!("unknown fetch method '{name}' in ACL expression '{}'", word.text))
+    })?;
+    if end < text.len() {
+        return Err(Diagnostic::alert(format!("unexpected `{}` in the ACL's criterion", &text[end..])).at(word.span));
+    }
+    // Behind a converter only the type of the result counts.
+    let method = match method {
+        Some(method) if !expression.has_converters() => Some(method),
+        _ => Method::implied_by(expression.gives()),
+    };
+    Ok((expression, method))
+}
+
+fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> {
+    let mut flags = Flags { method: None, ignore_case: false, as_map: false, files: Vec::new() };
+    while let Some(word) = words.peek() {
+        let missing = || Diagnostic::alert(format!("`{}` needs a value", word.text)).at(word.span);
+        match word.text {
+            "-i" => flags.ignore_case = true,
+            "-n" => {}
+            "-M" => flags.as_map = true,
+            "--" => {
+                words.next();
+                break;
+            }
+            "-u" => {
+                words.next();
+                let id = words.peek().ok_or_else(missing)?;
+                if id.text.parse::<u32>().is_err() {
+                    return Err(Diagnostic::alert(format!("`{}` is no number for `-u`", id.text)).at(id.span));
+                }
+            }
+            "-m" => {
+                words.next();
+                let name = words.peek().ok_or_else(missing)?;
+                if flags.method.is_some() {
+                    return Err(Diagnostic::alert("`-m` is given twice").at(word.span));
+                }
+                if !flags.files.is_empty() {
+                    return Err(Diagnostic::alert("`-m` must stand before `-f`").at(word.span));
+                }
+                let method = Method::parse(name.text).ok_or_else(|| {
+                    Diagnostic::alert(format!("unknown match method `{}`", name.text))
+                        .at(name.span)
+                        .did_you_mean(diag::suggest(name.text, Method::names()))
+                })?;
+                flags.method = Some(method);
+            }
+            "-f" => {
+                words.next();
+                let name = words.peek().ok_or_else(missing)?;
+                let list = scope.patterns.borrow_mut().file(name.text, flags.as_map, scope.names);
+                let list = list.map_err(|error| Diagnostic::alert(error).at(name.span))?;
+                flags.files.push((list, flags.ignore_case));
+            }
+            _ => break,
+        }
+        words.next();
+    }
+    Ok(flags)
+}
+
+/// Compiles the values of the line.
+fn patterns(words: &mut Words<'_>, method: Method, ignore_case: bool) -> Result<Index, Diagnostic> {
+    let numeric = matches!(method, Method::Int | Method::Len);
+    let mut operator = "eq";
+    let mut values: Vec<String> = Vec::new();
+    while let Some(word) = words.next() {
+        let text = word.text;
+        if numeric && matches!(text, "eq" | "ge" | "gt" | "le" | "lt") {
+            operator = text;
+            continue;
+        }
+        let value = match method {
+            Method::Int | Method::Len if operator != "eq" => {
+                compared(text, operator).map_err(|error| Diagnostic::alert(error).at(word.span))?
+            }
+            Method::Ip => full_ip4(text).unwrap_or_else(|| text.to_owned()),
+            _ => text.to_owned(),
+        };
+        Index::new(method, ignore_case, [&*value]).map_err(|error| Diagnostic::alert(error).at(word.span))?;
+        values.push(value);
+    }
+    Index::new(method, ignore_case, values.iter().map(String::as_str)).map_err(Diagnostic::alert)
+}
+
+/// `lt 5` as a range.
+fn compared(text: &str, operator: &str) -> Result<String, String> {
+    let range = crate::pattern::Range::parse(text)?;
+    if range.min != range.max {
+        return Err(format!("the operator `{operator}` takes a number, not the range `{text}`"));
+    }
+    let value = range.min;
+    Ok(match operator {
+        "ge" => format!("{value}:"),
+        "gt" => format!("{}:", value.saturating_add(1)),
+        "le" => format!(":{value}"),
+        _ => format!(":{}", value.saturating_sub(1)),
+    })
+}
+
+/// `10.12/8` as `10.0.0.12/8`: the short notation of IPv4 addresses (manual, 7.1.6).
+fn full_ip4(text: &str) -> Option<String> {
+    let (address, mask) = text.split_once('/').map_or((text, None), |(address, mask)| (address, Some(mask)));
+    let parts: Vec<&str> = address.split('.').collect();
+    if parts.len() >= 4 || !parts.iter().all(|part| part.parse::<u8>().is_ok()) {
+        return None;
+    }
+    let (last, first) = parts.split_last()?;
+    let mut octets: Vec<&str> = first.to_vec();
+    octets.resize(3, "0");
+    octets.push(last);
+    let address = octets.join(".");
+    Some(mask.map_or(address.clone(), |mask| format!("{address}/{mask}")))
+}
+
+/// An ACL: the criteria declared under one name; one that matches is enough.
+pub type Acl = Arc<[Arc<Criterion>]>;
+
+/// The ACLs of a proxy, by name.
+#[derive(Debug, Default)]
+pub struct Acls {
+    named: HashMap<Box<str>, Acl>,
+}
+
+impl Acls {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Compiles the words behind `acl`: the name and the criterion, to be handed to [`add`](Self::add).
+    pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<(Box<str>, Criterion), Diagnostic> {
+        let Some(name) = words.next() else {
+            return Err(Diagnostic::alert("an ACL needs a name and a criterion").at(words.end()));
+        };
+        let wrong = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'));
+        if let Some(at) = name.text.find(wrong) {
+            let wrong = name.text[at..].chars().next().unwrap_or_default();
+            return Err(Diagnostic::alert(format!("the character `{wrong}` is not allowed in the name of an ACL"))
+                .at(name.span)
+                .help("letters, digits, `-`, `_`, `.` and `:` are"));
+        }
+        if matches!(name.text, "or" | "OR") {
+            return Err(Diagnostic::alert(format!("`{}` is an operator and cannot name an ACL", name.text)).at(name.span));
+        }
+        Ok((name.text.into(), Criterion::compile(words, scope)?))
+    }
+
+    /// Adds a criterion to the ACL `name`, which is made if it is not there.
+    pub fn add(&mut self, name: Box<str>, criterion: Criterion) {
+        let criterion = Arc::new(criterion);
+        let acl = self.named.entry(name).or_insert_with(|| Arc::from([]));
+        *acl = acl.iter().cloned().chain([criterion]).collect();
+    }
+
+    /// The ACL of that name, if it was declared.
+    pub fn get(&self, name: &str) -> Option<Acl> {
+        self.named.get(name).cloned()
+    }
+
+    /// The names declared, for suggestions.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(|name| &**name)
+    }
+}
+
+/// The ACL that `word` names: a declared one, or a predefined one.
+pub(crate) fn resolve(word: Word<'_>, scope: &Scope<'_>) -> Result<Acl, Diagnostic> {
+    if let Some(acl) = scope.acls.get(word.text) {
+        return Ok(acl);
+    }
+    let Some((_, text)) = PREDEFINED.iter().find(|(name, _)| *name == word.text) else {
+        let known = scope.acls.names().chain(PREDEFINED.iter().map(|(name, _)| *name));
+        return Err(Diagnostic::alert(format!("there is no ACL `{}`", word.text))
+            .at(word.span)
+            .did_you_mean(diag::suggest(word.text, known))
+            .haproxy(format!("no such ACL : '{}'", word.text)));
+    };
+    let list: Vec<Word<'_>> = text.iter().map(|text| Word { text, span: word.span }).collect();
+    let criterion = Criterion::compile(&mut Words::new(&list, word.span), scope)?;
+    Ok(Arc::from([Arc::new(criterion)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_ipv4_addresses_are_filled_in_the_middle() {
+        for (short, full) in [("10.12/8", "10.0.0.12/8"), ("192.168.1", "192.168.0.1"), ("127.1", "127.0.0.1")] {
+            assert_eq!(full_ip4(short).as_deref(), Some(full));
+        }
+        assert_eq!(full_ip4("10.0.0.1"), None);
+        assert_eq!(full_ip4("fe80::1"), None);
+    }
+
+    #[test]
+    fn keywords_with_a_suffix_name_a_fetch_and_a_method() {
+        assert_eq!(alias("hdr_beg"), Some(("req.hdr", Method::Beg)));
+        assert_eq!(alias("path_reg"), Some(("path", Method::Reg)));
+        assert_eq!(alias("scook_len"), Some(("res.cook", Method::Len)));
+        assert_eq!(alias("src_beg"), None);
+    }
+
+    #[test]
+    fn every_alias_names_a_fetch_that_is_known() {
+        for (name, fetch, _) in ALIASES {
+            assert!(fetch::find(fetch).is_some() || fetch::is_known(fetch), "{name} stands for {fetch}");
+        }
+    }
+}

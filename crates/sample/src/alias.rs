@@ -1,0 +1,489 @@
+//! The aliases of log formats (manual, 8.2.6), a row each.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::Date;
+
+use crate::env::Env;
+use crate::fetch::{self, Timers};
+use crate::format::{Flags, encode, quoted, write_bytes};
+use crate::session::Endpoint;
+use crate::transaction::Kept;
+use crate::value::{write_int, write_ip4};
+
+/// Writes what an alias stands for.
+type Write = fn(&Env<'_>, Flags, &mut Vec<u8>);
+
+/// An alias.
+#[derive(Clone, Copy)]
+pub(crate) struct Alias {
+    name: &'static str,
+    /// Whether it is a number where it is encoded.
+    pub(crate) numeric: bool,
+    pub(crate) write: Write,
+}
+
+impl std::fmt::Debug for Alias {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "%{}", self.name)
+    }
+}
+
+const fn text(name: &'static str, write: Write) -> Alias {
+    Alias { name, numeric: false, write }
+}
+
+const fn number(name: &'static str, write: Write) -> Alias {
+    Alias { name, numeric: true, write }
+}
+
+#[rustfmt::skip]
+static ALIASES: &[Alias] = &[
+    text("B",    bytes_read),              text("CC",   request_cookie),       text("CS",   response_cookie),
+    text("H",    hostname),                text("HM",   http_method),          text("HP",   http_target_path),
+    text("HPO",  http_path),               text("HQ",   http_query),           text("HU",   http_uri),
+    text("HV",   http_version),            text("ID",   unique_id),            text("OG",   log_origin),
+    number("ST", status),                  text("T",    accept_utc),           number("TR", timer_header),
+    number("Ta", timer_active),            number("Tc", timer_connect),        number("Td", timer_data),
+    number("Th", timer_handshake),         number("Ti", timer_idle),           text("Tl",   accept_local),
+    number("Tq", timer_until_request),     number("Tr", timer_response),       number("Ts", accept_seconds),
+    number("Tt", timer_total),             number("Tu", timer_user),           number("Tw", timer_queue),
+    number("U",  bytes_uploaded),          number("ac", process_connections),  text("b",    backend_name),
+    number("bc", backend_connections),     text("bi",   backend_source_ip),    number("bp", backend_source_port),
+    number("bq", backend_queue),           text("ci",   client_ip),            number("cp", client_port),
+    text("f",    frontend_name),           number("fc", frontend_connections), text("fi",   frontend_ip),
+    number("fp", frontend_port),           text("ft",   frontend_transport),   text("hr",   request_headers),
+    text("hrl",  request_headers_clf),     text("hs",   response_headers),     text("hsl",  response_headers_clf),
+    number("lc", log_counter),             number("ms", accept_milliseconds),  number("pid", pid),
+    text("r",    http_request),            number("rc", retries),              number("rt", request_counter),
+    text("s",    server_name),             number("sc", server_connections),   text("si",   server_ip),
+    number("sp", server_port),             number("sq", server_queue),         text("sslc", nothing),
+    text("sslv", nothing),                 text("t",    accept_date),          text("tr",   request_date),
+    text("trg",  request_utc),             text("trl",  request_local),        text("ts",   termination),
+    text("tsc",  termination_with_cookie),
+];
+
+/// The alias of that name.
+pub(crate) fn find(name: &str) -> Option<Alias> {
+    ALIASES.iter().find(|alias| alias.name == name).copied()
+}
+
+/// All names.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ALIASES.iter().map(|alias| alias.name)
+}
+
+fn int(value: i64, flags: Flags, out: &mut Vec<u8>) {
+    quoted(flags, out, |out| write_int(out, value));
+}
+
+/// A number; with `+X` as at least four hexadecimal digits.
+fn int_or_hex(value: u64, flags: Flags, out: &mut Vec<u8>) {
+    if flags.hex {
+        out.extend_from_slice(format!("{value:04X}").as_bytes());
+    } else {
+        int(value as i64, flags, out);
+    }
+}
+
+fn ip(end: Option<Endpoint>, flags: Flags, out: &mut Vec<u8>) {
+    let Some(end) = end else { return write_bytes(b"", flags, out) };
+    let Some(address) = end.ip() else { return write_bytes(b"unix", flags, out) };
+    quoted(flags, out, |out| match address {
+        IpAddr::V4(v4) if flags.hex => v4.octets().iter().for_each(|byte| hex(*byte, out)),
+        IpAddr::V4(v4) => write_ip4(out, v4),
+        IpAddr::V6(v6) if flags.hex => v6.octets().iter().for_each(|byte| hex(*byte, out)),
+        IpAddr::V6(v6) => out.extend_from_slice(v6.to_string().as_bytes()),
+    });
+}
+
+fn hex(byte: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{byte:02X}").as_bytes());
+}
+
+fn port(end: Option<Endpoint>, env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    match (end, end.and_then(|end| end.port())) {
+        (_, Some(port)) => int_or_hex(u64::from(port), flags, out),
+        // A socket without ports is told by its listener.
+        (Some(_), None) => int(env.session.map_or(0, |session| i64::from(session.listener.id)), flags, out),
+        (None, _) => write_bytes(b"", flags, out),
+    }
+}
+
+fn client_ip(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    ip(fetch::source(env), flags, out);
+}
+
+fn client_port(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    port(fetch::source(env), env, flags, out);
+}
+
+fn frontend_ip(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    ip(fetch::destination(env), flags, out);
+}
+
+fn frontend_port(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    port(fetch::destination(env), env, flags, out);
+}
+
+fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
+    let (us, them) = env.transaction?.server_ends?;
+    Some(if theirs { them } else { us })
+}
+
+fn backend_source_ip(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    ip(server_end(env, false), flags, out);
+}
+
+fn backend_source_port(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    port(server_end(env, false), env, flags, out);
+}
+
+fn server_ip(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    ip(server_end(env, true), flags, out);
+}
+
+fn server_port(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    port(server_end(env, true), env, flags, out);
+}
+
+thread_local! {
+    /// Dates of the second last asked for: most lines of a log share it.
+    static DATES: std::cell::RefCell<base::clock::DateCache> = std::cell::RefCell::default();
+}
+
+fn local(seconds: i64) -> Date {
+    DATES.with_borrow_mut(|dates| dates.local(seconds))
+}
+
+/// `06/Feb/2009:12:14:14.655`.
+fn write_log_date(us: Option<u64>, flags: Flags, out: &mut Vec<u8>) {
+    let Some(us) = us else { return write_bytes(b"", flags, out) };
+    let date = local((us / 1_000_000) as i64);
+    let mut text = String::with_capacity(24);
+    // Writing to a string cannot fail.
+    let _ = date.write_log((us / 1_000 % 1_000) as u32, &mut text);
+    write_bytes(text.as_bytes(), flags, out);
+}
+
+/// `06/Feb/2009:12:14:14 +0100`.
+fn write_clf_date(us: Option<u64>, utc: bool, flags: Flags, out: &mut Vec<u8>) {
+    let Some(us) = us else { return write_bytes(b"", flags, out) };
+    let seconds = (us / 1_000_000) as i64;
+    let date = if utc { DATES.with_borrow_mut(|dates| dates.utc(seconds)) } else { local(seconds) };
+    let mut text = String::with_capacity(32);
+    let _ = date.write_clf(&mut text);
+    write_bytes(text.as_bytes(), flags, out);
+}
+
+fn accept_date(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_log_date(fetch::accepted(env), flags, out);
+}
+
+fn accept_utc(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_clf_date(fetch::accepted(env), true, flags, out);
+}
+
+fn accept_local(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_clf_date(fetch::accepted(env), false, flags, out);
+}
+
+fn accept_seconds(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    int_or_hex(fetch::accepted(env).unwrap_or(0) / 1_000_000, flags, out);
+}
+
+fn accept_milliseconds(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let ms = fetch::accepted(env).unwrap_or(0) / 1_000 % 1_000;
+    let text = if flags.hex { format!("{ms:02X}") } else { format!("{ms:03}") };
+    write_bytes(text.as_bytes(), flags, out);
+}
+
+fn request_date(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_log_date(fetch::requested(env), flags, out);
+}
+
+fn request_utc(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_clf_date(fetch::requested(env), true, flags, out);
+}
+
+fn request_local(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_clf_date(fetch::requested(env), false, flags, out);
+}
+
+fn timer(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>, take: impl Fn(Timers) -> i64) {
+    int(Timers::of(env).map_or(-1, take), flags, out);
+}
+
+/// A time or count that is still growing when the log is written early.
+fn growing(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>, value: i64) {
+    quoted(flags, out, |out| {
+        if env.transaction.is_some_and(|transaction| transaction.logged_early) {
+            out.push(b'+');
+        }
+        write_int(out, value);
+    });
+}
+
+fn timer_header(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    timer(env, flags, out, Timers::header);
+}
+
+fn timer_active(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    growing(env, flags, out, Timers::of(env).map_or(-1, Timers::active));
+}
+
+fn timer_connect(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    timer(env, flags, out, Timers::connect);
+}
+
+fn timer_data(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let is_http = env.transaction.is_some_and(|transaction| transaction.is_http);
+    timer(env, flags, out, |timers| timers.data(is_http));
+}
+
+fn timer_handshake(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    timer(env, flags, out, |timers| timers.handshake);
+}
+
+fn timer_idle(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    timer(env, flags, out, |timers| timers.idle);
+}
+
+fn timer_until_request(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    timer(env, flags, out, Timers::until_request);
+}
+
+fn timer_response(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    timer(env, flags, out, Timers::response);
+}
+
+fn timer_queue(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    timer(env, flags, out, Timers::queue);
+}
+
+fn timer_total(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    growing(env, flags, out, Timers::of(env).map_or(-1, Timers::total));
+}
+
+fn timer_user(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    growing(env, flags, out, Timers::of(env).map_or(-1, Timers::user));
+}
+
+fn bytes_read(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    growing(env, flags, out, env.transaction.map_or(0, |transaction| transaction.bytes_out as i64));
+}
+
+fn bytes_uploaded(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    growing(env, flags, out, env.transaction.map_or(0, |transaction| transaction.bytes_in as i64));
+}
+
+fn kept<'a>(env: &Env<'a>, part: impl Fn(&crate::Transaction) -> Kept) -> Option<&'a [u8]> {
+    let transaction = env.transaction?;
+    transaction.kept(part(transaction))
+}
+
+fn request_cookie(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_bytes(kept(env, |transaction| transaction.cookie_captures[0]).unwrap_or_default(), flags, out);
+}
+
+fn response_cookie(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_bytes(kept(env, |transaction| transaction.cookie_captures[1]).unwrap_or_default(), flags, out);
+}
+
+fn unique_id(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_bytes(kept(env, |transaction| transaction.unique_id).unwrap_or_default(), flags, out);
+}
+
+fn hostname(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_bytes(fetch::hostname(), flags, out);
+}
+
+/// What a log may not show of a request line.
+fn is_forbidden_in_line(byte: u8) -> bool {
+    !(32..127).contains(&byte) || matches!(byte, b'"' | b'#')
+}
+
+/// What a log may not show of a captured header.
+fn is_forbidden_in_capture(byte: u8) -> bool {
+    is_forbidden_in_line(byte) || matches!(byte, b'{' | b'|' | b'}')
+}
+
+/// A part of the request line; `<BADREQ>` where there was none.
+fn line_part(part: Option<&[u8]>, flags: Flags, out: &mut Vec<u8>) {
+    quoted(flags, out, |out| encode(part.unwrap_or(b"<BADREQ>"), b'#', is_forbidden_in_line, out));
+}
+
+fn http_request(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    line_part(kept(env, |transaction| transaction.request_line), flags, out);
+}
+
+fn http_method(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    line_part(fetch::request_line(env).map(|line| line[0]), flags, out);
+}
+
+fn http_uri(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    line_part(fetch::request_line(env).map(|line| line[1]), flags, out);
+}
+
+fn http_version(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    line_part(fetch::request_line(env).map(|line| line[2]), flags, out);
+}
+
+fn http_target_path(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let target = fetch::request_line(env).map(|line| line[1]);
+    line_part(target.and_then(|target| target.split(|byte| *byte == b'?').next()), flags, out);
+}
+
+fn http_path(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let Some(target) = fetch::request_line(env).map(|line| line[1]) else { return line_part(None, flags, out) };
+    line_part(Some(http::uri::split(target).path().unwrap_or_default()), flags, out);
+}
+
+fn http_query(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let Some(target) = fetch::request_line(env).map(|line| line[1]) else { return line_part(None, flags, out) };
+    let start = memchr::memchr(b'?', target).unwrap_or(target.len());
+    line_part(Some(&target[start..]), flags, out);
+}
+
+fn captures(env: &Env<'_>, list: Option<&[Kept]>, flags: Flags, out: &mut Vec<u8>) {
+    let Some((transaction, list)) = env.transaction.zip(list).filter(|(_, list)| !list.is_empty()) else { return };
+    quoted(flags, out, |out| {
+        out.push(b'{');
+        for (at, part) in list.iter().enumerate() {
+            if at > 0 {
+                out.push(b'|');
+            }
+            encode(transaction.kept(*part).unwrap_or_default(), b'#', is_forbidden_in_capture, out);
+        }
+        out.push(b'}');
+    });
+}
+
+fn captures_clf(env: &Env<'_>, list: Option<&[Kept]>, flags: Flags, out: &mut Vec<u8>) {
+    let Some((transaction, list)) = env.transaction.zip(list) else { return };
+    for (at, part) in list.iter().enumerate() {
+        if at > 0 {
+            out.push(b' ');
+        }
+        match transaction.kept(*part) {
+            Some(bytes) => quoted(flags, out, |out| encode(bytes, b'#', is_forbidden_in_capture, out)),
+            None => out.extend_from_slice(if flags.quote { b"\"\"" } else { b"-" }),
+        }
+    }
+}
+
+fn request_headers(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    captures(env, env.transaction.map(|transaction| &*transaction.request_captures), flags, out);
+}
+
+fn request_headers_clf(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    captures_clf(env, env.transaction.map(|transaction| &*transaction.request_captures), flags, out);
+}
+
+fn response_headers(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    captures(env, env.transaction.map(|transaction| &*transaction.response_captures), flags, out);
+}
+
+fn response_headers_clf(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    captures_clf(env, env.transaction.map(|transaction| &*transaction.response_captures), flags, out);
+}
+
+fn status(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    // A stream that got no answer at all is told by -1, one of TCP by 0.
+    let status = env.transaction.map_or(0, |transaction| match transaction.status {
+        0 if transaction.is_http => -1,
+        status => i64::from(status),
+    });
+    int(status, flags, out);
+}
+
+fn frontend_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_bytes(env.session.map_or(b"".as_slice(), |session| session.frontend.name.as_bytes()), flags, out);
+}
+
+fn frontend_transport(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    // The tilde of TLS connections comes with TLS.
+    frontend_name(env, flags, out);
+}
+
+fn frontend_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    int(env.session.map_or(0, |session| i64::from(session.frontend.connections.load(Relaxed))), flags, out);
+}
+
+fn process_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    int(i64::from(env.process.connections.load(Relaxed)), flags, out);
+}
+
+fn backend_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_bytes(fetch::backend(env).map_or(b"".as_slice(), |backend| backend.name.as_bytes()), flags, out);
+}
+
+fn backend_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    int(fetch::backend(env).map_or(0, |backend| fetch::backend_connections(backend) as i64), flags, out);
+}
+
+fn backend_queue(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    int(env.transaction.map_or(0, |transaction| i64::from(transaction.backend_queue)), flags, out);
+}
+
+fn server_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let server = env.transaction.and_then(|transaction| transaction.server.as_ref());
+    write_bytes(server.map_or(b"<NOSRV>".as_slice(), |server| server.name.as_bytes()), flags, out);
+}
+
+fn server_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let server = env.transaction.and_then(|transaction| transaction.server.as_ref());
+    int(server.map_or(0, |server| i64::from(server.served.0.load(Relaxed))), flags, out);
+}
+
+fn server_queue(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    int(env.transaction.map_or(0, |transaction| i64::from(transaction.server_queue)), flags, out);
+}
+
+fn retries(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let (redispatched, retries) =
+        env.transaction.map_or((false, 0), |transaction| (transaction.redispatched, transaction.retries));
+    quoted(flags, out, |out| {
+        if redispatched {
+            out.push(b'+');
+        }
+        write_int(out, i64::from(retries));
+    });
+}
+
+fn request_counter(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    int_or_hex(env.transaction.map_or(0, |transaction| u64::from(transaction.id as u32)), flags, out);
+}
+
+fn log_counter(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let lines = env.session.map_or(0, |session| session.frontend.log_lines.fetch_add(1, Relaxed));
+    int_or_hex(u64::from(lines), flags, out);
+}
+
+fn pid(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    int_or_hex(u64::from(std::process::id()), flags, out);
+}
+
+fn log_origin(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let origin: &[u8] = match env.transaction {
+        None => b"sess_error",
+        Some(transaction) if transaction.logged_early => b"txn_response",
+        Some(_) => b"txn_close",
+    };
+    write_bytes(origin, flags, out);
+}
+
+fn termination(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let end = env.transaction.map(|transaction| transaction.termination).unwrap_or_default();
+    write_bytes(&[end.cause as u8, end.phase as u8], flags, out);
+}
+
+fn termination_with_cookie(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let end = env.transaction.map(|transaction| transaction.termination).unwrap_or_default();
+    write_bytes(&[end.cause as u8, end.phase as u8, end.cookie, end.set_cookie], flags, out);
+}
+
+fn nothing(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    write_bytes(b"", flags, out);
+}

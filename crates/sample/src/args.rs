@@ -1,0 +1,389 @@
+//! Arguments of fetches and converters: one parser for all, with the quoting of the manual's section 2.2.
+//!
+//! The tables say what each argument is; here the texts become numbers, names, proxies, expressions' variables and so on, once.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use base::units::{DefaultUnit, parse_duration};
+use http::Name;
+use state::{Proxy, Server};
+
+use crate::auth::Userlist;
+use crate::condition::Condition;
+use crate::env::Scope;
+use crate::pattern::View;
+use crate::regex::Regex;
+use crate::vars::{SetConditions, Var};
+
+/// What an argument is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Str,
+    Int,
+    Time,
+    HeaderName,
+    Ip4,
+    Ip6,
+    /// IPv4 mask, as a length or dotted.
+    Mask4,
+    /// IPv6 prefix length.
+    Mask6,
+    /// A frontend; the current proxy without argument.
+    Frontend,
+    /// A backend; likewise.
+    Backend,
+    /// `backend/server`, or a server of the current backend.
+    Server,
+    Userlist,
+    Variable,
+    /// A number, or the name of a variable that will hold one (`add(txn.x)`).
+    IntOrVariable,
+    /// Text, or the name of a variable when it looks like one.
+    StrOrVariable,
+    Regex,
+    /// The name of a stick table.
+    Table,
+}
+
+/// One argument of a table's row.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// What it is.
+    pub kind: Kind,
+    /// Whether it may be missing.
+    pub optional: bool,
+}
+
+/// A mandatory argument.
+pub const fn arg(kind: Kind) -> Spec {
+    Spec { kind, optional: false }
+}
+
+/// An optional argument.
+pub const fn opt(kind: Kind) -> Spec {
+    Spec { kind, optional: true }
+}
+
+impl Kind {
+    /// The name in messages and in `-dKsmp`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Str | Self::HeaderName | Self::StrOrVariable | Self::IntOrVariable => "string",
+            Self::Int => "integer",
+            Self::Time => "delay",
+            Self::Ip4 => "IPv4 address",
+            Self::Ip6 => "IPv6 address",
+            Self::Mask4 => "IPv4 mask",
+            Self::Mask6 => "IPv6 mask",
+            Self::Frontend => "frontend",
+            Self::Backend => "backend",
+            Self::Server => "server",
+            Self::Userlist => "user list",
+            Self::Variable => "variable",
+            Self::Regex => "regex",
+            Self::Table => "table",
+        }
+    }
+}
+
+/// An argument, resolved.
+#[derive(Debug)]
+pub enum Arg {
+    /// Not given.
+    Missing,
+    /// Text.
+    Bytes(Box<[u8]>),
+    /// A number; a time in ms.
+    Int(i64),
+    /// A header's name.
+    Name(Name),
+    /// An IPv4 address or mask.
+    Ip4(Ipv4Addr),
+    /// An IPv6 address or mask.
+    Ip6(Ipv6Addr),
+    /// A proxy.
+    Proxy(Arc<Proxy>),
+    /// A server: its backend and its name.
+    Server(Arc<Proxy>, Box<str>),
+    /// The users of a userlist.
+    Userlist(Arc<Userlist>),
+    /// A variable.
+    Var(Var),
+    /// What must hold for it to be set.
+    SetConditions(SetConditions),
+    /// A regular expression.
+    Regex(Regex),
+    /// A map.
+    View(Box<View>),
+    /// ACLs in a conjunction.
+    Condition(Box<Condition>),
+    /// A date format, a JSON path or such, prepared by the row that takes it.
+    Prepared(Arc<dyn Prepared>),
+}
+
+/// What a converter made of its arguments for itself.
+pub trait Prepared: std::any::Any + std::fmt::Debug + Send + Sync {}
+
+/// The arguments of one use of a keyword.
+#[derive(Debug, Default)]
+pub struct Args(pub Box<[Arg]>);
+
+impl Args {
+    /// The argument at `index`.
+    pub fn get(&self, index: usize) -> &Arg {
+        self.0.get(index).unwrap_or(&Arg::Missing)
+    }
+
+    /// It as a number.
+    pub fn int(&self, index: usize) -> Option<i64> {
+        match self.get(index) {
+            Arg::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// It as text.
+    pub fn bytes(&self, index: usize) -> Option<&[u8]> {
+        match self.get(index) {
+            Arg::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// It as a header's name.
+    pub fn name(&self, index: usize) -> Option<&Name> {
+        match self.get(index) {
+            Arg::Name(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// It as a proxy.
+    pub fn proxy(&self, index: usize) -> Option<&Arc<Proxy>> {
+        match self.get(index) {
+            Arg::Proxy(proxy) => Some(proxy),
+            _ => None,
+        }
+    }
+
+    /// It as a server, if it exists now.
+    pub fn server(&self, index: usize) -> Option<Arc<Server>> {
+        match self.get(index) {
+            Arg::Server(proxy, name) => proxy.server(name),
+            _ => None,
+        }
+    }
+
+    /// It as a map.
+    pub fn view(&self, index: usize) -> Option<&View> {
+        match self.get(index) {
+            Arg::View(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// It as a regular expression.
+    pub fn regex(&self, index: usize) -> Option<&Regex> {
+        match self.get(index) {
+            Arg::Regex(regex) => Some(regex),
+            _ => None,
+        }
+    }
+
+    /// It as what its row prepared.
+    pub fn prepared<T: Prepared>(&self, index: usize) -> Option<&T> {
+        match self.get(index) {
+            Arg::Prepared(prepared) => (&**prepared as &dyn std::any::Any).downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// Text as bytes.
+pub fn text_of(arg: &Arg) -> &[u8] {
+    match arg {
+        Arg::Bytes(bytes) => bytes,
+        _ => b"",
+    }
+}
+
+/// Splits what stands between the parentheses at commas, quotes and escapes resolved. `text` begins behind the
+/// opening parenthesis; the second value is the number of bytes up to and with the closing one, `None` if it is missing.
+pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
+    let mut args = Vec::new();
+    let mut current: Vec<u8> = Vec::new();
+    let (mut single, mut double) = (false, false);
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    let finish = |current: &mut Vec<u8>, args: &mut Vec<String>| {
+        args.push(String::from_utf8_lossy(&std::mem::take(current)).into_owned());
+    };
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' if !single => double = !double,
+            b'\'' if !double => single = !single,
+            b'\\' if !single => match bytes.get(at) {
+                Some(b'n') => {
+                    current.push(b'\n');
+                    at += 1;
+                }
+                Some(b'r') => {
+                    current.push(b'\r');
+                    at += 1;
+                }
+                Some(b't') => {
+                    current.push(b'\t');
+                    at += 1;
+                }
+                Some(escaped @ (b'\\' | b'"' | b'\'' | b' ')) => {
+                    current.push(*escaped);
+                    at += 1;
+                }
+                // Not an escape of this level: it belongs to the argument, such as a regular expression's.
+                _ => current.push(b'\\'),
+            },
+            b',' if !single && !double => finish(&mut current, &mut args),
+            b')' if !single && !double => {
+                if !(args.is_empty() && current.is_empty()) {
+                    finish(&mut current, &mut args);
+                }
+                return (args, Some(at));
+            }
+            other => current.push(other),
+        }
+    }
+    finish(&mut current, &mut args);
+    (args, None)
+}
+
+/// Resolves the texts by the row's specification. The error is the end of a sentence that begins with the keyword.
+pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Vec<Arg>, String> {
+    if texts.len() > specs.len() {
+        return Err(match specs.len() {
+            0 => "takes no argument".to_owned(),
+            most => format!("takes at most {most} argument{}, not {}", plural(most), texts.len()),
+        });
+    }
+    let mut args = Vec::with_capacity(specs.len());
+    for (index, spec) in specs.iter().enumerate() {
+        match texts.get(index) {
+            Some(text) if !(text.is_empty() && (spec.optional || names_current_proxy(spec.kind))) => {
+                let resolved = resolve_one(text, spec.kind, scope);
+                args.push(resolved.map_err(|error| format!("argument {}: {error}", index + 1))?);
+            }
+            _ if spec.optional && !names_current_proxy(spec.kind) => args.push(Arg::Missing),
+            _ if names_current_proxy(spec.kind) => {
+                let missing = || format!("needs the name of a {} here", spec.kind.name());
+                args.push(Arg::Proxy(Arc::clone(scope.proxy.ok_or_else(missing)?)));
+            }
+            _ => return Err(format!("needs argument {}: a {}", index + 1, spec.kind.name())),
+        }
+    }
+    Ok(args)
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn names_current_proxy(kind: Kind) -> bool {
+    matches!(kind, Kind::Frontend | Kind::Backend)
+}
+
+fn resolve_one(text: &str, kind: Kind, scope: &Scope<'_>) -> Result<Arg, String> {
+    let wrong = || format!("`{text}` is no {}", kind.name());
+    Ok(match kind {
+        Kind::Str => Arg::Bytes(text.as_bytes().into()),
+        Kind::HeaderName => Arg::Name(Name::new(text.as_bytes())),
+        Kind::Int => Arg::Int(text.parse().map_err(|_| wrong())?),
+        Kind::Time => {
+            let time = parse_duration(text, DefaultUnit::Milliseconds).map_err(|error| format!("`{text}`: {error}"))?;
+            Arg::Int(time.as_millis() as i64)
+        }
+        Kind::Ip4 => Arg::Ip4(text.parse().map_err(|_| wrong())?),
+        Kind::Ip6 => Arg::Ip6(text.parse().map_err(|_| wrong())?),
+        Kind::Mask4 => Arg::Ip4(base::network::parse_v4_mask(text).map_err(|_| wrong())?.into()),
+        Kind::Mask6 => Arg::Ip6(mask6(text).ok_or_else(wrong)?),
+        Kind::Frontend => {
+            Arg::Proxy(scope.names.frontend(text).ok_or_else(|| format!("there is no frontend `{text}`"))?)
+        }
+        Kind::Backend => {
+            Arg::Proxy(scope.names.backend(text).ok_or_else(|| format!("there is no backend `{text}`"))?)
+        }
+        Kind::Server => resolve_server(text, scope)?,
+        Kind::Userlist => {
+            Arg::Userlist(scope.names.userlist(text).ok_or_else(|| format!("there is no userlist `{text}`"))?)
+        }
+        Kind::Variable => Arg::Var(scope.variables.borrow_mut().resolve(text)?),
+        Kind::IntOrVariable => match text.parse() {
+            Ok(value) => Arg::Int(value),
+            Err(_) => Arg::Var(
+                scope.variables.borrow_mut().resolve(text).map_err(|_| format!("`{text}` is neither a number nor a variable"))?,
+            ),
+        },
+        Kind::StrOrVariable => match looks_like_variable(text) {
+            true => Arg::Var(scope.variables.borrow_mut().resolve(text)?),
+            false => Arg::Bytes(text.as_bytes().into()),
+        },
+        Kind::Regex => Arg::Regex(Regex::new(text, false)?),
+        Kind::Table => return Err("stick tables are not supported yet".into()),
+    })
+}
+
+/// Whether `text` begins like the name of a variable.
+pub fn looks_like_variable(text: &str) -> bool {
+    let scope = text.split_once('.').map(|(scope, _)| scope);
+    matches!(scope, Some("proc" | "sess" | "txn" | "req" | "res" | "check" | "psess" | "ptxn" | "preq" | "pres"))
+}
+
+fn mask6(text: &str) -> Option<Ipv6Addr> {
+    if let Ok(length) = text.parse::<u32>() {
+        let bits = u128::MAX.checked_shl(128u32.checked_sub(length)?).unwrap_or(0);
+        return Some(bits.into());
+    }
+    text.parse().ok()
+}
+
+fn resolve_server(text: &str, scope: &Scope<'_>) -> Result<Arg, String> {
+    match text.split_once('/') {
+        Some((backend, server)) => {
+            let proxy = scope.names.backend(backend).ok_or_else(|| format!("there is no backend `{backend}`"))?;
+            Ok(Arg::Server(proxy, server.into()))
+        }
+        None => {
+            let missing = || format!("`{text}` must be written `backend/server` here");
+            Ok(Arg::Server(Arc::clone(scope.proxy.ok_or_else(missing)?), text.into()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn arguments_are_cut_as_the_manual_shows() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &[&str], Option<usize>)] = &[
+            (")",                               &[],                              Some(1)),
+            ("a,b)",                            &["a", "b"],                      Some(4)),
+            ("a,)",                             &["a", ""],                       Some(3)),
+            (r#""(foo|bar)",blah,g)"#,          &["(foo|bar)", "blah", "g"],      Some(19)),
+            (r#"(foo|bar),blah,g)"#,            &["(foo|bar"],                    Some(9)),
+            (r#""^/(here)(/|$)","my/\1",g)"#,   &["^/(here)(/|$)", r"my/\1", "g"], Some(26)),
+            (r#"\'foo\')"#,                     &["'foo'"],                       Some(8)),
+            (r#"'a\n,b')"#,                     &[r"a\n,b"],                      Some(8)),
+            (r#""a\n")"#,                       &["a\n"],                         Some(6)),
+            ("a, b)",                           &["a", " b"],                     Some(5)),
+            ("a",                               &["a"],                           None),
+        ];
+        for (text, expected, end) in cases {
+            let (args, found) = split(text);
+            assert_eq!(args, *expected, "{text}");
+            assert_eq!(found, *end, "{text}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Users, groups and passwords of a `userlist` (manual, 12.2).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// A password as the configuration holds it.
+#[derive(Clone, Debug)]
+pub enum Password {
+    /// `insecure-password`.
+    Plain(Box<str>),
+    /// `password`: an output of crypt(3): DES, MD5, SHA-256, SHA-512, bcrypt.
+    Crypt(Box<str>),
+}
+
+#[derive(Debug)]
+struct User {
+    password: Option<Password>,
+    groups: Vec<Box<str>>,
+}
+
+/// A userlist.
+#[derive(Debug, Default)]
+pub struct Userlist {
+    /// Its name.
+    pub name: Box<str>,
+    users: HashMap<Box<str>, User>,
+    /// The last password that was right, by user: crypt(3) is slow on purpose, and clients send the same one with every
+    /// request. Emptied by nothing but the end of the plan.
+    accepted: Mutex<HashMap<Box<str>, Box<[u8]>>>,
+}
+
+impl Userlist {
+    /// A list without users.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Adds a user; says whether the name was free.
+    pub fn add_user(&mut self, name: &str, password: Option<Password>, groups: Vec<Box<str>>) -> bool {
+        let free = !self.users.contains_key(name);
+        if free {
+            self.users.insert(name.into(), User { password, groups });
+        }
+        free
+    }
+
+    /// Puts a user into a group (`group … users …`); says whether the user is there.
+    pub fn join(&mut self, user: &str, group: &str) -> bool {
+        let Some(user) = self.users.get_mut(user) else { return false };
+        if !user.groups.iter().any(|other| &**other == group) {
+            user.groups.push(group.into());
+        }
+        true
+    }
+
+    /// Whether `password` is that of `name`.
+    pub fn check(&self, name: &str, password: &[u8]) -> bool {
+        match self.users.get(name).and_then(|user| user.password.as_ref()) {
+            Some(Password::Plain(right)) => same(right.as_bytes(), password),
+            Some(Password::Crypt(hash)) => self.check_crypt(name, hash, password),
+            None => false,
+        }
+    }
+
+    fn check_crypt(&self, name: &str, hash: &str, password: &[u8]) -> bool {
+        let lock = || self.accepted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if lock().get(name).is_some_and(|known| same(known, password)) {
+            return true;
+        }
+        let right = pwhash::unix::verify(password, hash);
+        if right {
+            lock().insert(name.into(), password.into());
+        }
+        right
+    }
+
+    /// The groups of a user.
+    pub fn groups(&self, name: &str) -> &[Box<str>] {
+        self.users.get(name).map_or(&[], |user| &user.groups)
+    }
+}
+
+/// Equality whose duration does not tell where two texts differ.
+pub(crate) fn same(left: &[u8], right: &[u8]) -> bool {
+    let differences = left.iter().zip(right).fold(0, |all, (left, right)| all | (left ^ right));
+    left.len() == right.len() && differences == 0
+}
+
+/// The user and password of a `Basic` authorization header.
+pub fn basic(header: &[u8]) -> Option<(String, Vec<u8>)> {
+    use base64::Engine;
+    use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+    // Padding is not insisted on: some clients leave it out.
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &base64::alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent),
+    );
+    let (scheme, token) = header.split_at_checked(header.iter().position(|byte| *byte == b' ')?)?;
+    if !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    let decoded = LENIENT.decode(token.trim_ascii()).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let user = std::str::from_utf8(&decoded[..colon]).ok()?.to_owned();
+    Some((user, decoded[colon + 1..].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_of_every_kind_are_checked() {
+        let mut list = Userlist::new("l");
+        let crypt = |hash: &str| Some(Password::Crypt(hash.into()));
+        list.add_user("plain", Some(Password::Plain("secret".into())), vec![]);
+        list.add_user("sha512", crypt("$6$saltsalt$TVLlQcbpFVof5W3Yz4DTP6gRstiNuHwwTt6GLc1E5n0U0aDehy0S5knV8wiOQSpT0Y77vwPZN.Pq.H91p5hVO1"), vec![]);
+        list.add_user("none", None, vec!["g".into()]);
+        for (user, password, right) in [
+            ("plain", "secret", true),
+            ("plain", "Secret", false),
+            ("plain", "", false),
+            ("none", "", false),
+            ("nobody", "", false),
+            ("sha512", "wrong", false),
+            ("sha512", "secret", true),
+            ("sha512", "secret", true),
+        ] {
+            assert_eq!(list.check(user, password.as_bytes()), right, "{user} {password}");
+        }
+        assert!(!list.add_user("none", None, vec![]));
+        assert_eq!(list.groups("none"), &["g".into()]);
+    }
+
+    #[test]
+    fn a_basic_header_gives_user_and_password() {
+        let expected = Some(("user".to_owned(), b"pa:ss".to_vec()));
+        assert_eq!(basic(b"Basic dXNlcjpwYTpzcw=="), expected);
+        assert_eq!(basic(b"basic dXNlcjpwYTpzcw"), expected);
+        assert_eq!(basic(b"Bearer dXNlcjpwYTpzcw=="), None);
+        assert_eq!(basic(b"Basic !"), None);
+    }
+}

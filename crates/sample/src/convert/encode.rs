@@ -1,0 +1,159 @@
+//! Encodings: base64, hexadecimal, percent signs, numbers of bytes.
+
+use base64::Engine;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::DecodePaddingMode;
+use http::uri;
+
+use super::{Convert, row};
+use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::env::{Env, Scope};
+use crate::value::{Scratch, Type, Value, write_int};
+
+const CHUNKS: &[Spec] = &[arg(Kind::Str), opt(Kind::Int), opt(Kind::Int)];
+
+#[rustfmt::skip]
+pub(super) static CONVERTS: &[Convert] = &[
+    //  name        arguments          takes       gives       what it does
+    row("base64",   &[],               Type::Bin,  Type::Str,  "to base64",                                          base64_encode),
+    row("b64dec",   &[],               Type::Str,  Type::Bin,  "from base64",                                        b64dec),
+    row("ub64enc",  &[],               Type::Bin,  Type::Str,  "to base64 for URLs",                                 ub64enc),
+    row("ub64dec",  &[],               Type::Str,  Type::Bin,  "from base64 for URLs",                               ub64dec),
+    row("hex",      &[],               Type::Bin,  Type::Str,  "to hexadecimal",                                     hex),
+    row("hex2i",    &[],               Type::Str,  Type::Int,  "from hexadecimal to a number",                       hex2i),
+    row("base2",    &[],               Type::Bin,  Type::Str,  "to binary digits",                                   base2),
+    row("be2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, big endian",           be2dec).prepared(prepare_chunks),
+    row("le2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, little endian",        le2dec).prepared(prepare_chunks),
+    row("be2hex",   CHUNKS,            Type::Bin,  Type::Str,  "to hexadecimal chunks",                              be2hex).prepared(prepare_chunks),
+    row("url_dec",  &[opt(Kind::Int)], Type::Str,  Type::Str,  "without percent escapes",                            url_dec),
+    row("url_enc",  &[opt(Kind::Str)], Type::Str,  Type::Str,  "with percent escapes, for a query",                  url_enc).prepared(prepare_url_enc),
+];
+
+/// Padding may be missing.
+const LENIENT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const STANDARD_LENIENT: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, LENIENT);
+const URL_LENIENT: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::URL_SAFE, LENIENT);
+
+fn encode<'a>(value: &Value<'a>, engine: &GeneralPurpose) -> Option<Value<'a>> {
+    let bytes = value.bytes()?;
+    let mut out = Scratch::new();
+    out.resize(bytes.len().div_ceil(3) * 4, 0);
+    let length = engine.encode_slice(bytes, &mut out).ok()?;
+    out.truncate(length);
+    Some(Value::made(out))
+}
+
+fn decode<'a>(value: &Value<'a>, engine: &GeneralPurpose) -> Option<Value<'a>> {
+    let mut out = Scratch::new();
+    engine.decode_vec(value.bytes()?, &mut out).ok()?;
+    Some(Value::Bin(out.into()))
+}
+
+fn base64_encode<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    encode(&value, &STANDARD)
+}
+
+fn b64dec<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    decode(&value, &STANDARD_LENIENT)
+}
+
+fn ub64enc<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    encode(&value, &URL_SAFE_NO_PAD)
+}
+
+fn ub64dec<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    decode(&value, &URL_LENIENT)
+}
+
+const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+
+fn hex<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut out = Scratch::new();
+    for byte in value.bytes()? {
+        out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    Some(Value::made(out))
+}
+
+fn hex2i<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut number: i64 = 0;
+    for byte in value.bytes()? {
+        let digit = char::from(*byte).to_digit(16)?;
+        number = number << 4 | i64::from(digit);
+    }
+    Some(Value::Int(number))
+}
+
+fn base2<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut out = Scratch::new();
+    for byte in value.bytes()? {
+        out.extend((0..8).rev().map(|bit| b'0' + (byte >> bit & 1)));
+    }
+    Some(Value::made(out))
+}
+
+fn prepare_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match args[1] {
+        Arg::Int(size) if !(1..=8).contains(&size) => Err("a chunk has 1 to 8 bytes".into()),
+        _ => Ok(()),
+    }
+}
+
+fn chunks<'a>(value: &Value<'a>, args: &Args, write: impl Fn(&mut Vec<u8>, &[u8])) -> Option<Value<'a>> {
+    let (separator, size) = (args.bytes(0)?, args.int(1).unwrap_or(1) as usize);
+    let truncate = args.int(2) == Some(1);
+    let mut out = Scratch::new();
+    for (at, chunk) in value.bytes()?.chunks(size).enumerate() {
+        if truncate && chunk.len() < size {
+            break;
+        }
+        if at > 0 {
+            out.extend_from_slice(separator);
+        }
+        write(&mut out, chunk);
+    }
+    Some(Value::made(out))
+}
+
+fn be2dec<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    chunks(&value, args, |out, chunk| {
+        write_int(out, chunk.iter().fold(0, |number, byte| number << 8 | i64::from(*byte)));
+    })
+}
+
+fn le2dec<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    chunks(&value, args, |out, chunk| {
+        write_int(out, chunk.iter().rev().fold(0, |number, byte| number << 8 | i64::from(*byte)));
+    })
+}
+
+fn be2hex<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    chunks(&value, args, |out, chunk| {
+        for byte in chunk {
+            out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    })
+}
+
+fn url_dec<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    if memchr::memchr2(b'%', b'+', &bytes).is_none() {
+        return Some(Value::Str(bytes));
+    }
+    let mut out = Scratch::new();
+    uri::url_decode(&bytes, args.int(0).is_some_and(|in_form| in_form != 0), &mut out).then(|| Value::made(out))
+}
+
+fn prepare_url_enc(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match text_of(&args[0]) {
+        b"" | b"query" => Ok(()),
+        other => Err(format!("`{}` is no encoding; `query` is", String::from_utf8_lossy(other))),
+    }
+}
+
+fn url_enc<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut out = Scratch::new();
+    uri::url_encode(value.bytes()?, &mut out);
+    Some(Value::made(out))
+}

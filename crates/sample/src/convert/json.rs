@@ -1,0 +1,111 @@
+//! JSON: escaping text for it, and looking into it.
+
+use super::{Convert, row};
+use crate::args::{Arg, Args, Kind, arg, opt, text_of};
+use crate::env::{Env, Scope};
+use crate::value::{Scratch, Type, Value};
+
+#[rustfmt::skip]
+pub(super) static CONVERTS: &[Convert] = &[
+    //  name          arguments                          takes       gives       what it does
+    row("json",       &[opt(Kind::Str)],                 Type::Str,  Type::Str,  "escaped for a JSON string",                json).prepared(prepare_json),
+    row("json_query", &[arg(Kind::Str), opt(Kind::Str)], Type::Str,  Type::Any,  "what a JSON path finds",                   json_query).prepared(prepare_query),
+];
+
+fn prepare_json(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match text_of(&args[0]) {
+        b"" | b"ascii" | b"utf8" | b"utf8s" | b"utf8p" | b"utf8ps" => Ok(()),
+        other => Err(format!(
+            "`{}` is no input code; they are ascii, utf8, utf8s, utf8p and utf8ps",
+            String::from_utf8_lossy(other)
+        )),
+    }
+}
+
+fn json<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    let code = args.bytes(0).unwrap_or(b"ascii");
+    let mut out = Scratch::new();
+    if code == b"ascii" {
+        bytes.iter().for_each(|byte| escape(u32::from(*byte), &mut out));
+        return Some(Value::made(out));
+    }
+    for chunk in bytes.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| escape(u32::from(c), &mut out));
+        if chunk.invalid().is_empty() {
+            continue;
+        }
+        // Wrong sequences fail, are left out (s), or pass as they are (p).
+        match code {
+            b"utf8" => return None,
+            b"utf8p" => chunk.invalid().iter().for_each(|byte| escape(u32::from(*byte), &mut out)),
+            b"utf8ps" => chunk.invalid().iter().for_each(|byte| escape(u32::from(*byte), &mut out)),
+            _ => {}
+        }
+    }
+    Some(Value::made(out))
+}
+
+/// Appends one character, escaped where JSON or plain ASCII asks for it.
+fn escape(code: u32, out: &mut Vec<u8>) {
+    match char::from_u32(code) {
+        Some('"') => out.extend_from_slice(b"\\\""),
+        Some('\\') => out.extend_from_slice(b"\\\\"),
+        Some('/') => out.extend_from_slice(b"\\/"),
+        Some('\u{8}') => out.extend_from_slice(b"\\b"),
+        Some('\u{c}') => out.extend_from_slice(b"\\f"),
+        Some('\r') => out.extend_from_slice(b"\\r"),
+        Some('\n') => out.extend_from_slice(b"\\n"),
+        Some('\t') => out.extend_from_slice(b"\\t"),
+        Some(c @ ' '..='~') => out.push(c as u8),
+        Some(c) => {
+            let mut units = [0u16; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+            }
+        }
+        None => {}
+    }
+}
+
+fn prepare_query(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let path = String::from_utf8_lossy(text_of(&args[0])).into_owned();
+    let Some(steps) = path.strip_prefix('$') else {
+        return Err(format!("the JSON path `{path}` does not begin with `$`"));
+    };
+    // Kept as a JSON pointer: `$.a.b[0]` is `/a/b/0`.
+    let mut pointer = String::new();
+    for step in steps.replace('[', ".").replace(']', "").split('.').filter(|step| !step.is_empty()) {
+        if step.contains(['*', '?', '(', ':']) {
+            return Err(format!("`{step}` in the JSON path `{path}` is not supported yet"));
+        }
+        let step = step.trim_matches(['\'', '"']);
+        pointer.push('/');
+        pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+    }
+    args[0] = Arg::Bytes(pointer.into_bytes().into());
+    match text_of(&args[1]) {
+        b"" | b"int" => Ok(()),
+        _ => Err("the output type is `int`".into()),
+    }
+}
+
+fn json_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    let parsed: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    let found = parsed.pointer(std::str::from_utf8(args.bytes(0)?).ok()?)?;
+    let as_int = args.bytes(1) == Some(b"int");
+    let text = |text: String| Some(Value::made(Scratch::copy(text.as_bytes())));
+    match found {
+        serde_json::Value::Bool(value) => Some(Value::Bool(*value)),
+        serde_json::Value::String(value) if !as_int => text(value.clone()),
+        serde_json::Value::String(value) => value.parse().ok().map(Value::Int),
+        serde_json::Value::Number(number) if as_int => {
+            number.as_i64().or_else(|| number.as_f64().map(|number| number as i64)).map(Value::Int)
+        }
+        serde_json::Value::Number(number) => text(number.to_string()),
+        // Arrays are given as they are written; objects and null are nothing.
+        serde_json::Value::Array(_) if !as_int => text(found.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,105 @@
+//! Maps: a value looked up in a file of keys and values (manual, 7.3.1 `map`).
+
+use super::{Convert, row};
+use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::env::{Env, Scope};
+use crate::pattern::{Method, View};
+use crate::value::{Scratch, Type, Value, parse_int, parse_ip};
+
+const TEXT: &[Spec] = &[arg(Kind::Str), opt(Kind::Str)];
+const NUMBER: &[Spec] = &[arg(Kind::Str), opt(Kind::Int)];
+const KEY: &[Spec] = &[arg(Kind::Str)];
+
+/// The rows of one match method: text, number, address and key.
+macro_rules! rows {
+    ($takes:expr, $prepare:ident, $($name:literal $number:literal $address:literal $key:literal)+) => {
+        [$(
+            row($name,    TEXT,   $takes, Type::Str,  "the map's value",               map_text).prepared($prepare),
+            row($number,  NUMBER, $takes, Type::Int,  "the map's value, a number",     map_int).prepared($prepare),
+            row($address, TEXT,   $takes, Type::Addr, "the map's value, an address",   map_ip).prepared($prepare),
+            row($key,     KEY,    $takes, Type::Str,  "the key that matched",          map_key).prepared($prepare),
+        )+]
+    };
+}
+
+const STR: [Convert; 4] = rows!(Type::Str, prepare_str, "map_str" "map_str_int" "map_str_ip" "map_str_key");
+const BEG: [Convert; 4] = rows!(Type::Str, prepare_beg, "map_beg" "map_beg_int" "map_beg_ip" "map_beg_key");
+const END: [Convert; 4] = rows!(Type::Str, prepare_end, "map_end" "map_end_int" "map_end_ip" "map_end_key");
+const SUB: [Convert; 4] = rows!(Type::Str, prepare_sub, "map_sub" "map_sub_int" "map_sub_ip" "map_sub_key");
+const DIR: [Convert; 4] = rows!(Type::Str, prepare_dir, "map_dir" "map_dir_int" "map_dir_ip" "map_dir_key");
+const DOM: [Convert; 4] = rows!(Type::Str, prepare_dom, "map_dom" "map_dom_int" "map_dom_ip" "map_dom_key");
+const REG: [Convert; 4] = rows!(Type::Str, prepare_reg, "map_reg" "map_reg_int" "map_reg_ip" "map_reg_key");
+const INT: [Convert; 4] = rows!(Type::Int, prepare_int, "map_int" "map_int_int" "map_int_ip" "map_int_key");
+const IP: [Convert; 4] = rows!(Type::Addr, prepare_ip, "map_ip" "map_ip_int" "map_ip_ip" "map_ip_key");
+
+pub(super) static CONVERTS: &[Convert] = &{
+    let [str0, str1, str2, str3] = STR;
+    let [beg0, beg1, beg2, beg3] = BEG;
+    let [end0, end1, end2, end3] = END;
+    let [sub0, sub1, sub2, sub3] = SUB;
+    let [dir0, dir1, dir2, dir3] = DIR;
+    let [dom0, dom1, dom2, dom3] = DOM;
+    let [reg0, reg1, reg2, reg3] = REG;
+    let [int0, int1, int2, int3] = INT;
+    let [ip0, ip1, ip2, ip3] = IP;
+    [
+        row("map", TEXT, Type::Str, Type::Str, "the map's value", map_text).prepared(prepare_str),
+        row("map_regm", TEXT, Type::Str, Type::Str, "the map's value with references filled", map_regm).prepared(prepare_reg),
+        str0, str1, str2, str3, beg0, beg1, beg2, beg3, end0, end1, end2, end3, sub0, sub1, sub2, sub3, dir0, dir1,
+        dir2, dir3, dom0, dom1, dom2, dom3, reg0, reg1, reg2, reg3, int0, int1, int2, int3, ip0, ip1, ip2, ip3,
+    ]
+};
+
+fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: Method) -> Result<(), String> {
+    let name = String::from_utf8_lossy(text_of(&args[0])).into_owned();
+    let list = scope.patterns.borrow_mut().file(&name, true, scope.names)?;
+    args[0] = Arg::View(Box::new(View::new(list, method, false)?));
+    Ok(())
+}
+
+macro_rules! prepares {
+    ($($name:ident $method:ident)+) => {
+        $(fn $name(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+            prepare(args, scope, Method::$method)
+        })+
+    };
+}
+
+prepares! {
+    prepare_str Str
+    prepare_beg Beg
+    prepare_end End
+    prepare_sub Sub
+    prepare_dir Dir
+    prepare_dom Dom
+    prepare_reg Reg
+    prepare_int Int
+    prepare_ip Ip
+}
+
+fn map_text<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let found = args.view(0)?.lookup(&value, |text| Scratch::copy(text.as_bytes()));
+    found.map(Value::made).or_else(|| args.bytes(1).map(Value::str))
+}
+
+fn map_int<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let found = args.view(0)?.lookup(&value, |text| parse_int(text.as_bytes())).flatten();
+    found.or(args.int(1)).map(Value::Int)
+}
+
+fn map_ip<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let found = args.view(0)?.lookup(&value, |text| parse_ip(text.as_bytes())).flatten();
+    found.or_else(|| args.bytes(1).and_then(parse_ip)).map(Value::ip)
+}
+
+fn map_key<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    args.view(0)?.lookup_key(&value, |key| Scratch::copy(key.as_bytes())).map(Value::made)
+}
+
+fn map_regm<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut out = Scratch::new();
+    if args.view(0)?.expand(value.bytes()?, &mut out) {
+        return Some(Value::made(out));
+    }
+    args.bytes(1).map(Value::str)
+}

@@ -1,0 +1,115 @@
+//! Converters (manual, 7.3.1): what changes a value. A family is a file with a table; a row is a keyword.
+
+mod address;
+mod date;
+mod encode;
+mod hash;
+mod json;
+mod map;
+mod number;
+mod text;
+mod unbuilt;
+mod variable;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::args::{Args, Spec};
+use crate::env::Env;
+use crate::fetch::Prepare;
+use crate::value::{Type, Value};
+
+/// Changes a value, which has the type that the row takes.
+pub type Run = for<'a> fn(Value<'a>, &'a Args, &'a Env<'a>) -> Option<Value<'a>>;
+
+/// A keyword.
+pub struct Convert {
+    /// Its name.
+    pub name: &'static str,
+    /// Its arguments.
+    pub args: &'static [Spec],
+    /// What it takes.
+    pub takes: Type,
+    /// What it gives.
+    pub gives: Type,
+    /// What it does, in one line.
+    pub doc: &'static str,
+    /// The function.
+    pub run: Run,
+    /// The further check of its arguments.
+    pub prepare: Option<Prepare>,
+}
+
+impl std::fmt::Debug for Convert {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A row of a table.
+const fn row(
+    name: &'static str,
+    args: &'static [Spec],
+    takes: Type,
+    gives: Type,
+    doc: &'static str,
+    run: Run,
+) -> Convert {
+    Convert { name, args, takes, gives, doc, run, prepare: None }
+}
+
+impl Convert {
+    /// With a further check of the arguments.
+    const fn prepared(self, prepare: Prepare) -> Self {
+        Self { prepare: Some(prepare), ..self }
+    }
+}
+
+static TABLES: &[&[Convert]] = &[
+    number::CONVERTS,
+    text::CONVERTS,
+    encode::CONVERTS,
+    hash::CONVERTS,
+    date::CONVERTS,
+    address::CONVERTS,
+    map::CONVERTS,
+    json::CONVERTS,
+    variable::CONVERTS,
+];
+
+static BY_NAME: LazyLock<HashMap<&'static str, &'static Convert>> =
+    LazyLock::new(|| all().map(|convert| (convert.name, convert)).collect());
+
+/// Every converter, by family.
+pub fn all() -> impl Iterator<Item = &'static Convert> {
+    TABLES.iter().flat_map(|table| table.iter())
+}
+
+/// The converter of that name.
+pub fn find(name: &str) -> Option<&'static Convert> {
+    BY_NAME.get(name).copied()
+}
+
+/// Whether HAProxy knows a converter of that name that is not built here.
+pub fn is_known(name: &str) -> bool {
+    unbuilt::NAMES.binary_search(&name).is_ok()
+}
+
+/// The converter whose name is near to `name`.
+pub fn suggest(name: &str) -> Option<&'static str> {
+    diag::suggest(name, all().map(|convert| convert.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_in_one_table_only_and_is_built_or_unbuilt() {
+        assert_eq!(BY_NAME.len(), all().count(), "a name occurs twice");
+        for name in unbuilt::NAMES {
+            assert!(find(name).is_none(), "{name} is built and still listed as not built");
+        }
+        assert!(unbuilt::NAMES.is_sorted());
+    }
+}

@@ -1,0 +1,349 @@
+//! Text: case, parts, words, substitution, comparison.
+
+use http::uri;
+
+use super::{Convert, row};
+use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::auth::same;
+use crate::env::{Env, Scope};
+use crate::regex::Regex;
+use crate::value::{Bytes, Scratch, Type, Value};
+
+const FIELD: &[Spec] = &[arg(Kind::Int), arg(Kind::Str), opt(Kind::Int)];
+
+#[rustfmt::skip]
+pub(super) static CONVERTS: &[Convert] = &[
+    //  name            arguments                                                              takes       gives       what it does
+    row("lower",        &[],                                                                   Type::Str,  Type::Str,  "in lower case",                                    lower),
+    row("upper",        &[],                                                                   Type::Str,  Type::Str,  "in upper case",                                    upper),
+    row("length",       &[],                                                                   Type::Str,  Type::Int,  "its length in bytes",                              length),
+    row("reverse",      &[],                                                                   Type::Str,  Type::Str,  "from the end to the start",                        reverse),
+    row("reverse_dom",  &[],                                                                   Type::Str,  Type::Str,  "the labels of a domain from the last to the first",reverse_dom),
+    row("bytes",        &[arg(Kind::StrOrVariable), opt(Kind::StrOrVariable)],                 Type::Bin,  Type::Bin,  "the bytes from an offset on",                      bytes),
+    row("field",        FIELD,                                                                 Type::Str,  Type::Str,  "a field between delimiters, empty ones counted",   field),
+    row("word",         FIELD,                                                                 Type::Str,  Type::Str,  "a word between delimiters, empty ones skipped",    word),
+    row("concat",       &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "followed by text, a variable and text",            concat).prepared(prepare_concat),
+    row("add_item",     &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "followed by a delimiter and an item",              add_item).prepared(prepare_add_item),
+    row("regsub",       &[arg(Kind::Str), arg(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "with what matches a regular expression replaced",  regsub).prepared(prepare_regsub),
+    row("cut_crlf",     &[],                                                                   Type::Str,  Type::Str,  "up to the first line break",                       cut_crlf),
+    row("ltrim",        &[arg(Kind::Str)],                                                     Type::Str,  Type::Str,  "without the given bytes at the start",             ltrim),
+    row("rtrim",        &[arg(Kind::Str)],                                                     Type::Str,  Type::Str,  "without the given bytes at the end",               rtrim),
+    row("strcmp",       &[arg(Kind::Variable)],                                                Type::Str,  Type::Int,  "below, at or above 0 as it compares with a variable", strcmp),
+    row("secure_memcmp",&[arg(Kind::Variable)],                                                Type::Bin,  Type::Bool, "whether it equals a variable, in constant time",   secure_memcmp),
+    row("host_only",    &[],                                                                   Type::Str,  Type::Str,  "a Host header without its port",                   host_only),
+    row("port_only",    &[],                                                                   Type::Str,  Type::Int,  "the port of a Host header, 0 for none",            port_only),
+    row("param",        &[arg(Kind::Str), opt(Kind::Str)],                                     Type::Str,  Type::Str,  "a parameter of name=value pairs",                  param),
+    row("language",     &[arg(Kind::Str), opt(Kind::Str)],                                     Type::Str,  Type::Str,  "the language of a list that a client likes best",  language),
+    row("has_ctl",      &[opt(Kind::Str)],                                                     Type::Bin,  Type::Bool, "whether it has control characters",                has_ctl).prepared(prepare_has_ctl),
+];
+
+fn lower<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    if !bytes.iter().any(u8::is_ascii_uppercase) {
+        return Some(Value::Str(bytes));
+    }
+    let mut out = bytes.into_scratch();
+    out.make_ascii_lowercase();
+    Some(Value::made(out))
+}
+
+fn upper<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut out = value.into_str()?.into_scratch();
+    out.make_ascii_uppercase();
+    Some(Value::made(out))
+}
+
+fn length<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    Some(Value::Int(value.bytes()?.len() as i64))
+}
+
+fn reverse<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut out = value.into_str()?.into_scratch();
+    out.reverse();
+    Some(Value::made(out))
+}
+
+fn reverse_dom<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    let mut out = Scratch::new();
+    for (at, label) in bytes.rsplit(|byte| *byte == b'.').enumerate() {
+        if at > 0 {
+            out.push(b'.');
+        }
+        out.extend_from_slice(label);
+    }
+    Some(Value::made(out))
+}
+
+/// An argument that is a number or a variable with one.
+fn number(arg: &Arg, env: &Env<'_>) -> Option<i64> {
+    match arg {
+        Arg::Var(var) => var.get(env)?.to_int(),
+        arg => crate::value::parse_int(text_of(arg)),
+    }
+}
+
+fn bytes<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_bin()?;
+    let offset = usize::try_from(number(args.get(0), env)?).ok()?;
+    let start = offset.min(bytes.len());
+    let end = match args.get(1) {
+        Arg::Missing => bytes.len(),
+        given => (start + usize::try_from(number(given, env)?).ok()?).min(bytes.len()),
+    };
+    Some(Value::Bin(bytes.slice(start, end)))
+}
+
+/// The ranges of fields; `skip_empty` makes them words.
+fn parts<'b>(
+    bytes: &'b [u8],
+    delimiters: &'b [u8],
+    skip_empty: bool,
+) -> impl DoubleEndedIterator<Item = (usize, usize)> + 'b {
+    let base = bytes.as_ptr() as usize;
+    bytes
+        .split(move |byte| delimiters.contains(byte))
+        .map(move |part| {
+            let start = part.as_ptr() as usize - base;
+            (start, start + part.len())
+        })
+        .filter(move |(start, end)| !skip_empty || start < end)
+}
+
+/// Fields from the `index`-th on (from the end if negative), `count` of them, all with 0, one without.
+fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    let (index, delimiters) = (args.int(0)?, args.bytes(1)?);
+    let count = args.int(2).unwrap_or(1);
+    let nth = usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1);
+    let Some(nth) = nth else { return None };
+    let (start, end) = if index > 0 {
+        let mut found = parts(&bytes, delimiters, skip_empty).skip(nth);
+        let first = found.next();
+        let rest = match count {
+            0 => found.last(),
+            count => found.take(count.unsigned_abs() as usize - 1).last(),
+        };
+        (first.map(|part| part.0), rest.or(first).map(|part| part.1))
+    } else {
+        let mut found = parts(&bytes, delimiters, skip_empty).rev().skip(nth);
+        let last = found.next();
+        let rest = match count {
+            0 => found.last(),
+            count => found.take(count.unsigned_abs() as usize - 1).last(),
+        };
+        (rest.or(last).map(|part| part.0), last.map(|part| part.1))
+    };
+    match (start, end) {
+        (Some(start), Some(end)) => Some(Value::Str(bytes.slice(start, end))),
+        // A field or word that is not there is empty, and as such no value.
+        _ => Some(Value::str(b"")),
+    }
+}
+
+fn field<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    pick(value, args, false)
+}
+
+fn word<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    pick(value, args, true)
+}
+
+fn append_arg(out: &mut Vec<u8>, arg: &Arg, env: &Env<'_>) -> bool {
+    match arg {
+        Arg::Bytes(bytes) => {
+            out.extend_from_slice(bytes);
+            true
+        }
+        Arg::Var(var) => match var.get(env) {
+            Some(value) => {
+                value.write_text(out);
+                true
+            }
+            None => false,
+        },
+        _ => false,
+    }
+}
+
+fn resolve_variable(arg: &mut Arg, scope: &Scope<'_>) -> Result<(), String> {
+    if let Arg::Bytes(bytes) = arg {
+        let name = String::from_utf8_lossy(bytes).into_owned();
+        if !name.is_empty() {
+            *arg = Arg::Var(scope.variables.borrow_mut().resolve(&name)?);
+        }
+    }
+    Ok(())
+}
+
+fn prepare_concat(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    resolve_variable(&mut args[1], scope)
+}
+
+fn concat<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut out = value.into_str()?.into_scratch();
+    for index in 0..3 {
+        append_arg(&mut out, args.get(index), env);
+    }
+    Some(Value::made(out))
+}
+
+fn prepare_add_item(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    resolve_variable(&mut args[1], scope)?;
+    match (&args[1], &args[2]) {
+        (Arg::Missing, Arg::Missing) => Err("a variable or a suffix is needed".into()),
+        _ => Ok(()),
+    }
+}
+
+fn add_item<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut out = value.into_str()?.into_scratch();
+    let before = out.len();
+    let delimiter = args.bytes(0).unwrap_or_default();
+    if before > 0 {
+        out.extend_from_slice(delimiter);
+    }
+    let added = append_arg(&mut out, args.get(1), env) | append_arg(&mut out, args.get(2), env);
+    if !added {
+        out.truncate(before);
+    }
+    Some(Value::made(out))
+}
+
+/// Replaces the arguments by the expression, the template, and whether all matches are replaced.
+fn prepare_regsub(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let flags = text_of(&args[2]);
+    if let Some(other) = flags.iter().find(|flag| !b"ig".contains(flag)) {
+        return Err(format!("unknown flag `{}`; `i` and `g` are known", char::from(*other)));
+    }
+    let pattern = String::from_utf8_lossy(text_of(&args[0])).into_owned();
+    let (ignore_case, all) = (flags.contains(&b'i'), flags.contains(&b'g'));
+    args[0] = Arg::Regex(Regex::new(&pattern, ignore_case)?);
+    args[2] = Arg::Int(i64::from(all));
+    Ok(())
+}
+
+fn regsub<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    let replaced = args.regex(0)?.replace(&bytes, args.bytes(1)?, args.int(2) == Some(1));
+    Some(replaced.map_or(Value::Str(bytes), Value::made))
+}
+
+fn cut_crlf<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    let end = memchr::memchr2(b'\r', b'\n', &bytes).unwrap_or(bytes.len());
+    Some(Value::Str(bytes.slice(0, end)))
+}
+
+fn ltrim<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let (bytes, cut) = (value.into_str()?, args.bytes(0)?);
+    let start = bytes.iter().position(|byte| !cut.contains(byte)).unwrap_or(bytes.len());
+    let end = bytes.len();
+    Some(Value::Str(bytes.slice(start, end)))
+}
+
+fn rtrim<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let (bytes, cut) = (value.into_str()?, args.bytes(0)?);
+    let end = bytes.iter().rposition(|byte| !cut.contains(byte)).map_or(0, |last| last + 1);
+    Some(Value::Str(bytes.slice(0, end)))
+}
+
+fn variable<'a>(args: &Args, env: &Env<'_>) -> Option<Bytes<'a>> {
+    match args.get(0) {
+        Arg::Var(var) => var.get(env)?.into_bin(),
+        _ => None,
+    }
+}
+
+fn strcmp<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let (left, right) = (value.into_str()?, variable(args, env)?);
+    Some(Value::Int(match (*left).cmp(&*right) {
+        std::cmp::Ordering::Less => -1,
+        std::cmp::Ordering::Equal => 0,
+        std::cmp::Ordering::Greater => 1,
+    }))
+}
+
+fn secure_memcmp<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    Some(Value::Bool(same(&value.into_bin()?, &variable(args, env)?)))
+}
+
+fn host_only<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    let end = uri::split_port(&bytes).0.len();
+    Some(Value::Str(bytes.slice(0, end)))
+}
+
+fn port_only<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let port = uri::split_port(value.bytes()?).1.and_then(crate::value::parse_int);
+    Some(Value::Int(port.unwrap_or(0)))
+}
+
+fn param<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.into_str()?;
+    let (name, delimiter) = (args.bytes(0)?, args.bytes(1).and_then(<[u8]>::first).copied().unwrap_or(b'&'));
+    let mut start = 0;
+    for pair in bytes.split(|byte| *byte == delimiter) {
+        let found = pair.strip_prefix(name).filter(|rest| matches!(rest, [] | [b'=', ..]));
+        if let Some(rest) = found {
+            let from = start + pair.len() - rest.len() + usize::from(!rest.is_empty());
+            let to = start + pair.len();
+            return Some(Value::Str(bytes.slice(from, to)));
+        }
+        start += pair.len() + 1;
+    }
+    None
+}
+
+/// The best of the languages in the argument by an `Accept-Language` value; the default, or none.
+fn language<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let accepted = value.into_str()?;
+    let wanted = args.bytes(0)?;
+    let mut best: Option<(&[u8], u32)> = None;
+    for item in accepted.split(|byte| *byte == b',') {
+        let mut parts = item.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let Some(name) = parts.next() else { continue };
+        let weight = parts.find_map(|part| part.strip_prefix(b"q=")).map_or(1000, thousandths);
+        let offered = wanted.split(|byte| *byte == b';').find(|offer| offer.eq_ignore_ascii_case(name));
+        if let Some(offered) = offered
+            && weight > best.map_or(0, |(_, weight)| weight)
+        {
+            best = Some((offered, weight));
+        }
+    }
+    best.map(|(name, _)| name).or(args.bytes(1)).map(Value::str)
+}
+
+/// A quality such as `0.8` in thousandths.
+fn thousandths(text: &[u8]) -> u32 {
+    let number: Option<f32> = std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
+    number.map_or(0, |number| (number.clamp(0.0, 1.0) * 1000.0) as u32)
+}
+
+/// Reads the mask: a bit for each byte below 32, and bit 32 for DEL.
+fn prepare_has_ctl(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let mask = match text_of(&args[0]) {
+        // All but the tab.
+        b"" => 0x1_ffff_fdff,
+        b"any" => 0x1_ffff_ffff,
+        b"http" => 0x2401,
+        text => {
+            let text = String::from_utf8_lossy(text);
+            let digits = text.strip_prefix("0x").map(|digits| i64::from_str_radix(digits, 16));
+            let mask = digits.unwrap_or_else(|| text.parse()).ok().filter(|mask| (0..1 << 33).contains(mask));
+            mask.ok_or_else(|| format!("`{text}` is no mask of 33 bits, nor `any` or `http`"))?
+        }
+    };
+    args[0] = Arg::Int(mask);
+    Ok(())
+}
+
+fn has_ctl<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let mask = args.int(0)?;
+    let listed = |byte: &u8| match byte {
+        0..32 => mask >> byte & 1 == 1,
+        127 => mask >> 32 & 1 == 1,
+        _ => false,
+    };
+    Some(Value::Bool(value.bytes()?.iter().any(listed)))
+}

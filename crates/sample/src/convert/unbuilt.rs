@@ -1,0 +1,21 @@
+//! Names that HAProxy knows and that are not built here: using one is an error that says so.
+
+#[rustfmt::skip]
+pub(super) const NAMES: &[&str] = &[
+    "aes_cbc_dec", "aes_cbc_enc", "aes_gcm_dec", "aes_gcm_enc", "capture-req", "capture-res", "debug",
+    "eth.data", "eth.dst", "eth.hdr", "eth.proto", "eth.src", "eth.vlan", "fe_exists", "fix_is_valid",
+    "fix_tag_value", "in_table", "ip.data", "ip.df", "ip.dst", "ip.fp", "ip.hdr", "ip.proto", "ip.src",
+    "ip.tos", "ip.ttl", "ip.ver", "jwt_decrypt_cert", "jwt_decrypt_jwk", "jwt_decrypt_secret",
+    "jwt_header_query", "jwt_payload_query", "jwt_verify", "jwt_verify_cert", "mqtt_field_value",
+    "mqtt_is_valid", "nbsrv", "protobuf", "rfc7239_field", "rfc7239_is_valid", "rfc7239_n2nn", "rfc7239_n2np",
+    "rfc7239_nn", "rfc7239_np", "srv_is_up", "srv_queue", "table_bytes_in_rate", "table_bytes_out_rate",
+    "table_clr_gpc", "table_clr_gpc0", "table_clr_gpc1", "table_conn_cnt", "table_conn_cur",
+    "table_conn_rate", "table_expire", "table_glitch_cnt", "table_glitch_rate", "table_gpc", "table_gpc0",
+    "table_gpc0_rate", "table_gpc1", "table_gpc1_rate", "table_gpc_rate", "table_gpt", "table_gpt0",
+    "table_http_err_cnt", "table_http_err_rate", "table_http_fail_cnt", "table_http_fail_rate",
+    "table_http_req_cnt", "table_http_req_rate", "table_idle", "table_inc_gpc", "table_inc_gpc0",
+    "table_inc_gpc1", "table_kbytes_in", "table_kbytes_out", "table_server_id", "table_sess_cnt",
+    "table_sess_rate", "table_trackers", "tcp.dst", "tcp.flags", "tcp.options.mss", "tcp.options.sack",
+    "tcp.options.tsopt", "tcp.options.tsval", "tcp.options.wscale", "tcp.options.wsopt", "tcp.options_list",
+    "tcp.seq", "tcp.src", "tcp.win", "ungrpc", "x509_v_err_str",
+];

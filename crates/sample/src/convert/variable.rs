@@ -1,0 +1,89 @@
+//! Converters that keep or drop the value as it passes: variables, captures, conditions, names of proxies and servers.
+
+use super::{Convert, row};
+use crate::args::{Arg, Args, Kind, arg, opt, text_of};
+use crate::condition::{Condition, Test};
+use crate::env::{Env, Scope};
+use crate::transaction::{Cause, Phase};
+use crate::value::{Type, Value};
+use crate::vars::SetConditions;
+
+#[rustfmt::skip]
+pub(super) static CONVERTS: &[Convert] = &[
+    //  name          arguments                                                                                      takes       gives       what it does
+    row("set-var",    &[arg(Kind::Variable), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],        Type::Any,  Type::Same, "kept in a variable",                        set_var).prepared(prepare_set_var),
+    row("unset-var",  &[arg(Kind::Variable)],                                                                        Type::Any,  Type::Same, "with a variable emptied",                   unset_var),
+    row("when",       &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                                             Type::Any,  Type::Same, "only when a condition holds",               when).prepared(prepare_when),
+];
+
+/// Gathers the conditions in the second argument.
+pub(crate) fn prepare_set_var(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let mut conditions = SetConditions::default();
+    for arg in &args[1..] {
+        if let Arg::Bytes(text) = arg {
+            conditions.add(&String::from_utf8_lossy(text))?;
+        }
+    }
+    args.truncate(1);
+    args.push(Arg::SetConditions(conditions));
+    Ok(())
+}
+
+fn set_var<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let (Arg::Var(var), Arg::SetConditions(conditions)) = (args.get(0), args.get(1)) else { return None };
+    if conditions.allow(env, var, &value) {
+        var.set(env, &value);
+    }
+    Some(value)
+}
+
+fn unset_var<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    if let Arg::Var(var) = args.get(0) {
+        var.unset(env);
+    }
+    Some(value)
+}
+
+const CONDITIONS: &[&str] = &["acl", "error", "forwarded", "normal", "processed", "stopping", "toapplet"];
+
+/// Replaces the arguments by the number of the condition, whether it is negated, and the ACL.
+fn prepare_when(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    let text = String::from_utf8_lossy(text_of(&args[0])).into_owned();
+    let name = text.trim_start_matches('!');
+    let number = CONDITIONS.iter().position(|known| *known == name);
+    let number = number.ok_or_else(|| format!("unknown condition `{name}`; known are {}", CONDITIONS.join(", ")))?;
+    let acl = match name {
+        "acl" if matches!(args[1], Arg::Missing) => return Err("the condition `acl` needs the name of an ACL".into()),
+        "acl" => {
+            let acl = String::from_utf8_lossy(text_of(&args[1])).into_owned();
+            Arg::Condition(Box::new(Condition::of_names(std::iter::once(acl), scope)?))
+        }
+        _ => Arg::Missing,
+    };
+    *args = vec![Arg::Int(number as i64), Arg::Int(((text.len() - name.len()) % 2) as i64), acl];
+    Ok(())
+}
+
+fn when<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let transaction = env.transaction;
+    let failed = transaction.is_some_and(|transaction| {
+        let end = transaction.termination;
+        let cut = end.cause != Cause::None && end.cause != Cause::Local || end.phase != Phase::None;
+        cut || transaction.status >= 500 || transaction.redispatched || transaction.retries > 0
+    });
+    let forwarded = transaction.is_some_and(|transaction| transaction.server.is_some());
+    let answered_here = transaction.is_some_and(|transaction| transaction.termination.cause == Cause::Local);
+    let holds = match CONDITIONS.get(args.int(0)? as usize).copied()? {
+        "acl" => match args.get(2) {
+            Arg::Condition(condition) => condition.eval(env) == Test::Yes,
+            _ => false,
+        },
+        "error" => failed,
+        "normal" => !failed,
+        "forwarded" => forwarded,
+        "processed" => forwarded || answered_here,
+        "toapplet" => answered_here,
+        _ => env.process.stopping.load(std::sync::atomic::Ordering::Relaxed),
+    };
+    (holds != (args.int(1) == Some(1))).then_some(value)
+}

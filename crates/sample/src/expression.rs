@@ -1,0 +1,254 @@
+//! Expressions: a fetch followed by converters (manual, 7.3), compiled once and evaluated per request.
+
+use diag::{Diagnostic, Span};
+
+use crate::args::{self, Args};
+use crate::convert::{self, Convert};
+use crate::env::{Env, Scope};
+use crate::fetch::{self, Cursor, Fetch};
+use crate::place;
+use crate::value::{Type, Value};
+use crate::words::Words;
+
+/// A fetch with its converters.
+#[derive(Debug)]
+pub struct Expression {
+    fetch: &'static Fetch,
+    args: Args,
+    steps: Box<[Step]>,
+    gives: Type,
+}
+
+#[derive(Debug)]
+struct Step {
+    convert: &'static Convert,
+    args: Args,
+}
+
+/// What precedes converters in a text: parsed further by [`Parser`].
+struct Parser<'a, 's> {
+    text: &'a str,
+    at: usize,
+    span: Span,
+    scope: &'a Scope<'s>,
+}
+
+impl Expression {
+    /// Takes an expression from `words`: one word, and the words behind it that are converters.
+    pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
+        let Some(word) = words.next() else {
+            return Err(Diagnostic::alert("a sample expression is missing").at(words.end()));
+        };
+        let (mut expression, end) = Self::begin(word.text, word.span, scope)?;
+        if end < word.text.len() {
+            return Err(trailing(word.text, end, word.span));
+        }
+        let mut steps = expression.steps.into_vec();
+        while let Some(next) = words.peek() {
+            let name = next.text.split(['(', ',']).next().unwrap_or_default();
+            if convert::find(name).is_none() {
+                break;
+            }
+            let mut parser = Parser { text: next.text, at: 0, span: next.span, scope };
+            expression.gives = parser.converters(expression.gives, &mut steps)?;
+            if parser.at < next.text.len() {
+                return Err(trailing(next.text, parser.at, next.span));
+            }
+            words.next();
+        }
+        expression.steps = steps.into();
+        expression.check_place(scope, word.span)?;
+        Ok(expression)
+    }
+
+    /// Compiles all of `text`, which stands at `span`.
+    pub fn compile_str(text: &str, span: Span, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
+        let (expression, end) = Self::begin(text, span, scope)?;
+        if end < text.len() {
+            return Err(trailing(text, end, span));
+        }
+        expression.check_place(scope, span)?;
+        Ok(expression)
+    }
+
+    /// Compiles the expression at the start of `text` wherever it may be used, and says where it ends. The caller
+    /// knows what may follow, and where the expression stands.
+    pub fn begin(text: &str, span: Span, scope: &Scope<'_>) -> Result<(Self, usize), Diagnostic> {
+        let mut parser = Parser { text, at: 0, span, scope };
+        let (fetch, args) = parser.fetch()?;
+        let mut steps = Vec::new();
+        let gives = parser.converters(fetch.gives, &mut steps)?;
+        let end = parser.at;
+        Ok((Self { fetch, args, steps: steps.into(), gives }, end))
+    }
+
+    /// Refuses a fetch whose facts are not there where `scope` stands.
+    pub fn check_place(&self, scope: &Scope<'_>, span: Span) -> Result<(), Diagnostic> {
+        if self.fetch.columns.meets(place::columns(scope)) {
+            return Ok(());
+        }
+        let name = self.fetch.name;
+        Err(Diagnostic::alert(format!("`{name}` cannot be used here: it needs {}", self.fetch.columns.needs()))
+            .at(span)
+            .haproxy(format!(
+                "sample fetch <{name}> may not be reliably used here because it needs {} which is not available here.",
+                self.fetch.columns.needs()
+            )))
+    }
+
+    /// The type of its values, `Any` where only evaluation tells.
+    pub fn gives(&self) -> Type {
+        self.gives
+    }
+
+    /// The name of its fetch.
+    pub fn name(&self) -> &'static str {
+        self.fetch.name
+    }
+
+    /// Whether converters follow the fetch.
+    pub fn has_converters(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
+    /// Its value: of several (headers, cookies), the one that the fetch takes by itself, mostly the last.
+    #[inline]
+    pub fn eval<'a>(&'a self, env: &'a Env<'a>) -> Option<Value<'a>> {
+        self.next(env, &mut Cursor::once())
+    }
+
+    /// Its value as text appended to `out`; says whether there was one.
+    pub fn eval_into(&self, env: &Env<'_>, out: &mut Vec<u8>) -> bool {
+        let value = self.eval(env);
+        if let Some(value) = &value {
+            value.write_text(out);
+        }
+        value.is_some()
+    }
+
+    /// The value at `cursor`, which says afterwards whether more may follow.
+    #[inline]
+    pub fn next<'a>(&'a self, env: &'a Env<'a>, cursor: &mut Cursor) -> Option<Value<'a>> {
+        let mut value = (self.fetch.run)(env, &self.args, cursor)?;
+        for step in &self.steps {
+            if value.kind() != step.convert.takes {
+                value = value.cast(step.convert.takes)?;
+            }
+            value = (step.convert.run)(value, &step.args, env)?;
+        }
+        Some(value)
+    }
+}
+
+fn trailing(text: &str, at: usize, span: Span) -> Diagnostic {
+    let rest = &text[at..];
+    Diagnostic::alert(format!("unexpected `{rest}` behind the expression `{}`", &text[..at]))
+        .at(part(text, span, at, text.len()))
+        .help("converters are separated by commas; an argument with a parenthesis or a comma needs quotes of its own")
+}
+
+/// The place of a part of a word, if the word stands in the file as it is read (no quotes, no escapes).
+fn part(text: &str, span: Span, start: usize, end: usize) -> Span {
+    if span.len() == text.len() { span.part(start, end) } else { span }
+}
+
+impl Parser<'_, '_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    fn error(&self, start: usize, message: String) -> Diagnostic {
+        Diagnostic::alert(message).at(part(self.text, self.span, start, self.at.max(start + 1)))
+    }
+
+    /// Takes a keyword: up to a parenthesis, a comma, a blank or the bracket that ends a log format's item.
+    fn keyword(&mut self) -> &str {
+        let rest = &self.text[self.at..];
+        let length = rest.find(['(', ')', ',', ' ', '\t', ']']).unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+
+    fn arguments(&mut self, start: usize, name: &str) -> Result<Vec<String>, Diagnostic> {
+        if !self.rest().starts_with('(') {
+            return Ok(Vec::new());
+        }
+        let (texts, length) = args::split(&self.rest()[1..]);
+        match length {
+            Some(length) => {
+                self.at += 1 + length;
+                Ok(texts)
+            }
+            None => {
+                self.at = self.text.len();
+                Err(self.error(start, format!("the arguments of `{name}` have no closing parenthesis")))
+            }
+        }
+    }
+
+    fn fetch(&mut self) -> Result<(&'static Fetch, Args), Diagnostic> {
+        let start = self.at;
+        let name = self.keyword().to_owned();
+        let Some(fetch) = fetch::find(&name) else {
+            return Err(self.unknown(start, &name, "fetch method", fetch::is_known(&name), fetch::suggest(&name)));
+        };
+        let texts = self.arguments(start, &name)?;
+        let mut args = args::resolve(&texts, fetch.args, self.scope)
+            .map_err(|error| self.error(start, format!("`{name}` {error}")))?;
+        if let Some(prepare) = fetch.prepare {
+            prepare(&mut args, self.scope).map_err(|error| self.error(start, format!("`{name}`: {error}")))?;
+        }
+        Ok((fetch, Args(args.into())))
+    }
+
+    fn converters(&mut self, mut gives: Type, steps: &mut Vec<Step>) -> Result<Type, Diagnostic> {
+        // At the start of a word there is no comma before the first converter.
+        let mut first = self.at == 0;
+        loop {
+            if !first {
+                if !self.rest().starts_with(',') {
+                    return Ok(gives);
+                }
+                let commas = self.rest().len() - self.rest().trim_start_matches(',').len();
+                self.at += commas;
+                if self.rest().is_empty() {
+                    return Ok(gives);
+                }
+            }
+            first = false;
+            let start = self.at;
+            let name = self.keyword().to_owned();
+            let Some(convert) = convert::find(&name) else {
+                return Err(self.unknown(start, &name, "converter", convert::is_known(&name), convert::suggest(&name)));
+            };
+            let texts = self.arguments(start, &name)?;
+            if !gives.casts_to(convert.takes) {
+                let message = format!(
+                    "converter `{name}` cannot be applied here: it takes {} and is given {}",
+                    convert.takes.name(),
+                    gives.name()
+                );
+                return Err(self.error(start, message));
+            }
+            let mut args = args::resolve(&texts, convert.args, self.scope)
+                .map_err(|error| self.error(start, format!("`{name}` {error}")))?;
+            if let Some(prepare) = convert.prepare {
+                prepare(&mut args, self.scope)
+                    .map_err(|error| self.error(start, format!("`{name}`: {error}")))?;
+            }
+            gives = match (convert.gives, convert.takes) {
+                (Type::Same, Type::Any) => gives,
+                (Type::Same, takes) => takes,
+                (gives, _) => gives,
+            };
+            steps.push(Step { convert, args: Args(args.into()) });
+        }
+    }
+
+    fn unknown(&self, start: usize, name: &str, what: &str, known: bool, near: Option<&str>) -> Diagnostic {
+        if known {
+            return self.error(start, format!("`{name}` is not supported yet"));
+        }
+        self.error(start, format!("unknown {what} `{name}`")).did_you_mean(near)
+    }
+}

@@ -1,0 +1,61 @@
+//! What was kept of a request and its response for the logs (manual, 7.3.6).
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Args, Kind, arg};
+use crate::env::Env;
+use crate::place::Columns;
+use crate::value::{Scratch, Type, Value};
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name                  arguments          gives      where                   what it is
+    row("capture.req.hdr",    &[arg(Kind::Int)], Type::Str, Columns::REQUEST_KEPT,  "a captured request header, by its place",   capture_req_hdr),
+    row("capture.res.hdr",    &[arg(Kind::Int)], Type::Str, Columns::RESPONSE_KEPT, "a captured response header, by its place",  capture_res_hdr),
+    row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "the method as received",                    capture_req_method),
+    row("capture.req.uri",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the target as received",                    capture_req_uri),
+    row("capture.req.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the version as received, HTTP/1.0 or HTTP/1.1", capture_req_ver),
+    row("capture.res.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the response's version, likewise",          capture_res_ver),
+];
+
+fn capture_req_hdr<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let transaction = env.transaction?;
+    let part = *transaction.request_captures.get(usize::try_from(args.int(0)?).ok()?)?;
+    transaction.kept(part).map(Value::str)
+}
+
+fn capture_res_hdr<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let transaction = env.transaction?;
+    let part = *transaction.response_captures.get(usize::try_from(args.int(0)?).ok()?)?;
+    transaction.kept(part).map(Value::str)
+}
+
+/// The request line as received: method, target, version.
+pub(crate) fn request_line<'a>(env: &Env<'a>) -> Option<[&'a [u8]; 3]> {
+    let transaction = env.transaction?;
+    let line = transaction.kept(transaction.request_line)?;
+    let first = line.iter().position(|byte| *byte == b' ')?;
+    let rest = &line[first + 1..];
+    let (target, version) = match rest.iter().rposition(|byte| *byte == b' ') {
+        Some(last) => (&rest[..last], &rest[last + 1..]),
+        None => (rest, &b""[..]),
+    };
+    Some([&line[..first], target, version])
+}
+
+fn capture_req_method<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    request_line(env).map(|line| Value::str(line[0]))
+}
+
+fn capture_req_uri<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    request_line(env).map(|line| Value::str(line[1]))
+}
+
+fn capture_req_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    request_line(env).map(|line| Value::str(line[2]))
+}
+
+fn capture_res_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let transaction = env.transaction.filter(|transaction| transaction.has_response)?;
+    let (major, minor) = transaction.response.version().numbers();
+    Some(Value::made(Scratch::copy(&[b'H', b'T', b'T', b'P', b'/', b'0' + major, b'.', b'0' + minor])))
+}

@@ -1,0 +1,227 @@
+//! The client's connection, its PROXY protocol header, the connection to the server (manual, 7.3.3 and 7.3.4).
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, arg};
+use crate::env::{Env, Scope};
+use crate::place::Columns;
+use crate::session::Endpoint;
+use crate::value::{Type, Value};
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name                arguments          gives       where                    what it is
+    row("src",              &[],               Type::Addr, Columns::CLIENT,         "the client's address",                              src),
+    row("src_port",         &[],               Type::Int,  Columns::CLIENT,         "the client's port",                                 src_port),
+    row("src_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the client's address is one of this system",src_is_local),
+    row("dst",              &[],               Type::Addr, Columns::CLIENT,         "the address the client connected to",               dst),
+    row("dst_port",         &[],               Type::Int,  Columns::CLIENT,         "the port the client connected to",                  dst_port),
+    row("fc_src",           &[],               Type::Addr, Columns::CLIENT,         "the source address of the connection itself",       fc_src),
+    row("fc_src_port",      &[],               Type::Int,  Columns::CLIENT,         "its source port",                                   fc_src_port),
+    row("fc_dst",           &[],               Type::Addr, Columns::CLIENT,         "its destination address",                           fc_dst),
+    row("fc_dst_port",      &[],               Type::Int,  Columns::CLIENT,         "its destination port",                              fc_dst_port),
+    row("fc_rcvd_proxy",    &[],               Type::Bool, Columns::CLIENT,         "whether it began with a PROXY protocol header",     fc_rcvd_proxy),
+    row("fc_pp_authority",  &[],               Type::Str,  Columns::CLIENT,         "the authority of that header",                      fc_pp_authority),
+    row("fc_pp_unique_id",  &[],               Type::Str,  Columns::CLIENT,         "the unique id of that header",                      fc_pp_unique_id),
+    row("fc_pp_tlv",        &[arg(Kind::Str)], Type::Str,  Columns::CLIENT_SESSION, "a value of that header, by its type",               fc_pp_tlv).prepared(prepare_tlv),
+    row("fc_http_major",    &[],               Type::Int,  Columns::CLIENT,         "the major version of HTTP on it, 1 or 2",           fc_http_major),
+    row("fc_err",           &[],               Type::Int,  Columns::CLIENT,         "its error, 0 for none",                             no_error),
+    row("fc_err_name",      &[],               Type::Str,  Columns::CLIENT,         "the name of its error",                             nothing),
+    row("fc_err_str",       &[],               Type::Str,  Columns::CLIENT,         "its error in words",                                nothing),
+    row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol glitches on it",                           no_error),
+    row("bc_src",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "our address on the connection to the server",       bc_src),
+    row("bc_src_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "our port on it",                                    bc_src_port),
+    row("bc_dst",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "the server's address",                              bc_dst),
+    row("bc_dst_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the server's port",                                 bc_dst_port),
+    row("bc_http_major",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the major version of HTTP on it",                   bc_http_major),
+    row("bc_err",           &[],               Type::Int,  Columns::RESPONSE_KEPT,  "its error, 0 for none",                             no_error),
+    row("bc_glitches",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "protocol glitches on it",                           no_error),
+    row("bc_srv_queue",     &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the server's queue",    bc_srv_queue),
+    row("bc_be_queue",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the backend's queue",   bc_be_queue),
+    // What TLS would tell of a connection without it.
+    row("ssl_fc",           &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client's connection uses TLS",          no_tls),
+    row("ssl_bc",           &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server uses TLS",     no_tls),
+    row("ssl_c_used",       &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client sent a certificate",             no_tls),
+    row("ssl_fc_has_crt",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether a client certificate is there",             no_tls),
+    row("ssl_fc_has_sni",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client named a server",                 no_tls),
+    row("ssl_fc_has_early", &[],               Type::Bool, Columns::CLIENT_SESSION, "whether early data were received",                  no_tls),
+    row("ssl_fc_is_resumed",&[],               Type::Bool, Columns::CLIENT_SESSION, "whether a TLS session was resumed",                 no_tls),
+    row("ssl_fc_sni",       &[],               Type::Str,  Columns::CLIENT_SESSION, "the server the client named",                       nothing),
+    row("ssl_fc_alpn",      &[],               Type::Str,  Columns::CLIENT_SESSION, "the protocol negotiated",                           nothing),
+    row("ssl_fc_cipher",    &[],               Type::Str,  Columns::CLIENT_SESSION, "the cipher",                                        nothing),
+    row("ssl_fc_protocol",  &[],               Type::Str,  Columns::CLIENT_SESSION, "the TLS version",                                   nothing),
+    row("ssl_fc_err",       &[],               Type::Int,  Columns::CLIENT_SESSION, "the TLS error",                                     nothing),
+    row("ssl_fc_err_str",   &[],               Type::Str,  Columns::CLIENT_SESSION, "the TLS error in words",                            nothing),
+    row("ssl_c_err",        &[],               Type::Int,  Columns::CLIENT_SESSION, "the error of the client's certificate",             nothing),
+    row("ssl_c_ca_err",     &[],               Type::Int,  Columns::CLIENT_SESSION, "the error of its chain",                            nothing),
+    row("ssl_c_verify",     &[],               Type::Int,  Columns::CLIENT_SESSION, "the result of its verification",                    nothing),
+    row("ssl_c_s_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "the subject of the client's certificate", nothing),
+    row("ssl_c_i_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "its issuer",              nothing),
+    row("ssl_c_sha1",       &[],               Type::Bin,  Columns::CLIENT_SESSION, "its fingerprint",                                   nothing),
+    row("ssl_c_serial",     &[],               Type::Bin,  Columns::CLIENT_SESSION, "its serial number",                                 nothing),
+    row("ssl_c_notbefore",  &[],               Type::Str,  Columns::CLIENT_SESSION, "its first day",                                     nothing),
+    row("ssl_c_notafter",   &[],               Type::Str,  Columns::CLIENT_SESSION, "its last day",                                      nothing),
+    row("ssl_c_der",        &[],               Type::Bin,  Columns::CLIENT_SESSION, "the certificate",                                   nothing),
+];
+
+/// The client's address as rules left it.
+pub(crate) fn source(env: &Env<'_>) -> Option<Endpoint> {
+    let changed = env.transaction.and_then(|transaction| transaction.source);
+    changed.or_else(|| env.session.map(|session| session.source))
+}
+
+/// The address connected to, likewise.
+pub(crate) fn destination(env: &Env<'_>) -> Option<Endpoint> {
+    let changed = env.transaction.and_then(|transaction| transaction.destination);
+    changed.or_else(|| env.session.map(|session| session.destination))
+}
+
+fn address<'a>(end: Option<Endpoint>) -> Option<Value<'a>> {
+    end?.ip().map(Value::ip)
+}
+
+fn port<'a>(end: Option<Endpoint>) -> Option<Value<'a>> {
+    end?.port().map(|port| Value::Int(i64::from(port)))
+}
+
+fn src<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    address(source(env))
+}
+
+fn src_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    port(source(env))
+}
+
+fn src_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let address = source(env)?.ip()?;
+    // An address that a socket can be bound to is one of the system's own.
+    Some(Value::Bool(address.is_loopback() || std::net::UdpSocket::bind((address, 0)).is_ok()))
+}
+
+fn dst<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    address(destination(env))
+}
+
+fn dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    port(destination(env))
+}
+
+fn fc_src<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    address(env.session.map(|session| session.connection_source))
+}
+
+fn fc_src_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    port(env.session.map(|session| session.connection_source))
+}
+
+fn fc_dst<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    address(env.session.map(|session| session.connection_destination))
+}
+
+fn fc_dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    port(env.session.map(|session| session.connection_destination))
+}
+
+fn fc_rcvd_proxy<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(env.session?.received_proxy))
+}
+
+/// A value of the PROXY protocol header by its type (its specification, section 2.2).
+fn tlv<'a>(env: &'a Env<'a>, kind: u8, cursor: &mut Cursor) -> Option<Value<'a>> {
+    let tlvs = env.session?.tlvs.as_deref()?;
+    let mut same = tlvs.iter().filter(|tlv| tlv.kind == kind);
+    let value = match cursor.all {
+        true => cursor.pick(same),
+        false => same.next(),
+    };
+    value.map(|tlv| Value::str(&tlv.value))
+}
+
+fn fc_pp_authority<'a>(env: &'a Env<'a>, _: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    tlv(env, 0x02, cursor)
+}
+
+fn fc_pp_unique_id<'a>(env: &'a Env<'a>, _: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    tlv(env, 0x05, cursor)
+}
+
+fn fc_pp_tlv<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    tlv(env, args.int(0)? as u8, cursor)
+}
+
+/// Types by name, as the manual lists them.
+const TLV_TYPES: &[(&[u8], i64)] = &[
+    (b"ALPN", 0x01),
+    (b"AUTHORITY", 0x02),
+    (b"CRC32C", 0x03),
+    (b"NETNS", 0x30),
+    (b"NOOP", 0x04),
+    (b"SSL", 0x20),
+    (b"SSL_CIPHER", 0x23),
+    (b"SSL_CN", 0x22),
+    (b"SSL_KEY_ALG", 0x25),
+    (b"SSL_SIG_ALG", 0x24),
+    (b"SSL_VERSION", 0x21),
+    (b"UNIQUE_ID", 0x05),
+];
+
+fn prepare_tlv(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let text = crate::args::text_of(&args[0]);
+    let named = TLV_TYPES.iter().find(|(name, _)| *name == text).map(|(_, kind)| *kind);
+    let number = || {
+        let text = std::str::from_utf8(text).ok()?;
+        let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+        digits.map_or_else(|| text.parse().ok(), |digits| i64::from_str_radix(digits, 16).ok())
+    };
+    let kind = named.or_else(number).filter(|kind| (0..=255).contains(kind));
+    args[0] = Arg::Int(kind.ok_or("the type is a number from 0x00 to 0xff or the name of a standard type")?);
+    Ok(())
+}
+
+fn fc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.session.map(|_| Value::Int(1))
+}
+
+fn no_error<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.session.map(|_| Value::Int(0))
+}
+
+fn nothing<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    None
+}
+
+fn no_tls<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.session.map(|_| Value::Bool(false))
+}
+
+fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
+    let (us, them) = env.transaction?.server_ends?;
+    Some(if theirs { them } else { us })
+}
+
+fn bc_src<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    address(server_end(env, false))
+}
+
+fn bc_src_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    port(server_end(env, false))
+}
+
+fn bc_dst<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    address(server_end(env, true))
+}
+
+fn bc_dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    port(server_end(env, true))
+}
+
+fn bc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    server_end(env, true).map(|_| Value::Int(1))
+}
+
+fn bc_srv_queue<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Int(i64::from(transaction.server_queue)))
+}
+
+fn bc_be_queue<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Int(i64::from(transaction.backend_queue)))
+}

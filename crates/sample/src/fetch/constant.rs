@@ -1,0 +1,207 @@
+//! Constants, variables, the clock, chance and the environment.
+
+use base::clock::WallTime;
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, arg, opt};
+use crate::env::{Env, Scope};
+use crate::place::Columns;
+use crate::value::{Scratch, Type, Value};
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name            arguments                                  gives         where             what it is
+    row("always_false", &[],                                       Type::Bool,   Columns::ALWAYS,  "false",                                           always_false),
+    row("always_true",  &[],                                       Type::Bool,   Columns::ALWAYS,  "true",                                            always_true),
+    row("bool",         &[arg(Kind::Str)],                         Type::Bool,   Columns::ALWAYS,  "a constant boolean",                              constant).prepared(prepare_bool),
+    row("int",          &[arg(Kind::Int)],                         Type::Int,    Columns::ALWAYS,  "a constant number",                               constant),
+    row("str",          &[arg(Kind::Str)],                         Type::Str,    Columns::ALWAYS,  "a constant text",                                 constant),
+    row("bin",          &[arg(Kind::Str)],                         Type::Bin,    Columns::ALWAYS,  "constant bytes, written in hexadecimal",          constant_bin).prepared(prepare_bin),
+    row("ipv4",         &[arg(Kind::Ip4)],                         Type::Ip4,    Columns::ALWAYS,  "a constant IPv4 address",                         constant),
+    row("ipv6",         &[arg(Kind::Ip6)],                         Type::Ip6,    Columns::ALWAYS,  "a constant IPv6 address",                         constant),
+    row("meth",         &[arg(Kind::Str)],                         Type::Method, Columns::ALWAYS,  "a constant HTTP method",                          constant_meth),
+    row("var",          &[arg(Kind::Variable), opt(Kind::Str)],    Type::Any,    Columns::ALWAYS,  "a variable, or the default value",                var),
+    row("dump_all_vars",&[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)], Type::Str, Columns::ALWAYS, "all variables as text",                       dump_all_vars).prepared(prepare_dump),
+    row("acl",          &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],
+                                                                   Type::Bool,   Columns::ALWAYS,  "whether all the named ACLs match",                acl).prepared(prepare_acl),
+    row("env",          &[arg(Kind::Str)],                         Type::Str,    Columns::ALWAYS,  "an environment variable, as it was at start",     env_value).prepared(prepare_env),
+    row("date",         &[opt(Kind::Int), opt(Kind::Str)],         Type::Int,    Columns::ALWAYS,  "the current date since 1970, with an offset",     date).prepared(prepare_date),
+    row("date_us",      &[],                                       Type::Int,    Columns::ALWAYS,  "the µs of the current second",                    date_us),
+    row("rand",         &[opt(Kind::Int)],                         Type::Int,    Columns::ALWAYS,  "a random number, below the argument",             rand),
+    row("uuid",         &[opt(Kind::Int)],                         Type::Str,    Columns::ALWAYS,  "a random UUID, version 4 or 7",                   uuid).prepared(prepare_uuid),
+];
+
+fn always_false<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(false))
+}
+
+fn always_true<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(true))
+}
+
+fn constant<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    match args.get(0) {
+        Arg::Int(value) => Some(Value::Int(*value)),
+        Arg::Bytes(bytes) => Some(Value::str(bytes)),
+        Arg::Ip4(address) => Some(Value::Ip4(*address)),
+        Arg::Ip6(address) => Some(Value::Ip6(*address)),
+        // A boolean, told from numbers by its row.
+        Arg::Missing => args.int(1).map(|value| Value::Bool(value != 0)),
+        _ => None,
+    }
+}
+
+fn prepare_bool(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let value = match crate::args::text_of(&args[0]) {
+        b"true" | b"1" => 1,
+        b"false" | b"0" => 0,
+        _ => return Err("a boolean is `true` or `false`".into()),
+    };
+    *args = vec![Arg::Missing, Arg::Int(value)];
+    Ok(())
+}
+
+fn constant_bin<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    args.bytes(0).map(Value::bin)
+}
+
+fn prepare_bin(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let text = crate::args::text_of(&args[0]);
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs: Option<Vec<u8>> = text
+        .chunks(2)
+        .map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8))
+        .collect();
+    let bytes = pairs.ok_or("an even number of hexadecimal digits is needed")?;
+    args[0] = Arg::Bytes(bytes.into());
+    Ok(())
+}
+
+fn constant_meth<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    args.bytes(0).map(|bytes| Value::Method(bytes.into()))
+}
+
+fn var<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let Arg::Var(var) = args.get(0) else { return None };
+    var.get(env).or_else(|| args.bytes(1).map(Value::str))
+}
+
+/// Replaces the arguments by separator and the variables that the plan has by then.
+fn prepare_dump(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let scope = crate::args::text_of(&args[0]);
+    if !matches!(scope, b"" | b"proc") {
+        return Err("only the scope `proc` is supported yet".into());
+    }
+    Ok(())
+}
+
+fn dump_all_vars<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let prefix = args.bytes(1).unwrap_or_default();
+    let separator = args.bytes(2).unwrap_or(b", ");
+    let mut out = Scratch::new();
+    for (name, variable) in crate::vars::process_variables() {
+        let Some(value) = variable.get().filter(|_| name.as_bytes().starts_with(prefix)) else { continue };
+        if !out.is_empty() {
+            out.extend_from_slice(separator);
+        }
+        out.extend_from_slice(b"proc.");
+        out.extend_from_slice(name.as_bytes());
+        out.push(b'=');
+        match value {
+            Value::Str(bytes) => {
+                out.push(b'"');
+                out.extend_from_slice(&bytes);
+                out.push(b'"');
+            }
+            other => other.write_text(&mut out),
+        }
+    }
+    Some(Value::made(out))
+}
+
+fn acl<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let Arg::Condition(condition) = args.get(0) else { return None };
+    Some(Value::Bool(condition.eval(env) == crate::condition::Test::Yes))
+}
+
+fn prepare_acl(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    let names = args.iter().filter_map(|arg| match arg {
+        Arg::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    });
+    let condition = crate::condition::Condition::of_names(names, scope)?;
+    *args = vec![Arg::Condition(Box::new(condition))];
+    Ok(())
+}
+
+fn env_value<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    args.bytes(1).map(Value::str)
+}
+
+fn prepare_env(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let value = std::env::var_os(std::ffi::OsStr::from_bytes(crate::args::text_of(&args[0])));
+    args.push(value.map_or(Arg::Missing, |value| Arg::Bytes(value.into_vec().into())));
+    Ok(())
+}
+
+fn date<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let now = WallTime::now();
+    let offset = args.int(0).unwrap_or(0);
+    Some(Value::Int(match args.bytes(1) {
+        Some(b"ms") => now.seconds * 1_000 + i64::from(now.millis()) + offset,
+        Some(b"us") => now.seconds * 1_000_000 + i64::from(now.micros()) + offset,
+        _ => now.seconds + offset,
+    }))
+}
+
+fn prepare_date(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    time_unit(&args[1])
+}
+
+/// Checks that an optional argument names a unit of time.
+pub(super) fn time_unit(arg: &Arg) -> Result<(), String> {
+    match crate::args::text_of(arg) {
+        b"" | b"s" | b"ms" | b"us" => Ok(()),
+        _ => Err("the unit is `s`, `ms` or `us`".into()),
+    }
+}
+
+fn date_us<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(i64::from(WallTime::now().micros())))
+}
+
+fn rand<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(match args.int(0) {
+        Some(limit) if limit > 0 => fastrand::i64(0..limit),
+        _ => i64::from(fastrand::u32(..)),
+    }))
+}
+
+fn uuid<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let mut bits = fastrand::u128(..);
+    let version: u128 = if args.int(0) == Some(7) { 7 } else { 4 };
+    if version == 7 {
+        let now = WallTime::now();
+        let ms = (now.seconds * 1_000 + i64::from(now.millis())) as u128;
+        bits = bits & ((1 << 80) - 1) | ms << 80;
+    }
+    bits = bits & !(0xf << 76) | version << 76;
+    bits = bits & !(0b11 << 62) | 0b10 << 62;
+    let mut out = Scratch::new();
+    for (at, nibble) in (0..32).rev().enumerate() {
+        if matches!(at, 8 | 12 | 16 | 20) {
+            out.push(b'-');
+        }
+        out.push(b"0123456789abcdef"[(bits >> (nibble * 4)) as usize & 15]);
+    }
+    Some(Value::made(out))
+}
+
+fn prepare_uuid(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match args[0] {
+        Arg::Missing | Arg::Int(4 | 7) => Ok(()),
+        _ => Err("the version is 4 or 7".into()),
+    }
+}
+

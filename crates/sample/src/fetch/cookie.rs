@@ -1,0 +1,100 @@
+//! Cookies of requests and responses (manual, 7.3.6).
+
+use http::Head;
+
+use super::header::{request, response};
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, opt};
+use crate::env::{Env, Scope};
+use crate::place::{Columns, is_response};
+use crate::value::{Scratch, Type, Value, leading_int};
+
+const NAME: &[crate::args::Spec] = &[opt(Kind::Str)];
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name             arguments  gives      where              what it is
+    row("cook",          NAME,      Type::Str, Columns::REQUEST,  "a cookie of the request",                     req_cook),
+    row("cook_cnt",      NAME,      Type::Int, Columns::REQUEST,  "how often it occurs",                         req_cook_cnt),
+    row("cook_val",      NAME,      Type::Int, Columns::REQUEST,  "it as a number",                              req_cook_val),
+    row("cookie",        NAME,      Type::Str, Columns::EITHER,   "a cookie of the direction looked at",         cookie).prepared(prepare_either),
+    row("req.cook",      NAME,      Type::Str, Columns::REQUEST,  "a cookie of the request",                     req_cook),
+    row("req.cook_cnt",  NAME,      Type::Int, Columns::REQUEST,  "how often it occurs",                         req_cook_cnt),
+    row("req.cook_val",  NAME,      Type::Int, Columns::REQUEST,  "it as a number",                              req_cook_val),
+    row("req.cook_names",NAME,      Type::Str, Columns::REQUEST,  "the names of the request's cookies",          req_cook_names),
+    row("res.cook",      NAME,      Type::Str, Columns::RESPONSE, "a cookie that the response sets",             res_cook),
+    row("res.cook_cnt",  NAME,      Type::Int, Columns::RESPONSE, "how often it is set",                         res_cook_cnt),
+    row("res.cook_val",  NAME,      Type::Int, Columns::RESPONSE, "it as a number",                              res_cook_val),
+    row("res.cook_names",NAME,      Type::Str, Columns::RESPONSE, "the names of the cookies that are set",       res_cook_names),
+    row("scook",         NAME,      Type::Str, Columns::RESPONSE, "a cookie that the response sets",             res_cook),
+    row("scook_cnt",     NAME,      Type::Int, Columns::RESPONSE, "how often it is set",                         res_cook_cnt),
+    row("scook_val",     NAME,      Type::Int, Columns::RESPONSE, "it as a number",                              res_cook_val),
+];
+
+fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    args.push(Arg::Int(i64::from(is_response(scope.place))));
+    Ok(())
+}
+
+fn find<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [u8]> {
+    let name = args.bytes(0).filter(|name| !name.is_empty());
+    if !cursor.all {
+        return head.cookie(name);
+    }
+    cursor.pick(head.cookie_values().filter(|(found, _)| name.is_none_or(|name| name == *found)).map(|pair| pair.1))
+}
+
+fn count<'a>(head: &Head, args: &Args) -> Option<Value<'a>> {
+    let name = args.bytes(0).filter(|name| !name.is_empty());
+    let found = head.cookie_values().filter(|(found, _)| name.is_none_or(|name| name == *found));
+    Some(Value::Int(found.count() as i64))
+}
+
+fn names<'a>(head: &Head, args: &Args) -> Option<Value<'a>> {
+    let delimiter = args.bytes(0).and_then(<[u8]>::first).copied().unwrap_or(b',');
+    let mut out = Scratch::new();
+    for (name, _) in head.cookie_values() {
+        if !out.is_empty() {
+            out.push(delimiter);
+        }
+        out.extend_from_slice(name);
+    }
+    (!out.is_empty()).then(|| Value::made(out))
+}
+
+fn cookie<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    let head = if args.int(1) == Some(1) { response(env) } else { request(env) };
+    find(head?, args, cursor).map(Value::str)
+}
+
+fn req_cook<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    find(request(env)?, args, cursor).map(Value::str)
+}
+
+fn res_cook<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    find(response(env)?, args, cursor).map(Value::str)
+}
+
+fn req_cook_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    count(request(env)?, args)
+}
+
+fn res_cook_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    count(response(env)?, args)
+}
+
+fn req_cook_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    leading_int(find(request(env)?, args, cursor)?).map(Value::Int)
+}
+
+fn res_cook_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    leading_int(find(response(env)?, args, cursor)?).map(Value::Int)
+}
+
+fn req_cook_names<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    names(request(env)?, args)
+}
+
+fn res_cook_names<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    names(response(env)?, args)
+}

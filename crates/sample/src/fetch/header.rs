@@ -1,0 +1,261 @@
+//! Header fields of requests and responses (manual, 7.3.6).
+
+use http::{Head, KnownName, Name, uri};
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, opt};
+use crate::env::{Env, Scope};
+use crate::place::{Columns, is_response};
+use crate::value::{Scratch, Type, Value};
+
+const ONE: &[crate::args::Spec] = &[opt(Kind::HeaderName), opt(Kind::Int)];
+const NAME: &[crate::args::Spec] = &[opt(Kind::HeaderName)];
+const DELIMITER: &[crate::args::Spec] = &[opt(Kind::Str)];
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name              arguments  gives       where              what it is
+    row("hdr",            ONE,       Type::Str,  Columns::EITHER,   "a value of a header, between commas, of the direction looked at", hdr).prepared(prepare_either),
+    row("hdr_cnt",        NAME,      Type::Int,  Columns::REQUEST,  "how many values a request header has",                 req_hdr_cnt),
+    row("hdr_ip",         ONE,       Type::Addr, Columns::REQUEST,  "a value of a request header, as an address",           req_hdr_ip).prepared(prepare),
+    row("hdr_val",        ONE,       Type::Int,  Columns::REQUEST,  "a value of a request header, as a number",             req_hdr_val).prepared(prepare),
+    row("req.hdr",        ONE,       Type::Str,  Columns::REQUEST,  "a value of a request header, between commas",          req_hdr).prepared(prepare),
+    row("req.fhdr",       ONE,       Type::Str,  Columns::REQUEST,  "a whole line of a request header",                     req_fhdr).prepared(prepare),
+    row("req.fhdr_cnt",   NAME,      Type::Int,  Columns::REQUEST,  "how many lines a request header has",                  req_fhdr_cnt),
+    row("req.hdr_cnt",    NAME,      Type::Int,  Columns::REQUEST,  "how many values a request header has",                 req_hdr_cnt),
+    row("req.hdr_ip",     ONE,       Type::Addr, Columns::REQUEST,  "a value of a request header, as an address",           req_hdr_ip).prepared(prepare),
+    row("req.hdr_val",    ONE,       Type::Int,  Columns::REQUEST,  "a value of a request header, as a number",             req_hdr_val).prepared(prepare),
+    row("req.hdr_names",  DELIMITER, Type::Str,  Columns::REQUEST,  "the names of the request's headers",                   req_hdr_names),
+    row("req.hdrs",       &[],       Type::Bin,  Columns::REQUEST,  "all request headers as text",                          req_hdrs),
+    row("req.hdrs_bin",   &[],       Type::Bin,  Columns::REQUEST,  "all request headers in binary",                        req_hdrs_bin),
+    row("res.hdr",        ONE,       Type::Str,  Columns::RESPONSE, "a value of a response header, between commas",         res_hdr).prepared(prepare),
+    row("res.fhdr",       ONE,       Type::Str,  Columns::RESPONSE, "a whole line of a response header",                    res_fhdr).prepared(prepare),
+    row("res.fhdr_cnt",   NAME,      Type::Int,  Columns::RESPONSE, "how many lines a response header has",                 res_fhdr_cnt),
+    row("res.hdr_cnt",    NAME,      Type::Int,  Columns::RESPONSE, "how many values a response header has",                res_hdr_cnt),
+    row("res.hdr_ip",     ONE,       Type::Addr, Columns::RESPONSE, "a value of a response header, as an address",          res_hdr_ip).prepared(prepare),
+    row("res.hdr_val",    ONE,       Type::Int,  Columns::RESPONSE, "a value of a response header, as a number",            res_hdr_val).prepared(prepare),
+    row("res.hdr_names",  DELIMITER, Type::Str,  Columns::RESPONSE, "the names of the response's headers",                  res_hdr_names),
+    row("res.hdrs",       &[],       Type::Bin,  Columns::RESPONSE, "all response headers as text",                         res_hdrs),
+    row("res.hdrs_bin",   &[],       Type::Bin,  Columns::RESPONSE, "all response headers in binary",                       res_hdrs_bin),
+    row("shdr",           ONE,       Type::Str,  Columns::RESPONSE, "a value of a response header, between commas",         res_hdr).prepared(prepare),
+    row("shdr_cnt",       NAME,      Type::Int,  Columns::RESPONSE, "how many values a response header has",                res_hdr_cnt),
+    row("shdr_ip",        ONE,       Type::Addr, Columns::RESPONSE, "a value of a response header, as an address",          res_hdr_ip).prepared(prepare),
+    row("shdr_val",       ONE,       Type::Int,  Columns::RESPONSE, "a value of a response header, as a number",            res_hdr_val).prepared(prepare),
+];
+
+/// The request's head, where there is one.
+pub(super) fn request<'a>(env: &Env<'a>) -> Option<&'a Head> {
+    let transaction = env.transaction.filter(|transaction| transaction.is_http)?;
+    Some(&transaction.request).filter(|head| !head.target().is_empty())
+}
+
+/// The response's head, where there is one.
+pub(super) fn response<'a>(env: &Env<'a>) -> Option<&'a Head> {
+    env.transaction.filter(|transaction| transaction.has_response).map(|transaction| &transaction.response)
+}
+
+/// The host of the request, without a port: what `base` begins with.
+pub(super) fn cookie_host<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
+    let host = request(env)?.get_known(KnownName::Host)?;
+    Some(uri::split_port(host).0)
+}
+
+/// The name that matches every field, for fetches without an argument.
+static ANY: std::sync::LazyLock<Name> = std::sync::LazyLock::new(Name::any);
+
+fn name(args: &Args) -> &Name {
+    args.name(0).unwrap_or_else(|| &ANY)
+}
+
+/// Checks the occurrence.
+fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match args[1] {
+        Arg::Int(occurrence) if !(-10..=i64::from(i32::MAX)).contains(&occurrence) => {
+            Err("the occurrence counts from 1, or from -1 (the last) down to -10".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Notes in which direction to look.
+fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    prepare(args, scope)?;
+    args.push(Arg::Int(i64::from(is_response(scope.place))));
+    Ok(())
+}
+
+#[inline]
+fn value<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [u8]> {
+    match args.int(1) {
+        Some(occurrence) if occurrence != 0 => head.nth_value(name(args), occurrence as i32),
+        _ if cursor.all => cursor.pick(head.values(name(args))),
+        _ => head.nth_value(name(args), -1),
+    }
+}
+
+#[inline]
+fn line<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [u8]> {
+    match args.int(1) {
+        Some(occurrence) if occurrence != 0 => head.nth_line(name(args), occurrence as i32),
+        _ if cursor.all => cursor.pick(head.get_all(name(args))),
+        _ => head.nth_line(name(args), -1),
+    }
+}
+
+fn hdr<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    let head = if args.int(2) == Some(1) { response(env) } else { request(env) };
+    value(head?, args, cursor).map(Value::str)
+}
+
+fn req_hdr<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    value(request(env)?, args, cursor).map(Value::str)
+}
+
+fn res_hdr<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    value(response(env)?, args, cursor).map(Value::str)
+}
+
+fn req_fhdr<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    line(request(env)?, args, cursor).map(Value::str)
+}
+
+fn res_fhdr<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    line(response(env)?, args, cursor).map(Value::str)
+}
+
+fn count<'a>(count: usize) -> Option<Value<'a>> {
+    Some(Value::Int(count as i64))
+}
+
+fn req_hdr_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    count(request(env)?.count_values(name(args)))
+}
+
+fn res_hdr_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    count(response(env)?.count_values(name(args)))
+}
+
+fn req_fhdr_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    count(request(env)?.count_lines(name(args)))
+}
+
+fn res_fhdr_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    count(response(env)?.count_lines(name(args)))
+}
+
+/// A number in a header; like HAProxy only where the value is one.
+fn as_number<'a>(bytes: Option<&[u8]>) -> Option<Value<'a>> {
+    crate::value::leading_int(bytes?).map(Value::Int)
+}
+
+fn req_hdr_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    as_number(value(request(env)?, args, cursor))
+}
+
+fn res_hdr_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    as_number(value(response(env)?, args, cursor))
+}
+
+/// An address in a header, perhaps with a port behind it, or in brackets.
+fn as_address<'a>(bytes: &[u8]) -> Option<Value<'a>> {
+    let bytes = bytes.trim_ascii();
+    let without_port = || {
+        let (host, port) = uri::split_port(bytes);
+        port.and_then(|_| crate::value::parse_ip(host))
+    };
+    crate::value::parse_ip(bytes).or_else(without_port).map(Value::ip)
+}
+
+/// The first of the following values that is an address, when all are wanted.
+fn address<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    loop {
+        cursor.more = false;
+        let found = as_address(value(head, args, cursor)?);
+        if found.is_some() || !cursor.more {
+            return found;
+        }
+    }
+}
+
+fn req_hdr_ip<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    address(request(env)?, args, cursor)
+}
+
+fn res_hdr_ip<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    address(response(env)?, args, cursor)
+}
+
+fn names<'a>(head: &Head, args: &Args) -> Option<Value<'a>> {
+    let delimiter = args.bytes(0).and_then(<[u8]>::first).copied().unwrap_or(b',');
+    let mut out = Scratch::new();
+    for (name, _) in head.fields() {
+        if !out.is_empty() {
+            out.push(delimiter);
+        }
+        out.extend(name.iter().map(u8::to_ascii_lowercase));
+    }
+    Some(Value::made(out))
+}
+
+fn req_hdr_names<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    names(request(env)?, args)
+}
+
+fn res_hdr_names<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    names(response(env)?, args)
+}
+
+fn as_text<'a>(head: &Head) -> Option<Value<'a>> {
+    let mut out = Scratch::new();
+    for (name, value) in head.fields() {
+        out.extend(name.iter().map(u8::to_ascii_lowercase));
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Some(Value::Bin(out.into()))
+}
+
+fn req_hdrs<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    as_text(request(env)?)
+}
+
+fn res_hdrs<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    as_text(response(env)?)
+}
+
+/// Appends a length in the variable-length form of the SPOP specification.
+fn write_length(out: &mut Vec<u8>, length: usize) {
+    if length < 240 {
+        out.push(length as u8);
+        return;
+    }
+    out.push(length as u8 | 240);
+    let mut rest = (length - 240) >> 4;
+    while rest >= 128 {
+        out.push(rest as u8 | 128);
+        rest = (rest - 128) >> 7;
+    }
+    out.push(rest as u8);
+}
+
+fn as_binary<'a>(head: &Head) -> Option<Value<'a>> {
+    let mut out = Scratch::new();
+    for (name, value) in head.fields() {
+        write_length(&mut out, name.len());
+        out.extend(name.iter().map(u8::to_ascii_lowercase));
+        write_length(&mut out, value.len());
+        out.extend_from_slice(value);
+    }
+    out.extend_from_slice(&[0, 0]);
+    Some(Value::Bin(out.into()))
+}
+
+fn req_hdrs_bin<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    as_binary(request(env)?)
+}
+
+fn res_hdrs_bin<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    as_binary(response(env)?)
+}

@@ -1,0 +1,125 @@
+//! The process, its threads, the stream's own facts (manual, 7.3.2).
+
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Cursor, Fetch, row};
+use crate::args::Args;
+use crate::env::Env;
+use crate::place::Columns;
+use crate::value::{Scratch, Type, Value};
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name                    arguments  gives       where                    what it is
+    row("act_conn",             &[],       Type::Int,  Columns::ALWAYS,         "connections of the process now",                    act_conn),
+    row("hostname",             &[],       Type::Str,  Columns::ALWAYS,         "the system's host name",                            hostname_value),
+    row("nbproc",               &[],       Type::Int,  Columns::ALWAYS,         "1: there are only threads",                         one),
+    row("proc",                 &[],       Type::Int,  Columns::ALWAYS,         "1: there are only threads",                         one),
+    row("pid",                  &[],       Type::Int,  Columns::ALWAYS,         "the process's number",                              pid),
+    row("quic_enabled",         &[],       Type::Bool, Columns::ALWAYS,         "whether QUIC listeners are enabled",                quic_enabled),
+    row("stopping",             &[],       Type::Bool, Columns::INTERNAL,       "whether the process is stopping",                   stopping),
+    row("tgroup",               &[],       Type::Int,  Columns::ALWAYS,         "the thread group, from 1",                          one),
+    row("thread",               &[],       Type::Int,  Columns::ALWAYS,         "the thread, from 0",                                thread),
+    row("uptime",               &[],       Type::Int,  Columns::ALWAYS,         "seconds since the process started",                 uptime),
+    row("wait_end",             &[],       Type::Bool, Columns::INTERNAL,       "true at the end of the inspection, not before",     wait_end),
+    row("last_rule_line",       &[],       Type::Int,  Columns::INTERNAL,       "the line of the rule that ended the evaluation",    last_rule_line),
+    row("last_rule_file",       &[],       Type::Str,  Columns::INTERNAL,       "the file of that rule",                             last_rule_file),
+    row("prio_class",           &[],       Type::Int,  Columns::INTERNAL,       "the priority class in queues",                      prio_class),
+    row("prio_offset",          &[],       Type::Int,  Columns::INTERNAL,       "the priority offset in queues, in ms",              prio_offset),
+    row("txn.id32",             &[],       Type::Int,  Columns::INTERNAL,       "the stream's number, in 32 bits",                   txn_id32),
+    row("txn.sess_term_state",  &[],       Type::Str,  Columns::INTERNAL,       "the termination state, as in logs",                 txn_sess_term_state),
+    row("txn.conn_retries",     &[],       Type::Int,  Columns::RESPONSE_KEPT,  "connection retries",                                txn_conn_retries),
+    row("txn.redispatched",     &[],       Type::Bool, Columns::RESPONSE_KEPT,  "whether the request went to another server",        txn_redispatched),
+    row("unique-id",            &[],       Type::Str,  Columns::ALWAYS,         "the unique id of the stream",                       unique_id),
+    row("internal.strm.is_htx", &[],       Type::Bool, Columns::INTERNAL,       "whether the stream is one of HTTP",                 strm_is_htx),
+];
+
+/// The system's host name (`hostname`, `%H`).
+pub(crate) fn hostname() -> &'static [u8] {
+    static NAME: LazyLock<Vec<u8>> =
+        LazyLock::new(|| rustix::system::uname().nodename().to_bytes().to_vec());
+    &NAME
+}
+
+fn act_conn<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(i64::from(env.process.connections.load(Relaxed))))
+}
+
+fn hostname_value<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::str(hostname()))
+}
+
+fn one<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(1))
+}
+
+fn pid<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(i64::from(std::process::id())))
+}
+
+fn quic_enabled<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(false))
+}
+
+fn stopping<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(env.process.stopping.load(Relaxed)))
+}
+
+fn thread<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(runtime::current_worker() as i64))
+}
+
+fn uptime<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int((env.now_ms / 1_000) as i64))
+}
+
+fn wait_end<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    if !env.complete {
+        env.may_change.set(true);
+        return None;
+    }
+    Some(Value::Bool(true))
+}
+
+fn last_rule_line<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction?.last_rule.as_ref().map(|(_, line)| Value::Int(i64::from(*line)))
+}
+
+fn last_rule_file<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction?.last_rule.as_ref().map(|(file, _)| Value::str(file.as_bytes()))
+}
+
+fn prio_class<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Int(i64::from(transaction.priority.0)))
+}
+
+fn prio_offset<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Int(i64::from(transaction.priority.1)))
+}
+
+fn txn_id32<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Int(i64::from(transaction.id as u32)))
+}
+
+fn txn_sess_term_state<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let state = env.transaction?.termination;
+    Some(Value::made(Scratch::copy(&[state.cause as u8, state.phase as u8])))
+}
+
+fn txn_conn_retries<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Int(i64::from(transaction.retries)))
+}
+
+fn txn_redispatched<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Bool(transaction.redispatched))
+}
+
+fn unique_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let transaction = env.transaction?;
+    transaction.kept(transaction.unique_id).map(Value::str)
+}
+
+fn strm_is_htx<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Bool(transaction.is_http))
+}

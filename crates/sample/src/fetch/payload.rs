@@ -1,0 +1,260 @@
+//! Raw bytes of a stream, RDP cookies and the first message of TLS (manual, 7.3.5).
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, arg, opt};
+use crate::env::{Env, Scope};
+use crate::place::{Columns, is_response};
+use crate::value::{Type, Value};
+
+const RANGE: &[crate::args::Spec] = &[arg(Kind::Int), arg(Kind::Int)];
+const LENGTH_VALUE: &[crate::args::Spec] = &[arg(Kind::Int), arg(Kind::Int), opt(Kind::Str)];
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name                  arguments         gives       where              what it is
+    row("payload",            RANGE,            Type::Bin,  Columns::EITHER,   "bytes of the direction looked at, by offset and length",  payload).prepared(prepare_either),
+    row("payload_lv",         LENGTH_VALUE,     Type::Bin,  Columns::EITHER,   "bytes with their length before them",                     payload_lv).prepared(prepare_either),
+    row("req.len",            &[],              Type::Int,  Columns::REQUEST,  "how many bytes of the request are there",                 req_len),
+    row("req_len",            &[],              Type::Int,  Columns::REQUEST,  "how many bytes of the request are there",                 req_len),
+    row("req.payload",        RANGE,            Type::Bin,  Columns::REQUEST,  "bytes of the request, by offset and length",              req_payload).prepared(prepare),
+    row("req.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::REQUEST,  "bytes with their length before them",                     req_payload_lv).prepared(prepare),
+    row("res.len",            &[],              Type::Int,  Columns::RESPONSE, "how many bytes of the response are there",                res_len),
+    row("res.payload",        RANGE,            Type::Bin,  Columns::RESPONSE, "bytes of the response, by offset and length",             res_payload).prepared(prepare),
+    row("res.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::RESPONSE, "bytes with their length before them",                     res_payload_lv).prepared(prepare),
+    row("rdp_cookie",         &[opt(Kind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
+    row("rdp_cookie_cnt",     &[opt(Kind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
+    row("req.rdp_cookie",     &[opt(Kind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
+    row("req.rdp_cookie_cnt", &[opt(Kind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
+    row("req.ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS client hello",                                ssl_hello_type),
+    row("req_ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS client hello",                                ssl_hello_type),
+    row("req.ssl_ver",        &[],              Type::Int,  Columns::REQUEST,  "the TLS version of a client hello, in two halves",        ssl_ver),
+    row("req_ssl_ver",        &[],              Type::Int,  Columns::REQUEST,  "the TLS version of a client hello, in two halves",        ssl_ver),
+    row("req.ssl_sni",        &[],              Type::Str,  Columns::REQUEST,  "the server that a client hello names",                    ssl_sni),
+    row("req_ssl_sni",        &[],              Type::Str,  Columns::REQUEST,  "the server that a client hello names",                    ssl_sni),
+    row("req.ssl_alpn",       &[],              Type::Str,  Columns::REQUEST,  "the protocols that a client hello offers",                ssl_alpn),
+    row("req.ssl_ec_ext",     &[],              Type::Bool, Columns::REQUEST,  "whether a client hello has the supported-groups extension", ssl_ec_ext),
+    row("req.ssl_st_ext",     &[],              Type::Int,  Columns::REQUEST,  "0, 1 or 2: no session ticket extension, empty, with a ticket", ssl_st_ext),
+];
+
+fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let negative = |arg: &Arg| matches!(arg, Arg::Int(value) if *value < 0);
+    if args.iter().take(2).any(negative) {
+        return Err("offsets and lengths are not negative".into());
+    }
+    if let Some(Arg::Bytes(text)) = args.get(2) {
+        let text = String::from_utf8_lossy(text);
+        let relative = text.starts_with(['+', '-']);
+        let offset: i64 = text.parse().map_err(|_| format!("`{text}` is no offset"))?;
+        args[2] = Arg::Int(offset);
+        args.push(Arg::Int(i64::from(relative)));
+    }
+    Ok(())
+}
+
+fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    prepare(args, scope)?;
+    // Behind the four that a length and value may have.
+    args.resize_with(4, || Arg::Missing);
+    args.push(Arg::Int(i64::from(is_response(scope.place))));
+    Ok(())
+}
+
+fn either<'a>(env: &Env<'a>, args: &Args) -> &'a [u8] {
+    if args.int(4) == Some(1) { env.response_bytes } else { env.request_bytes }
+}
+
+/// `length` bytes at `offset`; all from there with length 0. Waits for bytes that may still come.
+fn range<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value<'a>> {
+    let (offset, length) = (args.int(0)? as usize, args.int(1)? as usize);
+    let more_may_come = || env.may_change.set(!env.complete);
+    let Some(rest) = bytes.get(offset..) else {
+        more_may_come();
+        return None;
+    };
+    if length == 0 {
+        more_may_come();
+        return (!rest.is_empty()).then(|| Value::bin(rest));
+    }
+    if rest.len() < length {
+        more_may_come();
+        return None;
+    }
+    Some(Value::bin(&rest[..length]))
+}
+
+fn length_value<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value<'a>> {
+    let (offset, size) = (args.int(0)? as usize, args.int(1)? as usize);
+    let more_may_come = || env.may_change.set(!env.complete);
+    let Some(prefix) = bytes.get(offset..offset + size) else {
+        more_may_come();
+        return None;
+    };
+    let length = prefix.iter().take(8).fold(0usize, |length, byte| length << 8 | usize::from(*byte));
+    let start = match (args.int(2), args.int(3)) {
+        (Some(shift), Some(1)) => (offset + size).checked_add_signed(shift as isize)?,
+        (Some(start), _) => start as usize,
+        (None, _) => offset + size,
+    };
+    let value = bytes.get(start..start.checked_add(length)?);
+    if value.is_none() {
+        more_may_come();
+    }
+    value.map(Value::bin)
+}
+
+fn payload<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    range(env, either(env, args), args)
+}
+
+fn payload_lv<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    length_value(env, either(env, args), args)
+}
+
+fn req_payload<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    range(env, env.request_bytes, args)
+}
+
+fn res_payload<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    range(env, env.response_bytes, args)
+}
+
+fn req_payload_lv<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    length_value(env, env.request_bytes, args)
+}
+
+fn res_payload_lv<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    length_value(env, env.response_bytes, args)
+}
+
+fn length<'a>(env: &Env<'a>, bytes: &[u8]) -> Option<Value<'a>> {
+    env.may_change.set(!env.complete);
+    Some(Value::Int(bytes.len() as i64))
+}
+
+fn req_len<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    length(env, env.request_bytes)
+}
+
+fn res_len<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    length(env, env.response_bytes)
+}
+
+/// The value of the cookie in an X.224 connection request in a TPKT frame (MS-RDPBCGR 2.2.1.1).
+fn find_rdp_cookie<'a>(env: &Env<'a>, name: Option<&[u8]>) -> Option<&'a [u8]> {
+    let bytes = env.request_bytes;
+    let complete = bytes.len() >= 11 && bytes.len() >= usize::from(bytes[2]) << 8 | usize::from(bytes[3]);
+    if !complete {
+        // What cannot become such a frame any more is not waited for.
+        env.may_change.set(!env.complete && matches!(bytes, [] | [3, ..]));
+        return None;
+    }
+    if bytes[0] != 3 || bytes[5] != 0xe0 {
+        return None;
+    }
+    let rest = &bytes[11..];
+    let text = rest.get(..7).filter(|start| start.eq_ignore_ascii_case(b"Cookie:")).map(|_| &rest[7..])?;
+    let line = &text[..text.windows(2).position(|pair| pair == b"\r\n")?];
+    let line = line.trim_ascii_start();
+    let equals = line.iter().position(|byte| *byte == b'=')?;
+    let same = name.is_none_or(|name| name.is_empty() || line[..equals].eq_ignore_ascii_case(name));
+    same.then(|| &line[equals + 1..])
+}
+
+fn rdp_cookie<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    find_rdp_cookie(env, args.bytes(0)).map(Value::str)
+}
+
+fn rdp_cookie_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(i64::from(find_rdp_cookie(env, args.bytes(0)).is_some())))
+}
+
+/// A client hello at the start of the stream.
+struct Hello<'a> {
+    version: (u8, u8),
+    /// The extensions, as far as they are inside the message.
+    extensions: &'a [u8],
+}
+
+/// Reads the first record (RFC 8446, 5.1 and 4.1.2).
+fn hello<'a>(env: &Env<'a>) -> Option<Hello<'a>> {
+    let bytes = env.request_bytes;
+    if bytes.len() < 5 {
+        env.may_change.set(!env.complete && matches!(bytes, [] | [0x16, ..]));
+        return None;
+    }
+    if bytes[0] != 0x16 || bytes[1] != 3 {
+        return None;
+    }
+    let length = usize::from(bytes[3]) << 8 | usize::from(bytes[4]);
+    let Some(record) = bytes.get(5..5 + length) else {
+        env.may_change.set(!env.complete);
+        return None;
+    };
+    let body = record.strip_prefix(&[1]).and_then(|rest| rest.get(3..))?;
+    let version = (*body.first()?, *body.get(1)?);
+    let mut rest = body.get(34..)?;
+    let mut skip = |bytes_of_length: usize| -> Option<()> {
+        let length = rest.get(..bytes_of_length)?.iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte));
+        rest = rest.get(bytes_of_length + length..)?;
+        Some(())
+    };
+    // Session id, cipher suites, compression methods.
+    let extensions = skip(1).and_then(|()| skip(2)).and_then(|()| skip(1)).is_some();
+    let extensions = if extensions { rest.get(2..).unwrap_or_default() } else { &[] };
+    Some(Hello { version, extensions })
+}
+
+fn extension<'a>(hello: &Hello<'a>, wanted: u16) -> Option<&'a [u8]> {
+    let mut rest = hello.extensions;
+    while let [kind_high, kind_low, high, low, after @ ..] = rest {
+        let length = usize::from(*high) << 8 | usize::from(*low);
+        let value = after.get(..length)?;
+        if u16::from_be_bytes([*kind_high, *kind_low]) == wanted {
+            return Some(value);
+        }
+        rest = &after[length..];
+    }
+    None
+}
+
+fn ssl_hello_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    hello(env).map(|_| Value::Int(1))
+}
+
+fn ssl_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let (major, minor) = hello(env)?.version;
+    Some(Value::Int(i64::from(major) << 16 | i64::from(minor)))
+}
+
+fn ssl_sni<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    // A list with one name of the type 0 (RFC 6066, 3).
+    let list = extension(&hello(env)?, 0)?;
+    let length = usize::from(*list.get(3)?) << 8 | usize::from(*list.get(4)?);
+    list.get(5..5 + length).map(Value::str)
+}
+
+fn ssl_alpn<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let mut list = extension(&hello(env)?, 16)?.get(2..)?;
+    let mut out = crate::value::Scratch::new();
+    while let [length, rest @ ..] = list {
+        let name = rest.get(..usize::from(*length))?;
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        out.extend_from_slice(name);
+        list = &rest[name.len()..];
+    }
+    Some(Value::made(out))
+}
+
+fn ssl_ec_ext<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(extension(&hello(env)?, 10).is_some()))
+}
+
+fn ssl_st_ext<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(match extension(&hello(env)?, 35) {
+        None => 0,
+        Some([]) => 1,
+        Some(_) => 2,
+    }))
+}

@@ -1,0 +1,102 @@
+//! Where a fetch may be used: the 22 columns of `-dKsmp` as bits, and which of them a [`Place`] stands for.
+
+use state::Mode;
+
+use crate::env::{Place, Scope};
+
+/// A set of columns, the first in the lowest bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Columns(pub u32);
+
+/// Columns from `first` to `last`.
+const fn span(first: u32, last: u32) -> u32 {
+    ((1 << (last - first + 1)) - 1) << first
+}
+
+const CHECK: u32 = 1 << 19;
+const CONFIG: u32 = 1 << 20;
+const CLI: u32 = 1 << 21;
+
+impl Columns {
+    /// Response contents, headers and body: while they are there, and in checks.
+    pub const RESPONSE: Self = Self(span(11, 17) | CHECK);
+    /// What is kept of a response for the log.
+    pub const RESPONSE_KEPT: Self = Self(span(11, 19));
+    /// The server, once chosen.
+    pub const SERVER: Self = Self(span(10, 19));
+    /// Counts of what went to the server and came back.
+    pub const TRANSFER: Self = Self(span(9, 18));
+    /// The backend, once chosen.
+    pub const BACKEND: Self = Self(span(6, 19));
+    /// Request contents, headers and body.
+    pub const REQUEST: Self = Self(span(2, 10));
+    /// The contents of the direction that is being looked at.
+    pub const EITHER: Self = Self(span(2, 17) | CHECK);
+    /// What is kept of a request for the log.
+    pub const REQUEST_KEPT: Self = Self(span(2, 18));
+    /// Facts of the established client session.
+    pub const CLIENT_SESSION: Self = Self(span(1, 18));
+    /// The frontend and its listener.
+    pub const FRONTEND: Self = Self(span(0, 18));
+    /// Facts of the client connection.
+    pub const CLIENT: Self = Self(span(0, 19));
+    /// State of the process, proxies and servers.
+    pub const INTERNAL: Self = Self(span(0, 19) | CLI);
+    /// Anywhere.
+    pub const ALWAYS: Self = Self(span(0, 19) | CONFIG | CLI);
+
+    /// Whether the two have a column in common.
+    pub fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// As `-dKsmp` shows them.
+    pub fn show(self) -> String {
+        (0..22).map(|bit| if self.0 & (1 << bit) == 0 { '.' } else { 'Y' }).collect()
+    }
+
+    /// What is needed, for the message that it is not there.
+    pub fn needs(self) -> &'static str {
+        match self {
+            Self::RESPONSE => "the response's contents",
+            Self::RESPONSE_KEPT => "the response",
+            Self::SERVER => "the server that was chosen",
+            Self::TRANSFER => "the transfer's counters",
+            Self::BACKEND => "the backend that was chosen",
+            Self::REQUEST => "the request's contents",
+            Self::EITHER => "the contents of a request or response",
+            Self::REQUEST_KEPT => "the request",
+            Self::CLIENT_SESSION => "the client's session",
+            Self::FRONTEND => "the frontend's session",
+            Self::CLIENT => "the client's connection",
+            _ => "the process at work",
+        }
+    }
+}
+
+/// The columns that stand for where `scope` is.
+pub fn columns(scope: &Scope<'_>) -> Columns {
+    let (frontend, backend) = scope.proxy.map_or((true, true), |proxy| (proxy.is_frontend, proxy.is_backend));
+    let of = |front: u32, back: u32| {
+        Columns(if frontend { 1 << front } else { 0 } | if backend { 1 << back } else { 0 })
+    };
+    match scope.place {
+        Place::TcpConnection => Columns(1),
+        Place::TcpSession => Columns(1 << 1),
+        // In HTTP mode the request's head is there by then.
+        Place::TcpRequestContent if scope.mode == Mode::Http => Columns(of(2, 6).0 | of(3, 7).0),
+        Place::TcpRequestContent => of(2, 6),
+        Place::HttpRequest => of(3, 7),
+        Place::BackendRequest => Columns(1 << 9 | 1 << 10),
+        Place::TcpResponseContent => of(15, 11),
+        Place::HttpResponse => of(16, 12),
+        Place::Log => Columns(1 << 18),
+        Place::Check => Columns(CHECK),
+        Place::Boot => Columns(CONFIG),
+    }
+}
+
+/// Whether the direction looked at is the response: what `hdr` and `payload` mean.
+pub fn is_response(place: Place) -> bool {
+    matches!(place, Place::TcpResponseContent | Place::HttpResponse)
+}

@@ -1,0 +1,352 @@
+//! Variables (manual, 2.8): names become slots when the plan is resolved, so a read is an index.
+//!
+//! Scopes `sess`, `txn`, `req`, `res` and `check` live in [`Slots`] of their owners. `proc` lives in a process-wide
+//! store that the runtime socket reads and writes too, one lock a variable.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, RwLock};
+
+use crate::env::Env;
+use crate::value::{Scratch, Value};
+
+/// How long a variable lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum VarScope {
+    Proc,
+    Session,
+    Transaction,
+    Request,
+    Response,
+    Check,
+}
+
+/// A variable, resolved.
+#[derive(Clone, Debug)]
+pub enum Var {
+    /// A slot of the owner of that scope.
+    Slot(VarScope, u32),
+    /// A process-wide variable.
+    Process(Arc<ProcessVariable>),
+    /// A scope of a parent stream (`psess`, `ptxn` …): there is none, so it is never set.
+    Parent,
+}
+
+/// A process-wide variable.
+#[derive(Debug, Default)]
+pub struct ProcessVariable {
+    value: RwLock<Option<Stored>>,
+}
+
+/// A value kept.
+#[derive(Clone, Debug)]
+enum Stored {
+    Plain(Plain),
+    Str(Vec<u8>),
+    Bin(Vec<u8>),
+    Method(Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Plain {
+    Bool(bool),
+    Int(i64),
+    Ip(std::net::IpAddr),
+}
+
+impl Stored {
+    fn new(value: &Value<'_>) -> Self {
+        match value {
+            Value::Bool(value) => Self::Plain(Plain::Bool(*value)),
+            Value::Int(value) => Self::Plain(Plain::Int(*value)),
+            Value::Ip4(address) => Self::Plain(Plain::Ip((*address).into())),
+            Value::Ip6(address) => Self::Plain(Plain::Ip((*address).into())),
+            Value::Str(bytes) => Self::Str(bytes.to_vec()),
+            Value::Bin(bytes) => Self::Bin(bytes.to_vec()),
+            Value::Method(bytes) => Self::Method(bytes.to_vec()),
+        }
+    }
+
+    /// Overwrites `slot`, reusing its memory where the kind stays.
+    fn store(slot: &mut Option<Self>, value: &Value<'_>) {
+        match (slot, value) {
+            (Some(Self::Str(old)), Value::Str(new)) | (Some(Self::Bin(old)), Value::Bin(new)) => {
+                old.clear();
+                old.extend_from_slice(new);
+            }
+            (slot, value) => *slot = Some(Self::new(value)),
+        }
+    }
+
+    fn get(&self) -> Value<'static> {
+        match self {
+            Self::Plain(Plain::Bool(value)) => Value::Bool(*value),
+            Self::Plain(Plain::Int(value)) => Value::Int(*value),
+            Self::Plain(Plain::Ip(address)) => Value::ip(*address),
+            Self::Str(bytes) => Value::Str(Scratch::copy(bytes).into()),
+            Self::Bin(bytes) => Value::Bin(Scratch::copy(bytes).into()),
+            Self::Method(bytes) => Value::Method(Scratch::copy(bytes).into()),
+        }
+    }
+}
+
+/// The values of one scope. Setting needs no exclusive borrow, because converters set variables while the
+/// request is being read (`set-var()`).
+#[derive(Debug, Default)]
+pub struct Slots(RefCell<Vec<Option<Stored>>>);
+
+impl Slots {
+    /// The value in `slot`.
+    pub fn get(&self, slot: u32) -> Option<Value<'static>> {
+        self.0.borrow().get(slot as usize)?.as_ref().map(Stored::get)
+    }
+
+    /// Sets `slot`.
+    pub fn set(&self, slot: u32, value: &Value<'_>) {
+        let mut slots = self.0.borrow_mut();
+        let index = slot as usize;
+        if slots.len() <= index {
+            slots.resize_with(index + 1, || None);
+        }
+        Stored::store(&mut slots[index], value);
+    }
+
+    /// Empties `slot`.
+    pub fn unset(&self, slot: u32) {
+        if let Some(value) = self.0.borrow_mut().get_mut(slot as usize) {
+            *value = None;
+        }
+    }
+
+    /// Empties all; the table's memory stays.
+    pub fn clear(&mut self) {
+        self.0.get_mut().clear();
+    }
+}
+
+impl ProcessVariable {
+    /// Its value.
+    pub fn get(&self) -> Option<Value<'static>> {
+        self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref().map(Stored::get)
+    }
+
+    /// Sets it.
+    pub fn set(&self, value: &Value<'_>) {
+        Stored::store(&mut self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner()), value);
+    }
+
+    /// Empties it.
+    pub fn unset(&self) {
+        *self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+    }
+}
+
+static PROCESS: LazyLock<RwLock<HashMap<Box<str>, Arc<ProcessVariable>>>> = LazyLock::new(RwLock::default);
+
+/// The process-wide variable `name` (without `proc.`), made if it is not there.
+pub fn process_variable(name: &str) -> Arc<ProcessVariable> {
+    let mut all = PROCESS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    Arc::clone(all.entry(name.into()).or_default())
+}
+
+/// The process-wide variable `name` if it was ever named (`get var`).
+pub fn find_process_variable(name: &str) -> Option<Arc<ProcessVariable>> {
+    PROCESS.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).cloned()
+}
+
+/// The process-wide variables named so far, in the order of their names.
+pub fn process_variables() -> Vec<(Box<str>, Arc<ProcessVariable>)> {
+    let all = PROCESS.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut list: Vec<_> = all.iter().map(|(name, value)| (name.clone(), Arc::clone(value))).collect();
+    list.sort_by(|left, right| left.0.cmp(&right.0));
+    list
+}
+
+/// The variables of a plan: which name has which slot.
+#[derive(Debug, Default)]
+pub struct Variables {
+    names: HashMap<(VarScope, Box<str>), u32>,
+    next: [u32; 6],
+}
+
+impl Variables {
+    /// The variable `text` (`txn.foo`). The error says what is wrong with the name.
+    pub fn resolve(&mut self, text: &str) -> Result<Var, String> {
+        let Some((scope, name)) = text.split_once('.') else {
+            return Err(format!(
+                "invalid variable name `{text}`: a variable is written `<scope>.<name>` with a scope among proc, sess, txn, req, res and check"
+            ));
+        };
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')) {
+            return Err(format!("invalid variable name `{text}`: only letters, digits, `_` and `.` may follow the scope"));
+        }
+        let scope = match scope {
+            "proc" => return Ok(Var::Process(process_variable(name))),
+            "sess" => VarScope::Session,
+            "txn" => VarScope::Transaction,
+            "req" => VarScope::Request,
+            "res" => VarScope::Response,
+            "check" => VarScope::Check,
+            "psess" | "ptxn" | "preq" | "pres" => return Ok(Var::Parent),
+            other => {
+                return Err(format!("invalid variable name `{text}`: `{other}` is no scope; they are proc, sess, txn, req, res and check"));
+            }
+        };
+        let next = &mut self.next[scope as usize];
+        let slot = *self.names.entry((scope, name.into())).or_insert_with(|| {
+            *next += 1;
+            *next - 1
+        });
+        Ok(Var::Slot(scope, slot))
+    }
+
+    /// The names of a scope with their slots, in the order of the names (`dump_all_vars`).
+    pub fn named(&self) -> Vec<(VarScope, Box<str>, u32)> {
+        let mut list: Vec<_> =
+            self.names.iter().map(|((scope, name), slot)| (*scope, name.clone(), *slot)).collect();
+        list.sort_by(|left, right| (left.0 as u8, &left.1).cmp(&(right.0 as u8, &right.1)));
+        list
+    }
+}
+
+impl Var {
+    /// Its value now.
+    pub fn get(&self, env: &Env<'_>) -> Option<Value<'static>> {
+        match self {
+            Self::Slot(scope, slot) => slots(*scope, env)?.get(*slot),
+            Self::Process(variable) => variable.get(),
+            Self::Parent => None,
+        }
+    }
+
+    /// Sets it; says whether its scope exists here.
+    pub fn set(&self, env: &Env<'_>, value: &Value<'_>) -> bool {
+        match self {
+            Self::Slot(scope, slot) => slots(*scope, env).map(|slots| slots.set(*slot, value)).is_some(),
+            Self::Process(variable) => {
+                variable.set(value);
+                true
+            }
+            Self::Parent => false,
+        }
+    }
+
+    /// Empties it.
+    pub fn unset(&self, env: &Env<'_>) {
+        match self {
+            Self::Slot(scope, slot) => {
+                if let Some(slots) = slots(*scope, env) {
+                    slots.unset(*slot);
+                }
+            }
+            Self::Process(variable) => variable.unset(),
+            Self::Parent => {}
+        }
+    }
+}
+
+fn slots<'a>(scope: VarScope, env: &Env<'a>) -> Option<&'a Slots> {
+    match scope {
+        VarScope::Session => env.session.map(|session| &session.vars),
+        VarScope::Transaction => env.transaction.map(|transaction| &transaction.txn_vars),
+        VarScope::Request => env.transaction.map(|transaction| &transaction.req_vars),
+        VarScope::Response => env.transaction.map(|transaction| &transaction.res_vars),
+        VarScope::Check => env.check_vars,
+        VarScope::Proc => None,
+    }
+}
+
+/// What must hold for `set-var` to set (`set-var(txn.x,ifnotexists)` …).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum SetIf {
+    Exists,
+    NotExists,
+    Empty,
+    NotEmpty,
+    Set,
+    NotSet,
+    Greater,
+    Less,
+}
+
+/// The conditions of one `set-var`; all must hold.
+#[derive(Clone, Debug, Default)]
+pub struct SetConditions(Vec<SetIf>);
+
+impl SetConditions {
+    /// Adds the condition named `text`.
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
+        self.0.push(match text {
+            "ifexists" => SetIf::Exists,
+            "ifnotexists" => SetIf::NotExists,
+            "ifempty" => SetIf::Empty,
+            "ifnotempty" => SetIf::NotEmpty,
+            "ifset" => SetIf::Set,
+            "ifnotset" => SetIf::NotSet,
+            "ifgt" => SetIf::Greater,
+            "iflt" => SetIf::Less,
+            other => return Err(format!("unknown condition `{other}` of set-var; known are ifexists, ifnotexists, ifempty, ifnotempty, ifset, ifnotset, ifgt and iflt")),
+        });
+        Ok(())
+    }
+
+    /// Whether `value` may be put into `var`.
+    pub fn allow(&self, env: &Env<'_>, var: &Var, value: &Value<'_>) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let old = var.get(env);
+        let number = |value: &Value<'_>| match value {
+            Value::Int(number) => Some(*number),
+            _ => None,
+        };
+        let both = number(value).zip(old.as_ref().and_then(number));
+        self.0.iter().all(|condition| match condition {
+            SetIf::Exists => old.is_some() || matches!(var, Var::Process(_)),
+            SetIf::NotExists => old.is_none() && !matches!(var, Var::Process(_)),
+            SetIf::Empty => value.bytes().is_some_and(<[u8]>::is_empty),
+            SetIf::NotEmpty => !value.bytes().is_some_and(<[u8]>::is_empty),
+            SetIf::Set => old.is_some(),
+            SetIf::NotSet => old.is_none(),
+            // Where the two cannot be compared the manual lets the value through.
+            SetIf::Greater => both.is_none_or(|(new, old)| old > new),
+            SetIf::Less => both.is_none_or(|(new, old)| old < new),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_slot_a_scope_whatever_the_number_of_mentions() {
+        let mut variables = Variables::default();
+        let slot = |variables: &mut Variables, name: &str| match variables.resolve(name) {
+            Ok(Var::Slot(scope, slot)) => (scope, slot),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(slot(&mut variables, "txn.a"), (VarScope::Transaction, 0));
+        assert_eq!(slot(&mut variables, "txn.b"), (VarScope::Transaction, 1));
+        assert_eq!(slot(&mut variables, "req.a"), (VarScope::Request, 0));
+        assert_eq!(slot(&mut variables, "txn.a"), (VarScope::Transaction, 0));
+    }
+
+    #[test]
+    fn a_name_without_a_known_scope_is_refused() {
+        for name in ["foo", "txn.", "txn.a-b", "nope.x"] {
+            assert!(Variables::default().resolve(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn process_variables_are_shared_by_name() {
+        process_variable("shared_by_name").set(&Value::Int(4));
+        let again = process_variable("shared_by_name");
+        assert!(matches!(again.get(), Some(Value::Int(4))));
+        again.unset();
+        assert!(again.get().is_none());
+    }
+}

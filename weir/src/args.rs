@@ -1,0 +1,278 @@
+//! The command line: HAProxy's flags (management guide, chapter 3) and long words for the same.
+//!
+//! Read by hand, because HAProxy's flags follow no convention (`-dK<class>`, `-sf <pid>*`, `-cc <condition>`).
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Action {
+    /// Start.
+    #[default]
+    Run,
+    /// `-c`: check the configuration and exit.
+    Check,
+    /// `-cc`: evaluate a condition and exit.
+    Condition,
+    /// `-v`.
+    Version,
+    /// `-vv`.
+    VersionAndBuild,
+    /// `-h`, `--help`.
+    Help,
+}
+
+/// The command line, read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Args {
+    /// What is to be done.
+    pub(crate) action: Action,
+    /// `-f`, and what stands behind `--`: files and directories in their order.
+    pub(crate) files: Vec<PathBuf>,
+    /// The condition of `-cc`.
+    pub(crate) condition: String,
+    /// `-d`: foreground, no daemon, events shown.
+    pub(crate) debug: bool,
+    /// `-D`.
+    pub(crate) daemon: bool,
+    /// `-db`.
+    pub(crate) foreground: bool,
+    /// `-q`.
+    pub(crate) quiet: bool,
+    /// `-V`.
+    pub(crate) verbose: bool,
+    /// `-W`, `-Ws`.
+    pub(crate) master_worker: bool,
+    /// `-Ws`: tells systemd when it is ready.
+    pub(crate) notify: bool,
+    /// `-C`.
+    pub(crate) directory: Option<PathBuf>,
+    /// `-L`.
+    pub(crate) local_peer: Option<String>,
+    /// `-n`.
+    pub(crate) maxconn: Option<u32>,
+    /// `-m`, in megabytes.
+    pub(crate) memory_limit: Option<u64>,
+    /// `-N`.
+    pub(crate) proxy_maxconn: Option<u32>,
+    /// `-p`.
+    pub(crate) pidfile: Option<PathBuf>,
+    /// `-dK`: classes of keywords to print.
+    pub(crate) dump_keywords: Option<String>,
+    /// `-dD`.
+    pub(crate) diagnostics: bool,
+    /// `-dW`.
+    pub(crate) zero_warning: bool,
+    /// `-dr`.
+    pub(crate) ignore_resolution: bool,
+    /// `-dS`.
+    pub(crate) no_splice: bool,
+    /// `-dR`.
+    pub(crate) no_reuseport: bool,
+    /// `-dG`.
+    pub(crate) no_getaddrinfo: bool,
+    /// `-dI`.
+    pub(crate) insecure_fork: bool,
+    /// `-x`: the command socket of the process whose sockets are taken over.
+    pub(crate) take_over: Option<PathBuf>,
+    /// `-S`: where the master's command socket listens.
+    pub(crate) master_socket: Option<String>,
+    /// `-sf`: processes told to finish once this one has started.
+    pub(crate) finish: Vec<i32>,
+    /// `-st`: processes told to terminate.
+    pub(crate) terminate: Vec<i32>,
+    /// Flags understood that have no effect here.
+    pub(crate) ineffective: Vec<String>,
+}
+
+/// Why a command line cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ArgsError {
+    /// No such flag.
+    Unknown(String),
+    /// The flag needs a value.
+    MissingValue(String),
+    /// The value is no number.
+    NotANumber(String, String),
+    /// Nothing to read a configuration from.
+    NoFile,
+}
+
+impl fmt::Display for ArgsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(flag) => write!(f, "unknown option '{flag}'"),
+            Self::MissingValue(flag) => write!(f, "'{flag}' needs a value"),
+            Self::NotANumber(flag, value) => write!(f, "'{flag}' needs a number, not '{value}'"),
+            Self::NoFile => f.write_str("no configuration file: give one with -f"),
+        }
+    }
+}
+
+/// Reads the words behind the program's name.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, ArgsError> {
+    let mut args = Args::default();
+    let mut words = words.into_iter().peekable();
+    while let Some(word) = words.next() {
+        let flag = word.to_string_lossy().into_owned();
+        let mut value = || words.next().ok_or_else(|| ArgsError::MissingValue(flag.clone()));
+        match flag.as_str() {
+            "--" => {
+                args.files.extend(words.by_ref().map(PathBuf::from));
+            }
+            "-f" | "--config" | "--file" => args.files.push(value()?.into()),
+            "-c" | "--check" => args.action = Action::Check,
+            "-cc" | "--condition" => {
+                args.condition = text(value()?);
+                args.action = Action::Condition;
+            }
+            "-v" | "--version" => args.action = Action::Version,
+            "-vv" | "--build" => args.action = Action::VersionAndBuild,
+            "-h" | "--help" => args.action = Action::Help,
+            "-d" | "--debug" => args.debug = true,
+            "-D" | "--daemon" => args.daemon = true,
+            "-db" | "--foreground" => args.foreground = true,
+            "-q" | "--quiet" => (args.quiet, args.verbose) = (true, false),
+            "-V" | "--verbose" => (args.verbose, args.quiet) = (true, false),
+            "-W" | "--master-worker" => args.master_worker = true,
+            "-Ws" => (args.master_worker, args.notify) = (true, true),
+            "-C" | "--directory" => args.directory = Some(value()?.into()),
+            "-L" | "--local-peer" => args.local_peer = Some(text(value()?)),
+            "-n" | "--maxconn" => args.maxconn = Some(number(&flag, value()?)?),
+            "-m" => args.memory_limit = Some(number(&flag, value()?)?),
+            "-N" => args.proxy_maxconn = Some(number(&flag, value()?)?),
+            "-p" | "--pidfile" => args.pidfile = Some(value()?.into()),
+            "-x" | "--take-over" => args.take_over = Some(value()?.into()),
+            "-S" => args.master_socket = Some(text(value()?)),
+            "-sf" => take_pids(&mut words, &mut args.finish),
+            "-st" => take_pids(&mut words, &mut args.terminate),
+            "-dD" => args.diagnostics = true,
+            "-dW" | "--zero-warning" => args.zero_warning = true,
+            "-dr" => args.ignore_resolution = true,
+            "-dS" => args.no_splice = true,
+            "-dR" => args.no_reuseport = true,
+            "-dG" => args.no_getaddrinfo = true,
+            "-dI" => args.insecure_fork = true,
+            "--keywords" => args.dump_keywords = Some("all".to_owned()),
+            _ => debug_flag(&flag, &mut args)?,
+        }
+    }
+    let needs_file = matches!(args.action, Action::Run | Action::Check);
+    if needs_file && args.files.is_empty() {
+        return Err(ArgsError::NoFile);
+    }
+    Ok(args)
+}
+
+/// The `-d…` flags with a value glued to them, and those that only matter to HAProxy's insides.
+fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
+    if let Some(classes) = flag.strip_prefix("-dK") {
+        args.dump_keywords = Some(if classes.is_empty() { "help" } else { classes }.to_owned());
+        return Ok(());
+    }
+    const INEFFECTIVE: &[&str] = &["-de", "-dp", "-dk", "-dv", "-dV", "-dT", "-dF", "-dZ", "-dc", "-dL"];
+    const PREFIXES: &[&str] = &["-dM", "-dA", "-dC", "-dt"];
+    if INEFFECTIVE.contains(&flag) || PREFIXES.iter().any(|prefix| flag.starts_with(prefix)) {
+        args.ineffective.push(flag.to_owned());
+        return Ok(());
+    }
+    Err(ArgsError::Unknown(flag.to_owned()))
+}
+
+/// Process numbers up to the next flag; HAProxy allows none at all.
+fn take_pids(words: &mut std::iter::Peekable<impl Iterator<Item = OsString>>, pids: &mut Vec<i32>) {
+    while let Some(pid) = words.peek().and_then(|word| word.to_str()?.parse::<i32>().ok()).filter(|pid| *pid > 0) {
+        pids.push(pid);
+        words.next();
+    }
+}
+
+fn text(value: OsString) -> String {
+    value.to_string_lossy().into_owned()
+}
+
+fn number<T: std::str::FromStr>(flag: &str, value: OsString) -> Result<T, ArgsError> {
+    let shown = text(value);
+    shown.parse().map_err(|_| ArgsError::NotANumber(flag.to_owned(), shown))
+}
+
+/// What `--help` says.
+pub(crate) const HELP: &str = "\
+A load balancer and reverse proxy that reads an unmodified haproxy.cfg.
+
+Usage: weir -f FILE|DIR [-f ...] [options] [-- FILE ...]
+
+Try a configuration:
+  weir -c -V -f haproxy.cfg          check it, and say so when it is valid
+  weir -db -f haproxy.cfg            run it in the foreground; Ctrl-C stops
+  weir -cc 'version_atleast(3.0)'    evaluate a condition as in .if
+
+Configuration:
+  -f, --config FILE|DIR      a file, or all *.cfg files of a directory by name; repeatable
+  -- FILE ...                more files
+  -C, --directory DIR        change to DIR first
+  -c, --check                check and exit: 0 when valid, 1 when not
+  -cc, --condition COND      evaluate and exit: 0 true, 1 false, 2 wrong
+  -dW, --zero-warning        treat warnings as errors
+  -dD                        give advice too
+  -dr                        start servers whose names do not resolve without an address
+  -dK[CLASS,...]             print the keywords known (-dKhelp lists the classes)
+
+Process:
+  -D, --daemon               go to the background
+  -db, --foreground          stay in the foreground whatever the file says
+  -d, --debug                likewise, and show what happens
+  -W, --master-worker        a master process over the worker; -Ws tells systemd when it is ready
+  -p, --pidfile FILE         write the process's number there
+  -n, --maxconn N            the limit of connections; -N N for each proxy without its own
+  -m MB                      the limit of memory
+  -L, --local-peer NAME      the name of this process among its peers
+  -sf PID ...                tell these processes to finish once this one has started
+  -st PID ...                tell them to terminate
+  -x, --take-over SOCKET     take the listening sockets of the process with this command socket
+  -S ADDRESS                 where the master's command socket listens
+  -dS -dR -dG -dI            no splice, no SO_REUSEPORT, no getaddrinfo; allow external checks
+
+Messages:
+  -q, --quiet                none; -V, --verbose undoes it
+  -v, --version              the version; -vv, --build everything about the build
+  -h, --help                 this text
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Args, ArgsError> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn the_flags_of_the_management_guide_are_understood() {
+        let args = read("-D -f a.cfg -p /run/pid -n 500 -C /etc -sf 12 34 -dr -- b.cfg c.cfg").unwrap();
+        assert!(args.daemon && args.ignore_resolution);
+        assert_eq!(args.files, ["a.cfg", "b.cfg", "c.cfg"].map(PathBuf::from));
+        assert_eq!(args.finish, [12, 34]);
+        assert_eq!((args.maxconn, args.pidfile), (Some(500), Some("/run/pid".into())));
+        let args = read("-c -V -f x -dKcfg,smp -st -dM0x50 -x /run/sock").unwrap();
+        assert_eq!((args.action, args.verbose), (Action::Check, true));
+        assert_eq!(args.dump_keywords.as_deref(), Some("cfg,smp"));
+        assert_eq!(args.terminate, [0i32; 0]);
+        assert_eq!(args.ineffective, ["-dM0x50"]);
+        assert_eq!(read("-cc streq(a,a)").unwrap().condition, "streq(a,a)");
+        assert_eq!(read("--check --config x").unwrap().action, Action::Check);
+        assert_eq!(read("-q -V -f x").unwrap().quiet, false);
+    }
+
+    #[test]
+    fn wrong_command_lines_are_explained() {
+        assert_eq!(read(""), Err(ArgsError::NoFile));
+        assert_eq!(read("-c"), Err(ArgsError::NoFile));
+        assert_eq!(read("-f"), Err(ArgsError::MissingValue("-f".into())));
+        assert_eq!(read("-n x -f a"), Err(ArgsError::NotANumber("-n".into(), "x".into())));
+        assert_eq!(read("-f a --chekc"), Err(ArgsError::Unknown("--chekc".into())));
+        assert!(read("-v").is_ok());
+    }
+}

@@ -1,0 +1,111 @@
+//! Reading the configuration for `-c` and for starting, and evaluating the condition of `-cc`.
+
+use std::process::ExitCode;
+
+use config::{Boot, Loaded, Plan, Setting};
+use diag::Severity;
+use syntax::Environment;
+
+use crate::args::{Action, Args};
+use crate::messages::Messages;
+use crate::version;
+
+/// The plan of the configuration, or the exit code when there is none to start.
+pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
+    let Loaded { plan, diagnostics, sources } = config::load(&args.files, &boot(args));
+    messages.show(&diagnostics, &sources);
+    let Some(mut plan) = plan else {
+        let names: Vec<&str> = sources.files().map(|(_, file)| file.name()).collect();
+        if !names.is_empty() {
+            messages.say(Severity::Alert, &format!("config : Error(s) found in configuration file : {}", names.join(", ")));
+        }
+        messages.say(Severity::Alert, "config : Fatal errors found in configuration.");
+        return Err(ExitCode::FAILURE);
+    };
+    apply(args, &mut plan);
+    if diagnostics.has_warnings() && plan.global.zero_warning {
+        messages.say(Severity::Alert, "config : Some warnings were found and 'zero-warning' is set. Aborting.");
+        return Err(ExitCode::FAILURE);
+    }
+    let listens = plan.proxies.iter().any(|proxy| !proxy.binds.is_empty() && !proxy.disabled);
+    if !listens {
+        return Err(no_listener(args, messages));
+    }
+    if args.action == Action::Check {
+        if diagnostics.has_warnings() && !args.quiet {
+            println!("Warnings were found.");
+        }
+        if args.verbose {
+            println!("Configuration file is valid");
+        }
+    }
+    Ok(plan)
+}
+
+fn no_listener(args: &Args, messages: Messages) -> ExitCode {
+    if args.action == Action::Check {
+        if !args.quiet {
+            println!("Configuration file has no error but will not start (no listener) => exit(2).");
+        }
+        return ExitCode::from(2);
+    }
+    messages.say(
+        Severity::Alert,
+        "config : [haproxy.main()] No enabled listener found (check for 'bind' directives) ! Exiting.",
+    );
+    ExitCode::FAILURE
+}
+
+/// What the command line says goes before what the file says.
+fn apply(args: &Args, plan: &mut Plan) {
+    let global = &mut plan.global;
+    global.maxconn = args.maxconn.or(global.maxconn);
+    if let Some(pidfile) = &args.pidfile {
+        global.pidfile = Some(pidfile.clone());
+    }
+    global.daemon = (global.daemon || args.daemon) && !args.debug && !args.foreground;
+    global.quiet = (global.quiet || args.quiet) && !args.verbose;
+    global.debug |= args.debug;
+    global.master_worker |= args.master_worker;
+    global.zero_warning |= args.zero_warning;
+    global.no_splice |= args.no_splice;
+    global.no_reuseport |= args.no_reuseport;
+    global.no_getaddrinfo |= args.no_getaddrinfo;
+    global.insecure_fork_wanted |= args.insecure_fork;
+}
+
+fn boot(args: &Args) -> Boot {
+    let disabled = [(args.no_splice, "SPLICE"), (args.no_reuseport, "REUSEPORT"), (args.no_getaddrinfo, "GETADDRINFO")];
+    let disabled: Vec<&str> = disabled.iter().filter(|(off, _)| *off).map(|(_, name)| *name).collect();
+    let mut environment = Environment::from_process();
+    environment.set("HAPROXY_STARTUP_VERSION", version::SPOKEN);
+    environment.set("HAPROXY_BRANCH", version::BRANCH);
+    environment.set("HAPROXY_LOCALPEER", &local_peer(args));
+    if args.master_worker {
+        environment.set("HAPROXY_MWORKER", "1");
+    }
+    let paths: Vec<String> = args.files.iter().map(|path| path.display().to_string()).collect();
+    environment.set("HAPROXY_CFGFILES", &paths.join(";"));
+    let setting =
+        Setting { ignore_resolution_failures: args.ignore_resolution, default_maxconn: args.proxy_maxconn };
+    Boot { facts: version::facts(args.diagnostics, &disabled), environment, setting }
+}
+
+fn local_peer(args: &Args) -> String {
+    let hostname = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    args.local_peer.clone().unwrap_or_else(hostname)
+}
+
+/// `-cc`: 0 when the condition holds, 1 when not, 2 when it is wrong.
+pub(crate) fn condition(args: &Args, messages: Messages) -> ExitCode {
+    let boot = boot(args);
+    match syntax::evaluate_condition(&args.condition, &boot.facts, &boot.environment) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            let text = error.haproxy.as_deref().map(|text| text.trim_start_matches(": ").to_owned());
+            messages.say(Severity::Alert, &text.unwrap_or(error.message));
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Messages to standard error: for people when it is a terminal, else in HAProxy's own lines.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+
+use diag::render::{self, Colour};
+use diag::{Diagnostics, Severity, SourceMap};
+
+use crate::version;
+
+/// How messages are shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Messages {
+    /// `-q`: not at all.
+    pub(crate) quiet: bool,
+    terminal: bool,
+}
+
+/// Beyond so many, more messages of a kind help nobody.
+const MOST: usize = 200;
+
+impl Messages {
+    /// To standard error as it is now.
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { quiet, terminal: std::io::stderr().is_terminal() }
+    }
+
+    /// Shows what reading a configuration found.
+    pub(crate) fn show(self, diagnostics: &Diagnostics, sources: &SourceMap) {
+        if self.quiet || diagnostics.is_empty() {
+            return;
+        }
+        let colour = if self.terminal && std::env::var_os("NO_COLOR").is_none() { Colour::Always } else { Colour::Never };
+        let pid = std::process::id();
+        let mut out = String::new();
+        if !self.terminal && (diagnostics.has_errors() || diagnostics.has_warnings()) {
+            out.push_str(&introduction(pid));
+        }
+        for diagnostic in diagnostics.iter().take(MOST) {
+            if self.terminal {
+                out.push_str(&render::terminal(diagnostic, sources, colour));
+                out.push('\n');
+            } else {
+                out.push_str(&render::line(diagnostic, sources, pid));
+            }
+        }
+        if diagnostics.len() > MOST {
+            let _ = writeln!(out, "{} more messages are not shown", diagnostics.len() - MOST);
+        }
+        print(&out);
+    }
+
+    /// One message about the process or the whole configuration.
+    pub(crate) fn say(self, severity: Severity, text: &str) {
+        if self.quiet {
+            return;
+        }
+        if self.terminal {
+            let text = text.trim_end_matches('.');
+            print(&format!("{}: {text}\n", severity.word()));
+        } else {
+            print(&render::process_line(severity, std::process::id(), text));
+        }
+    }
+}
+
+/// What HAProxy says before its first alert or warning.
+fn introduction(pid: u32) -> String {
+    let path = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
+    let version = format!("haproxy version is {}-weir-{}", version::SPOKEN, env!("CARGO_PKG_VERSION"));
+    render::process_line(Severity::Notice, pid, &version)
+        + &render::process_line(Severity::Notice, pid, &format!("path to executable is {path}"))
+}
+
+/// Writes at once; a closed standard error is nobody's problem.
+fn print(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,110 @@
+//! Version and build, as people and as tools that expect HAProxy read them; and the facts conditions may ask about.
+
+use syntax::Facts;
+
+/// The HAProxy version whose manual this program follows.
+pub(crate) const SPOKEN: &str = "3.5-dev5";
+/// The branch of it.
+pub(crate) const BRANCH: &str = "3.5";
+/// The date of that version.
+const DATE: &str = "2026/08/21";
+
+/// Features built in, as `-vv` lists them and `feature()` finds them; `false` for those that are not.
+#[rustfmt::skip]
+const FEATURES: &[(&str, bool)] = &[
+    ("51DEGREES", false), ("ACCEPT4", true), ("ACME", false), ("BACKTRACE", true), ("CPU_AFFINITY", false),
+    ("CRYPT_H", true), ("DEVICEATLAS", false), ("DL", false), ("ENGINE", false), ("EPOLL", true), ("EVPORTS", false),
+    ("GETADDRINFO", true), ("KQUEUE", false), ("KTLS", false), ("LIBATOMIC", true), ("LIBCRYPT", true),
+    ("LINUX_SPLICE", true), ("LINUX_TPROXY", true), ("LUA", false), ("MATH", true), ("MEMORY_PROFILING", false),
+    ("NETFILTER", true), ("NS", true), ("OPENSSL", false), ("OPENSSL_AWSLC", false), ("OPENSSL_WOLFSSL", false),
+    ("OT", false), ("PCRE", false), ("PCRE2", false), ("POLL", false), ("PRCTL", true), ("PROCCTL", false),
+    ("PROMEX", false), ("PTHREAD_EMULATION", false), ("QUIC", false), ("QUIC_OPENSSL_COMPAT", false), ("RT", true),
+    ("SLZ", false), ("SSL", false), ("STATIC_PCRE", false), ("TFO", true), ("THREAD", true), ("TPROXY", true), ("WURFL", false),
+    ("ZLIB", false),
+];
+
+/// What conditions may ask about.
+pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> Facts {
+    let enabled = ["EPOLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"];
+    Facts {
+        version: SPOKEN.parse().unwrap_or_default(),
+        features: FEATURES.iter().filter(|(_, present)| *present).map(|(name, _)| *name).collect(),
+        enabled: enabled.into_iter().filter(|option| !disabled.contains(option)).collect(),
+        diag_mode,
+        ..Facts::default()
+    }
+}
+
+/// What `-v` prints. Called under the name `haproxy`, the form that tools expect.
+pub(crate) fn short(as_haproxy: bool) -> String {
+    let own = env!("CARGO_PKG_VERSION");
+    if as_haproxy {
+        return format!(
+            "HAProxy version {SPOKEN}-weir-{own} {DATE} - https://haproxy.org/\n\
+             Status: development branch - not safe for use in production.\n\
+             Known bugs: https://github.com/weir-proxy/weir/issues\n\
+             Running on: {}\n",
+            system()
+        );
+    }
+    format!("weir {own} (speaks HAProxy {SPOKEN})\nRunning on: {}\n", system())
+}
+
+/// What `-vv` prints.
+pub(crate) fn long(as_haproxy: bool) -> String {
+    let features: Vec<String> =
+        FEATURES.iter().map(|(name, present)| format!("{}{name}", if *present { '+' } else { '-' })).collect();
+    let tune = config::plan::global::Tune::default();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "{}Build options :\n  TARGET  = {}-{}\n  PROFILE = {}\n\nFeature list : {}\n\n\
+         Default settings :\n  bufsize = {}, maxrewrite = {}\n\n\
+         Built with multi-threading support (MAX_TGROUPS=256, MAX_THREADS=4096, default={threads}).\n\
+         Encrypted password support via crypt(3): yes\n\n\
+         Available polling systems :\n      epoll : pref=300,  test result OK\nTotal: 1 (1 usable), will use epoll.\n",
+        short(as_haproxy),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        if cfg!(debug_assertions) { "debug" } else { "release" },
+        features.join(" "),
+        tune.bufsize,
+        tune.maxrewrite,
+    )
+}
+
+fn system() -> String {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    let parts = [read("ostype"), read("osrelease"), read("version")];
+    let words: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();
+    format!("{} {}", words.join(" "), std::env::consts::ARCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_holds_for_itself() {
+        let facts = facts(false, &["SPLICE"]);
+        let environment = syntax::Environment::new();
+        let cases = [
+            ("version_atleast(3.5-dev5)", true),
+            ("version_before(3.5-dev5)", false),
+            ("feature(THREAD)", true),
+            ("feature(LUA)", false),
+            ("enabled(EPOLL)", true),
+            ("enabled(SPLICE)", false),
+        ];
+        for (condition, expected) in cases {
+            let value = syntax::evaluate_condition(condition, &facts, &environment).ok();
+            assert_eq!(value, Some(expected), "{condition}");
+        }
+    }
+
+    #[test]
+    fn tools_find_the_version_where_they_look_for_it() {
+        assert!(short(true).starts_with("HAProxy version 3.5-dev5-"));
+        assert!(long(true).contains("\nFeature list : -51DEGREES +ACCEPT4 "));
+        assert!(short(false).contains("(speaks HAProxy 3.5-dev5)"));
+    }
+}
