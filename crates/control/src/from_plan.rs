@@ -120,6 +120,7 @@ impl View {
             startup_log,
             busy_polling: global.busy_polling,
             open_files,
+            patterns: plan.patterns.clone(),
             thread_groups: global.thread_groups.unwrap_or(1),
         }
     }

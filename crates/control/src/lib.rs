@@ -16,6 +16,7 @@ mod admin;
 mod command;
 mod from_plan;
 mod info;
+mod patterns;
 mod sets;
 mod shows;
 mod stat;

@@ -121,6 +121,8 @@ pub struct View {
     pub open_files: u64,
     /// Thread groups.
     pub thread_groups: usize,
+    /// Lists of patterns: ACLs and maps.
+    pub patterns: Arc<sample::pattern::PatternSets>,
 }
 
 impl Default for View {
@@ -138,6 +140,7 @@ impl Default for View {
             busy_polling: false,
             open_files: 0,
             thread_groups: 1,
+            patterns: Arc::default(),
         }
     }
 }
@@ -164,6 +167,8 @@ pub struct Runtime {
     /// CPU time and instant at the last `show info`, for `Idle_pct`.
     pub(crate) cpu_seen: std::sync::Mutex<(u64, u64)>,
     pub(crate) notify: Option<Notify>,
+    /// Versions of lists under preparation.
+    pub(crate) versions: std::sync::Mutex<crate::patterns::Versions>,
     view: ArcSwap<View>,
 }
 
@@ -186,6 +191,7 @@ impl Runtime {
             sessions: std::sync::atomic::AtomicU32::new(0),
             cpu_seen: std::sync::Mutex::default(),
             notify: None,
+            versions: std::sync::Mutex::default(),
             view: ArcSwap::from_pointee(view),
         }
     }

@@ -355,6 +355,70 @@ fn sessions_are_listed_and_killed() {
     assert_eq!(entry.killed(), Some(state::sessions::Kill::Operator));
 }
 
+struct NoNames;
+
+impl sample::Names for NoNames {
+    fn backend(&self, _: &str) -> Option<Arc<Proxy>> {
+        None
+    }
+    fn frontend(&self, _: &str) -> Option<Arc<Proxy>> {
+        None
+    }
+    fn userlist(&self, _: &str) -> Option<Arc<sample::auth::Userlist>> {
+        None
+    }
+    fn http_errors(&self, _: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>> {
+        None
+    }
+    fn read_file(&self, _: &str) -> Result<Vec<u8>, String> {
+        Ok(b"/a 1\n/b two words\n".to_vec())
+    }
+}
+
+#[test]
+fn lists_are_shown_changed_and_replaced_at_once() {
+    let mut sets = sample::pattern::PatternSets::default();
+    sets.file("m.map", true, &NoNames).unwrap();
+    sets.file("a.lst", false, &NoNames).unwrap();
+    let view = View { patterns: Arc::new(sets), ..View::default() };
+    let runtime = Arc::new(Runtime::new(Arc::default(), view));
+    #[rustfmt::skip]
+    let cases = [
+        ("show map", "# id (file) description\n0 (m.map) pattern loaded from file 'm.map' used by map. curr_ver=0 next_ver=0 entry_cnt=2\n"),
+        ("show map m.map", "0x1 /a 1\n0x2 /b two words\n"),
+        ("show acl #1", "0x1 /a 1\n0x2 /b two words\n"),
+        ("show map #1", "Unknown map identifier. Please use #<id> or <file>.\n"),
+        ("add map m.map /c", "'add map' expects three parameters (map identifier, key and value) or one parameter (map identifier) and a payload\n"),
+        ("add map m.map /c 3", ""),
+        ("add map m.map <<\n/d 4 5\n/e 6\n", ""),
+        ("set map m.map #0x2 two", ""),
+        ("set map m.map /nope 1", "entry not found.\n"),
+        ("del map m.map /a", ""),
+        ("del map m.map #0x3", ""),
+        ("del map m.map /a", "Key not found.\n"),
+        ("del acl a.lst", "This command expects two parameters: ACL identifier and key.\n"),
+        ("show map m.map", "0x2 /b two\n0x4 /d 4 5\n0x5 /e 6\n"),
+        ("prepare map m.map", "New version created: 1\n"),
+        ("add map @1 m.map /x 1", ""),
+        ("add map @7 m.map /x 1", "Version number out of range.\n"),
+        ("show map m.map", "0x2 /b two\n0x4 /d 4 5\n0x5 /e 6\n"),
+        ("commit map @1 m.map", ""),
+        ("commit map @1 m.map", "Version number out of range.\n"),
+        ("show map m.map", "0x6 /x 1\n"),
+        ("clear map m.map", ""),
+        ("show map m.map", ""),
+        ("add acl a.lst /z;show acl a.lst", "\n0x1 /a 1\n0x2 /b two words\n0x3 /z\n"),
+    ];
+    for (command, answer) in cases {
+        assert_eq!(ask(&runtime, &format!("{command}\n")), format!("{answer}\n"), "{command}");
+    }
+    sample::vars::process_variable("seen").set(&sample::value::Value::str(b"bar"));
+    assert_eq!(
+        ask(&runtime, "get var proc.seen;get var proc.other\n"),
+        "proc.seen: type=str value=<bar>\n\nVariable not found.\n\n"
+    );
+}
+
 fn page(
     runtime: &Arc<Runtime>,
     method: http::Method,
