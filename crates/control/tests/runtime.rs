@@ -498,3 +498,75 @@ fn a_huge_table_is_made_in_small_pieces() {
         assert!(sizes.iter().all(|&size| size < 1 << 20));
     }
 }
+
+#[test]
+fn a_scrape_gives_each_metric_once_with_its_samples_together() {
+    let runtime = runtime();
+    let scrape = |method, uri| {
+        let response =
+            control::prometheus::respond(&runtime, &PageRequest { method, uri, body: b"", admin: false });
+        (response.status, String::from_utf8(response.body.flatten().collect()).unwrap())
+    };
+    let (status, text) = scrape(http::Method::Get, "/metrics");
+    assert_eq!(status, 200);
+    for line in [
+        "haproxy_process_max_connections 1000",
+        "haproxy_frontend_status{proxy=\"fe\",state=\"UP\"} 1",
+        "haproxy_backend_active_servers{proxy=\"be\"} 2",
+        "haproxy_server_status{proxy=\"be\",server=\"s1\",state=\"UP\"} 1",
+        "haproxy_server_status{proxy=\"be\",server=\"s1\",state=\"DOWN\"} 0",
+        "haproxy_server_check_status{proxy=\"be\",server=\"s1\",state=\"INI\"} 1",
+        "haproxy_server_http_responses_total{proxy=\"be\",server=\"s2\",code=\"2xx\"} 0",
+        "haproxy_server_queue_time_average_seconds{proxy=\"be\",server=\"s1\"} 0.000000",
+        "# TYPE haproxy_frontend_sessions_total counter",
+        "# TYPE haproxy_server_weight gauge",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}");
+    }
+    // Samples of one name stand together, under exactly one TYPE.
+    let mut names: Vec<&str> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with("# HELP")) {
+        let name = line.trim_start_matches("# TYPE ").split(['{', ' ']).next().unwrap();
+        if line.starts_with("# TYPE") {
+            assert!(!names.contains(&name), "{name} twice");
+            names.push(name);
+        }
+        assert_eq!(names.last(), Some(&name), "{line}");
+    }
+    let (_, only) = scrape(http::Method::Get, "/metrics?scope=server&no-maint");
+    assert!(
+        only.contains("haproxy_server_")
+            && !only.contains("haproxy_process_")
+            && !only.contains("haproxy_frontend_")
+    );
+    assert_eq!(scrape(http::Method::Get, "/metrics?scope=bogus").0, 400);
+    assert_eq!(scrape(http::Method::Post, "/metrics").0, 405);
+    assert_eq!(scrape(http::Method::Head, "/metrics"), (200, String::new()));
+}
+
+#[test]
+fn states_that_were_dumped_can_be_put_back() {
+    let before = runtime();
+    ask(
+        &before,
+        "set server be/s1 weight 3;set server be/s1 health down;disable server be/s2;set server be/s3 state drain\n",
+    );
+    let dump = ask(&before, "show servers state\n");
+    let after = runtime();
+    assert_eq!(control::state_file::load(&dump, &after.view(), None), Ok(3));
+    let strip = |text: String| {
+        // The time since the last change is the one column that moves.
+        let words = |line: &str| {
+            line.split(' ')
+                .enumerate()
+                .filter(|(i, _)| *i != 9)
+                .map(|(_, w)| w.to_owned())
+                .collect::<Vec<_>>()
+        };
+        text.lines().map(words).collect::<Vec<_>>()
+    };
+    assert_eq!(strip(ask(&after, "show servers state\n")), strip(dump.clone()));
+    assert_eq!(control::state_file::load(&dump, &after.view(), Some("other")), Ok(0));
+    assert_eq!(control::state_file::load("1\n9 gone 1 s1 - 2\nbroken\n", &after.view(), None), Ok(0));
+    assert!(control::state_file::load("2\n", &after.view(), None).is_err());
+}
