@@ -1,5 +1,7 @@
 //! Claims about the runtime socket and the statistics page, over an in-memory connection.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;

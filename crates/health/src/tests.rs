@@ -1,5 +1,7 @@
 //! Claims about whole checks, against servers of this process on ports the kernel chooses.
 
+#![allow(clippy::type_complexity, reason = "tables of cases")]
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -140,7 +142,9 @@ fn subject(address: SocketAddr, kind: CheckKind) -> Subject {
         send_proxy: SendProxy::None,
     };
     let health = &subject.server.health;
-    (health.rise.store(2, Relaxed), health.fall.store(3, Relaxed), health.level.store(2, Relaxed));
+    for (value, number) in [(&health.rise, 2), (&health.fall, 3), (&health.level, 2)] {
+        value.store(number, Relaxed);
+    }
     subject
 }
 
