@@ -16,7 +16,6 @@ pub mod view;
 
 mod admin;
 mod command;
-mod from_plan;
 mod info;
 mod patterns;
 mod sets;
