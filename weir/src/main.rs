@@ -4,9 +4,17 @@
 mod args;
 mod boot;
 mod check;
+mod checks;
+mod control_socket;
+mod hand_over;
 mod keywords;
+mod listeners;
+mod master;
 mod messages;
+mod signals;
+mod system;
 mod version;
+mod view;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,3 +1,23 @@
-//! Runtime API commands and the statistics page.
+//! The runtime socket (management manual, chapter 9.3) and the statistics page.
+//!
+//! Reads and changes what lives in `state`; never calls the data path. What it must know of the configuration
+//! comes as a [`View`], made anew at each reload. Called by the binary (sockets) and by `proxy` (the page, a pure function).
 
 #![forbid(unsafe_code)]
+
+pub mod field;
+pub mod line;
+pub mod page;
+pub mod session;
+pub mod statistics;
+pub mod view;
+
+mod command;
+mod info;
+mod sets;
+mod shows;
+mod stat;
+mod streams;
+
+pub use session::serve;
+pub use view::{Level, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};

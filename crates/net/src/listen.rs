@@ -90,6 +90,8 @@ fn tcp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
         let any = SocketAddr::new(crate::dial::unspecified(address), 0);
         sys::set_md5_key(socket.as_fd(), any, key, true)?;
     }
+    // Accepted sockets inherit it, which spares a call for each.
+    socket.set_tcp_nodelay(true)?;
     if options.buffers.0 > 0 {
         socket.set_recv_buffer_size(options.buffers.0)?;
     }
@@ -156,6 +158,16 @@ pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<Owne
     socket.bind(&socket2::SockAddr::unix(abstract_path(name, padded))?)?;
     socket.listen(backlog)?;
     Ok(socket.into())
+}
+
+/// A listening socket that the process was started with. Taken as a duplicate, so that a second bind of the
+/// same number works as well.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    let socket = sys::duplicate_inherited(number)?;
+    if !socket2::SockRef::from(&socket).is_listener()? {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the inherited descriptor is no listening socket"));
+    }
+    Ok(socket)
 }
 
 /// A listening socket in the calling worker's reactor.

@@ -169,6 +169,16 @@ pub fn fork() -> io::Result<Forked> {
     }
 }
 
+/// Raises the soft limit of descriptors towards the hard one, up to `most`. Returns the limit then in force.
+pub fn descriptor_limit(most: u64) -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a live rlimit that the kernel fills.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    raise_descriptor_limit(limit.rlim_max.min(most).max(limit.rlim_cur.min(most)))
+}
+
 /// Limits the descriptors of the process to `wanted`, raising the hard limit where that is allowed.
 /// Returns the limit then in force.
 pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {

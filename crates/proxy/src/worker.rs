@@ -115,6 +115,11 @@ impl Prepared {
     }
 }
 
+/// What a worker does beside serving: watches its idle connections. Runs as long as the worker.
+pub async fn background(worker: Rc<Worker>) {
+    crate::pool::sweep(worker).await;
+}
+
 /// One worker's own things. Lives as long as its thread.
 pub struct Worker {
     /// Its number.

@@ -1,6 +1,10 @@
 //! Counters of frontends, listeners, backends and servers (management manual, 9.1), one copy a worker.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use runtime::{Count, Gauge, Rate, Sharded};
+
+use crate::{Process, Proxy, Server};
 
 /// HTTP responses by class of status: 1xx to 5xx, then everything else.
 #[derive(Debug, Default)]
@@ -140,6 +144,120 @@ impl Times {
     /// The averages: queue, connect, response, total, in ms; zeros before the first request.
     pub fn averages(&self) -> [u64; 4] {
         [&self.queue, &self.connect, &self.response, &self.total].map(SlidingSum::average)
+    }
+}
+
+/// Resets one object's counters: highest values only, or everything that is not a present state.
+trait Clear {
+    fn clear(&self, all: bool);
+}
+
+impl Clear for Traffic {
+    fn clear(&self, all: bool) {
+        self.sessions.clear_max();
+        self.session_rate.clear_max();
+        if all {
+            let counts = [
+                &self.bytes_in,
+                &self.bytes_out,
+                &self.sessions_total,
+                &self.denied_requests,
+                &self.denied_responses,
+                &self.request_errors,
+                &self.failed_rewrites,
+                &self.internal_errors,
+            ];
+            counts.into_iter().chain(&self.responses.0).for_each(Count::clear);
+        }
+    }
+}
+
+impl Clear for FrontendCounters {
+    fn clear(&self, all: bool) {
+        self.traffic.clear(all);
+        self.connection_rate.clear_max();
+        self.request_rate.clear_max();
+        if all {
+            let counts = [
+                &self.connections_total,
+                &self.denied_connections,
+                &self.denied_sessions,
+                &self.requests_total,
+                &self.intercepted,
+            ];
+            counts.into_iter().for_each(Count::clear);
+        }
+    }
+}
+
+impl Clear for ListenerCounters {
+    fn clear(&self, all: bool) {
+        self.traffic.clear(all);
+        if all {
+            self.denied_connections.clear();
+            self.denied_sessions.clear();
+        }
+    }
+}
+
+impl Clear for BackendCounters {
+    fn clear(&self, all: bool) {
+        self.traffic.clear(all);
+        self.request_rate.clear_max();
+        self.idle.clear_max();
+        self.times.max.iter().for_each(Count::clear);
+        if all {
+            let counts = [
+                &self.requests_total,
+                &self.connection_errors,
+                &self.response_errors,
+                &self.retries,
+                &self.redispatches,
+                &self.client_aborts,
+                &self.server_aborts,
+                &self.chosen,
+                &self.connects,
+                &self.reuses,
+            ];
+            counts.into_iter().for_each(Count::clear);
+        }
+    }
+}
+
+fn clear_shards<T: Clear>(shards: &Sharded<T>, all: bool) {
+    shards.all().for_each(|shard| shard.clear(all));
+}
+
+/// `clear counters` of one server: highest values, or with `all` everything counted.
+pub fn clear_server(server: &Server, all: bool) {
+    clear_shards(&server.counters, all);
+    server.served_max.store(server.served.0.load(Relaxed), Relaxed);
+    server.queue.max.store(server.queue.len(), Relaxed);
+    if all {
+        server.health.failed.store(0, Relaxed);
+        server.downs.store(0, Relaxed);
+        server.down_ms.store(0, Relaxed);
+    }
+}
+
+/// `clear counters` of one proxy with its listeners and servers.
+pub fn clear_proxy(proxy: &Proxy, all: bool) {
+    clear_shards(&proxy.frontend, all);
+    clear_shards(&proxy.backend, all);
+    proxy.connections_max.store(proxy.connections.load(Relaxed), Relaxed);
+    proxy.queue.max.store(proxy.queue.len(), Relaxed);
+    if all {
+        proxy.downs.store(0, Relaxed);
+    }
+    proxy.listeners.load().iter().for_each(|listener| clear_shards(&listener.counters, all));
+    proxy.servers.load().iter().for_each(|server| clear_server(server, all));
+}
+
+/// `clear counters` of the process: its highest rates. Totals of the process are never reset, as in HAProxy.
+pub fn clear_process(process: &Process) {
+    for shard in process.counters.all() {
+        shard.connection_rate.clear_max();
+        shard.session_rate.clear_max();
     }
 }
 

@@ -203,7 +203,9 @@ impl Proxy {
     pub fn usable(&self) -> (u32, u32) {
         self.servers.load().iter().filter(|server| server.effective_weight() > 0).fold(
             (0, 0),
-            |(active, backup), server| if server.backup { (active, backup + 1) } else { (active + 1, backup) },
+            |(active, backup), server| {
+                if server.backup { (active, backup + 1) } else { (active + 1, backup) }
+            },
         )
     }
 
@@ -211,7 +213,11 @@ impl Proxy {
     pub fn total_weight(&self) -> u32 {
         let servers = self.servers.load();
         let sum = |backup| {
-            servers.iter().filter(|server| server.backup == backup).map(|server| server.effective_weight()).sum()
+            servers
+                .iter()
+                .filter(|server| server.backup == backup)
+                .map(|server| server.effective_weight())
+                .sum()
         };
         match sum(false) {
             0 => sum(true),

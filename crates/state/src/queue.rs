@@ -83,7 +83,8 @@ impl Queue {
     /// Wakes the first in line, who then tries for a place; it stays in line until it leaves.
     pub fn wake_first(&self) {
         if !self.is_empty() {
-            let first = self.with(|waiting| waiting.entries.first_key_value().map(|(_, waker)| waker.clone()));
+            let first =
+                self.with(|waiting| waiting.entries.first_key_value().map(|(_, waker)| waker.clone()));
             if let Some(waker) = first {
                 waker.wake();
             }

@@ -145,6 +145,12 @@ pub struct Health {
     pub fall: AtomicU32,
     /// Failed checks in all (`chkfail`).
     pub failed: AtomicU32,
+    /// A check is under way (`* ` before the status).
+    pub running: AtomicBool,
+    /// Checks exist in the configuration, so that `enable health` may turn them on.
+    pub configured: AtomicBool,
+    /// `set server … check-port`: 0 for the configuration's own.
+    pub port: AtomicU32,
     /// The last result as the statistics show it (`L4OK`, `L7STS` …), and its explanation.
     pub last: ArcSwap<CheckResult>,
 }
@@ -160,6 +166,32 @@ pub struct CheckResult {
     pub duration_ms: u64,
     /// What was seen, for people.
     pub description: String,
+}
+
+/// Every check result the statistics know (management manual, 9.1 `check_status`): its name, what it means for
+/// people, its number in `show servers state`, and whether it is a success.
+pub const CHECK_STATUSES: &[(&str, &str, u32, bool)] = &[
+    ("UNK", "Unknown", 0, false),
+    ("INI", "Initializing", 1, false),
+    ("SOCKERR", "Socket error", 5, false),
+    ("L4OK", "Layer4 check passed", 6, true),
+    ("L4TOUT", "Layer4 timeout", 7, false),
+    ("L4CON", "Layer4 connection problem", 8, false),
+    ("L6OK", "Layer6 check passed", 9, true),
+    ("L6TOUT", "Layer6 timeout", 10, false),
+    ("L6RSP", "Layer6 invalid response", 11, false),
+    ("L7TOUT", "Layer7 timeout", 12, false),
+    ("L7RSP", "Layer7 invalid response", 13, false),
+    ("L7OK", "Layer7 check passed", 15, true),
+    ("L7OKC", "Layer7 check conditionally passed", 16, true),
+    ("L7STS", "Layer7 wrong status", 17, false),
+];
+
+impl CheckResult {
+    /// The row of [`CHECK_STATUSES`] for this result; that of `INI` before the first check.
+    pub fn meaning(&self) -> &'static (&'static str, &'static str, u32, bool) {
+        CHECK_STATUSES.iter().find(|row| row.0 == self.status).unwrap_or(&CHECK_STATUSES[1])
+    }
 }
 
 /// What makes a server at boot.
@@ -266,6 +298,11 @@ impl Server {
         self.touch();
     }
 
+    /// The share of the weight that counts, in percent; 100 outside of `slowstart`.
+    pub fn ramp(&self) -> u32 {
+        self.ramp.load(Relaxed)
+    }
+
     /// Sets the share of the weight that counts, in percent (`slowstart`).
     pub fn set_ramp(&self, percent: u32) {
         self.ramp.store(percent.min(100), Relaxed);
@@ -339,10 +376,8 @@ impl Server {
             self.enter();
             return true;
         }
-        let taken = self
-            .served
-            .0
-            .fetch_update(Relaxed, Relaxed, |served| (served < limit).then_some(served + 1));
+        let taken =
+            self.served.0.fetch_update(Relaxed, Relaxed, |served| (served < limit).then_some(served + 1));
         if let Ok(before) = taken {
             self.served_max.fetch_max(before + 1, Relaxed);
         }

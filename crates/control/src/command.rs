@@ -1,0 +1,385 @@
+//! The table of commands of the runtime socket, and how a command is found, allowed and helped with.
+
+use std::fmt::Write;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::session::Settings;
+use crate::view::{Level, Runtime};
+use crate::{sets, shows, streams};
+
+/// How serious a message is, with its number and word (`set severity-output`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Severity {
+    Error,
+    Notice,
+}
+
+impl Severity {
+    /// Number and word of syslog.
+    pub(crate) fn names(self) -> (u8, &'static str) {
+        match self {
+            Self::Error => (3, "err"),
+            Self::Notice => (5, "notice"),
+        }
+    }
+}
+
+/// What a command answers.
+pub(crate) enum Reply {
+    /// Nothing: it is done.
+    Done,
+    /// Output.
+    Text(String),
+    /// A message that may be shown with its severity.
+    Message(Severity, String),
+    /// Long output, made piece by piece so that no piece holds a worker for long.
+    Pieces(Box<dyn Iterator<Item = String>>),
+    /// An answer that must be waited for.
+    Later(Pin<Box<dyn Future<Output = Reply>>>),
+    /// Close the connection.
+    Quit,
+}
+
+/// An error message.
+pub(crate) fn error(text: impl Into<String>) -> Reply {
+    Reply::Message(Severity::Error, text.into())
+}
+
+/// A command being run.
+pub(crate) struct Call<'a> {
+    pub(crate) runtime: &'a Arc<Runtime>,
+    /// Words after the command's own.
+    pub(crate) args: &'a [String],
+    pub(crate) payload: Option<&'a str>,
+    pub(crate) settings: &'a mut Settings,
+}
+
+impl Call<'_> {
+    /// A word after the command's own, empty if there is none.
+    pub(crate) fn arg(&self, index: usize) -> &str {
+        self.args.get(index).map_or("", String::as_str)
+    }
+}
+
+/// What must be switched on first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Normal,
+    Experimental,
+    Expert,
+}
+
+type Run = fn(&mut Call<'_>) -> Reply;
+
+/// A row of the table.
+pub(crate) struct Command {
+    pub(crate) words: &'static str,
+    usage: &'static str,
+    text: &'static str,
+    level: Level,
+    mode: Mode,
+    /// `None`: understood, not built.
+    run: Option<Run>,
+}
+
+const fn row(
+    words: &'static str,
+    usage: &'static str,
+    level: Level,
+    text: &'static str,
+    run: Run,
+) -> Command {
+    Command { words, usage, text, level, mode: Mode::Normal, run: Some(run) }
+}
+
+const fn later(words: &'static str, usage: &'static str, level: Level, text: &'static str) -> Command {
+    Command { words, usage, text, level, mode: Mode::Normal, run: None }
+}
+
+const fn debug(words: &'static str, text: &'static str) -> Command {
+    Command { words, usage: "", text, level: Admin, mode: Mode::Expert, run: None }
+}
+
+use Level::{Admin, Operator, User};
+
+/// Every command of the worker (management manual 9.3), in alphabetical order as `help` lists them.
+#[rustfmt::skip]
+pub(crate) const COMMANDS: &[Command] = &[
+    //    words                       usage                               level     what it does                                                                       function
+    later("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process"),
+    later("abort ssl ca-file",        "<cafile>",                         Admin,    "abort a transaction for a CA file"),
+    later("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file"),
+    later("abort ssl crl-file",       "<crlfile>",                        Admin,    "abort a transaction for a CRL file"),
+    later("acme challenge_ready",     "<certificate> domain <domain>",    Admin,    "notify that the challenge of a domain is ready"),
+    later("acme renew",               "<certificate>",                    Admin,    "renew a certificate with the ACME protocol"),
+    later("acme status",              "",                                 Operator, "show the status of certificates configured with ACME"),
+    later("add acl",                  "[@<ver>] <acl> <pattern>",         Operator, "add an acl entry"),
+    later("add backend",              "<bk> from <defpx> [mode <mode>]",  Admin,    "create a new backend"),
+    later("add map",                  "[@<ver>] <map> <key> <val>",       Operator, "add a map entry (payload supported instead of key/val)"),
+    later("add server",               "<bk>/<srv>",                       Admin,    "create a new server"),
+    later("add ssl ca-file",          "<cafile> <payload>",               Admin,    "add a certificate into the CA file"),
+    later("add ssl crt-list",         "<list> <cert> [opts]*",            Admin,    "add to crt-list file <list> a line <cert> or a payload"),
+    later("add ssl jwt",              "<cert>",                           Admin,    "add a certificate to those usable with jwt_verify_cert"),
+    later("clear acl",                "[@<ver>] <acl>",                   Operator, "clear the contents of this acl"),
+    row  ("clear counters",           "[all|server <bk>/<srv>]",          Operator, "clear max statistics counters (or all counters)",                                 sets::clear_counters),
+    later("clear map",                "[@<ver>] <map>",                   Operator, "clear the contents of this map"),
+    later("clear table",              "<table> [<filter>]*",              Operator, "remove an entry from a table (filter: data/key)"),
+    later("commit acl",               "@<ver> <acl>",                     Operator, "commit the ACL at this version"),
+    later("commit map",               "@<ver> <map>",                     Operator, "commit the map at this version"),
+    later("commit ssl ca-file",       "<cafile>",                         Admin,    "commit a CA file"),
+    later("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file"),
+    later("commit ssl crl-file",      "<crlfile>",                        Admin,    "commit a CRL file"),
+    debug("debug counters",                                                         "dump internal counters"),
+    debug("debug dev",                                                              "debugging commands for developers"),
+    later("del acl",                  "<acl> [<key>|#<ref>]",             Operator, "delete acl entries matching <key>"),
+    later("del backend",              "<bk>",                             Admin,    "delete a backend"),
+    later("del map",                  "<map> [<key>|#<ref>]",             Operator, "delete map entries matching <key>"),
+    later("del server",               "<bk>/<srv>",                       Admin,    "remove a dynamically added server"),
+    later("del ssl ca-file",          "<cafile>",                         Admin,    "delete an unused CA file"),
+    later("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file"),
+    later("del ssl crl-file",         "<crlfile>",                        Admin,    "delete an unused CRL file"),
+    later("del ssl crt-list",         "<list> <cert[:line]>",             Admin,    "delete a line <cert> from crt-list file <list>"),
+    later("del ssl jwt",              "<cert>",                           Admin,    "remove a certificate from those usable with jwt_verify_cert"),
+    later("disable agent",            "<bk>/<srv>",                       Admin,    "disable agent checks"),
+    later("disable dynamic-cookie backend", "<bk>",                       Admin,    "disable dynamic cookies on a specific backend"),
+    row  ("disable frontend",         "<frontend>",                       Admin,    "temporarily disable specific frontend",                                           sets::disable_frontend),
+    row  ("disable health",           "<bk>/<srv>",                       Admin,    "disable health checks",                                                           sets::disable_health),
+    row  ("disable server",           "<bk>/<srv>",                       Admin,    "disable a server for maintenance (use 'set server' instead)",                     sets::disable_server),
+    later("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format"),
+    later("dump stats-file",          "",                                 Operator, "dump stats for a stats-file"),
+    row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        shows::echo),
+    later("enable agent",             "<bk>/<srv>",                       Admin,    "enable agent checks"),
+    later("enable dynamic-cookie backend", "<bk>",                        Admin,    "enable dynamic cookies on a specific backend"),
+    row  ("enable frontend",          "<frontend>",                       Admin,    "re-enable specific frontend",                                                     sets::enable_frontend),
+    row  ("enable health",            "<bk>/<srv>",                       Admin,    "enable health checks",                                                            sets::enable_health),
+    row  ("enable server",            "<bk>/<srv>",                       Admin,    "enable a disabled server (use 'set server' instead)",                             sets::enable_server),
+    row  ("experimental-mode",        "[on|off]",                         Admin,    "enable/disable experimental features",                                            sets::experimental_mode),
+    row  ("expert-mode",              "[on|off]",                         Admin,    "enable/disable expert features",                                                  sets::expert_mode),
+    later("get acl",                  "<acl> <value>",                    Operator, "report the patterns matching a sample for an ACL"),
+    later("get map",                  "<map> <value>",                    Operator, "report the keys and values matching a sample for a map"),
+    later("get var",                  "<name>",                           Operator, "retrieve contents of a process-wide variable"),
+    row  ("get weight",               "<bk>/<srv>",                       User,     "report a server's current weight",                                                sets::get_weight),
+    row  ("help",                     "[<command>]",                      User,     "list matching or all commands",                                                   help),
+    debug("httpclient",                                                             "launch an HTTP request"),
+    debug("mcp-mode",                                                               "machine-oriented output of commands"),
+    later("new ssl ca-file",          "<cafile>",                         Admin,    "create a new CA file to be used in a crt-list"),
+    later("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory"),
+    later("new ssl crl-file",         "<crlfile>",                        Admin,    "create a new CRL file to be used in a crt-list"),
+    row  ("operator",                 "",                                 User,     "lower the level of the current CLI session to operator",                          sets::operator),
+    later("prepare acl",              "<acl>",                            Operator, "prepare a new version for atomic ACL replacement"),
+    later("prepare map",              "<map>",                            Operator, "prepare a new version for atomic map replacement"),
+    row  ("prompt",                   "[help | n | i | p | timed]*",      User,     "toggle interactive mode with prompt",                                             sets::prompt),
+    later("publish backend",          "<bk>",                             Operator, "mark a backend as ready for traffic"),
+    row  ("quit",                     "",                                 User,     "disconnect",                                                                      sets::quit),
+    later("set anon",                 "[on|off] [<key>]",                 User,     "activate or deactivate the anonymized mode"),
+    later("set dynamic-cookie-key backend", "<bk> <k>",                   Admin,    "change a backend secret key for dynamic cookies"),
+    later("set map",                  "<map> [<key>|#<ref>] <value>",     Operator, "modify a map entry"),
+    row  ("set maxconn frontend",     "<frontend> <value>",               Admin,    "change a frontend's maxconn setting",                                             sets::maxconn_frontend),
+    row  ("set maxconn global",       "<value>",                          Admin,    "change the per-process maxconn setting",                                          sets::maxconn_global),
+    row  ("set maxconn server",       "<bk>/<srv> <value>",               Admin,    "change a server's maxconn setting",                                               sets::maxconn_server),
+    later("set profiling",            "<what> {auto|on|off}",             Admin,    "enable/disable resource profiling (tasks,memory)"),
+    row  ("set rate-limit",           "<setting> <value>",                Admin,    "change a rate limiting value",                                                    sets::rate_limit),
+    row  ("set server",               "<bk>/<srv> [opts]",                Admin,    "change a server's state, weight, address or ssl",                                 sets::set_server),
+    row  ("set severity-output",      "[none|number|string]",             User,     "set presence of severity level in feedback information",                          sets::severity_output),
+    later("set ssl ca-file",          "<cafile> <payload>",               Admin,    "replace a CA file"),
+    later("set ssl cert",             "<certfile> <payload>",             Admin,    "replace a certificate file"),
+    later("set ssl crl-file",         "<crlfile> <payload>",              Admin,    "replace a CRL file"),
+    later("set ssl ocsp-response",    "<resp|payload>",                   Admin,    "update a certificate's OCSP Response from a base64-encode DER"),
+    later("set ssl tls-key",          "[id|file] <key>",                  Admin,    "set the next TLS key for the <id> or <file> listener to <key>"),
+    later("set table",                "<table> key <k> [data.* <v>]*",    Operator, "update or create a table entry's data"),
+    row  ("set timeout",              "[cli] <delay>",                    User,     "change a timeout setting",                                                        sets::timeout),
+    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: None },
+    row  ("set weight",               "<bk>/<srv> <weight>[%]",           Admin,    "change a server's weight (use 'set server' instead)",                             sets::weight),
+    later("show acl",                 "[@<ver>] [<acl>]",                 Operator, "report available acls or dump an acl's contents"),
+    row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),
+    later("show anon",                "",                                 Operator, "display the current state of anonymized mode"),
+    row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     shows::backend),
+    later("show cache",               "",                                 Operator, "show cache status"),
+    row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
+    row  ("show cli sockets",         "",                                 Operator, "dump list of cli sockets",                                                        shows::cli_sockets),
+    later("show default-server",      "[<bk>]",                           Operator, "list the default-server instances kept"),
+    later("show defaults",            "",                                 Operator, "list the named defaults sections kept"),
+    row  ("show dev",                 "",                                 Operator, "show debug info for developers",                                                  shows::dev),
+    row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
+    row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       streams::show_errors),
+    later("show events",              "[<sink>] [-w] [-n] [-0]",          Operator, "show event sink state"),
+    row  ("show fd",                  "[num]",                            Operator, "dump list of file descriptors in use or a specific one",                          shows::fd),
+    row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
+    later("show libs",                "",                                 Operator, "show loaded object files and libraries"),
+    later("show map",                 "[@ver] [map]",                     Operator, "report available maps or dump a map's contents"),
+    later("show peers",               "[dict|-] [section]",               Operator, "dump some information about all the peers or this peers section"),
+    later("show pools",               "[by*] [match <pfx>] [nb]",         Operator, "report information about the memory pools usage"),
+    later("show profiling",           "[<what>|<#lines>|<opts>]*",        Operator, "show profiling state (all,status,tasks,memory)"),
+    later("show quic",                "",                                 Operator, "display quic connections status"),
+    later("show resolvers",           "[id]",                             Operator, "dumps counters from all resolvers section and associated name servers"),
+    row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
+    row  ("show servers conn",        "[<backend>]",                      Operator, "dump server connections status (all or for a single backend)",                    shows::servers_conn),
+    row  ("show servers state",       "[<backend>]",                      Operator, "dump volatile server information (all or for a single backend)",                  shows::servers_state),
+    row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess),
+    later("show ssl ca-file",         "[<cafile>[:<index>]]",             Operator, "display the SSL CA files used in memory, or the details of a <cafile>"),
+    later("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file"),
+    later("show ssl crl-file",        "[<crlfile[:<index>>]]",            Operator, "display the SSL CRL files used in memory, or the details of a <crlfile>"),
+    later("show ssl crt-list",        "[-n] [<list>]",                    Operator, "show the list of crt-lists or the content of a crt-list file <list>"),
+    later("show ssl jwt",             "",                                 Operator, "list the certificates usable with jwt_verify_cert"),
+    later("show ssl ocsp-response",   "[[text|base64] id]",               Operator, "display the IDs of the OCSP responses used in memory, or the details of one"),
+    later("show ssl ocsp-updates",    "",                                 Operator, "display information about the next 'nb' ocsp responses to be updated"),
+    later("show ssl providers",       "",                                 Operator, "show loaded SSL providers"),
+    later("show ssl sni",             "[-f <frontend>]",                  Operator, "show the list of SNI and their corresponding filename"),
+    row  ("show startup-logs",        "",                                 Operator, "report logs emitted during startup",                                              shows::startup_logs),
+    row  ("show stat",                "[desc|json|no-maint|typed|up]*",   User,     "report counters for each proxy and server",                                       shows::stat),
+    later("show table",               "<table> [<filter>]*",              Operator, "report table usage stats or dump this table's contents (filter: data/key)"),
+    later("show tasks",               "",                                 Operator, "show running tasks"),
+    row  ("show threads",             "",                                 Operator, "show some threads debugging information",                                         shows::threads),
+    later("show tls-keys",            "[id|*]",                           Operator, "show tls keys references or dump tls ticket keys when id specified"),
+    later("show trace",               "[<module>]",                       Operator, "show live tracing state"),
+    row  ("show version",             "",                                 User,     "show version of the current process",                                             shows::version),
+    row  ("shutdown frontend",        "<frontend>",                       Admin,    "stop a specific frontend",                                                        sets::shutdown_frontend),
+    row  ("shutdown session",         "[id]",                             Admin,    "kill a specific session",                                                         streams::shutdown_session),
+    row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
+    later("trace",                    "[<module>|0] [cmd [args...]]",     Admin,    "manage live tracing (empty to list, 0 to stop all)"),
+    later("unpublish backend",        "<bk>",                             Operator, "mark a backend as not ready for traffic"),
+    later("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response"),
+    row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),
+    row  ("wait",                     "{-h|<delay_ms>} cond [args...]",   User,     "wait the specified delay or condition (-h to see list)",                          streams::wait),
+];
+
+/// The commands listed at the end of every help.
+const LAST: [&str; 3] = ["help", "prompt", "quit"];
+
+/// The command whose words begin `words`: the one with the most words.
+pub(crate) fn find(words: &[String]) -> Option<&'static Command> {
+    COMMANDS
+        .iter()
+        .filter(|command| {
+            let mut own = command.words.split(' ');
+            let count = own.clone().count();
+            count <= words.len() && own.by_ref().zip(words).all(|(own, word)| own == word)
+        })
+        .max_by_key(|command| command.words.len())
+}
+
+/// Runs one command.
+pub(crate) fn run(
+    runtime: &Arc<Runtime>,
+    words: &[String],
+    payload: Option<&str>,
+    settings: &mut Settings,
+) -> Reply {
+    let Some(command) = find(words) else {
+        let found = matching(words, settings.level);
+        let all = found.is_empty();
+        let title = if all {
+            "Unknown command. Please enter one of the following commands only:"
+        } else {
+            "Unknown command, but maybe one of the following ones is a better match:"
+        };
+        return error(listing(title, words, settings.level));
+    };
+    if settings.level < command.level {
+        return error("Permission denied");
+    }
+    match command.mode {
+        Mode::Expert if !settings.expert => {
+            return error("This command is restricted to expert mode only.");
+        }
+        Mode::Experimental if !settings.experimental => {
+            return error("This command is restricted to experimental mode only.");
+        }
+        _ => {}
+    }
+    let Some(run) = command.run else {
+        return error(format!("The command '{}' is not supported yet.", command.words));
+    };
+    let args = &words[command.words.split(' ').count()..];
+    run(&mut Call { runtime, args, payload, settings })
+}
+
+/// Commands that share the most leading words with `words`, the last one possibly cut short, then by likeness.
+fn matching(words: &[String], level: Level) -> Vec<&'static Command> {
+    let allowed = || COMMANDS.iter().filter(move |c| c.level <= level && c.mode == Mode::Normal);
+    let shared = |command: &Command| {
+        let own = command.words.split(' ');
+        own.zip(words).take_while(|(own, word)| own == word).count()
+    };
+    let most = allowed().map(shared).max().unwrap_or(0);
+    if most > 0 {
+        let best: Vec<_> = allowed().filter(|command| shared(command) == most).collect();
+        let begun: Vec<_> = best
+            .iter()
+            .copied()
+            .filter(|command| {
+                let next = command.words.split(' ').nth(most);
+                next.zip(words.get(most)).is_some_and(|(own, word)| own.starts_with(word.as_str()))
+            })
+            .collect();
+        return if begun.is_empty() { best } else { begun };
+    }
+    let typed = words.join(" ");
+    allowed().filter(|command| distance(command.words, &typed) <= 2).collect()
+}
+
+/// How many edits lie between two short texts.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let best = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row[b.len()]
+}
+
+/// The help text: a title, the commands that match, and those always shown.
+fn listing(title: &str, words: &[String], level: Level) -> String {
+    let mut shown = if words.is_empty() { Vec::new() } else { matching(words, level) };
+    if shown.is_empty() {
+        shown = COMMANDS.iter().filter(|c| c.level <= level && c.mode == Mode::Normal).collect();
+    }
+    shown.retain(|command| !LAST.contains(&command.words) && command.words != "_getsocks");
+    shown.extend(COMMANDS.iter().filter(|command| LAST.contains(&command.words)));
+    let mut out = format!("{title}\n");
+    for command in shown {
+        let call = format!("{} {}", command.words, command.usage);
+        let _ = writeln!(out, "  {:<40}: {}", call.trim_end(), command.text);
+    }
+    out
+}
+
+fn help(call: &mut Call<'_>) -> Reply {
+    Reply::Text(listing("The following commands are valid at this level:", call.args, call.settings.level))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn commands_are_sorted_unique_and_found_by_their_longest_name() {
+        assert!(COMMANDS.windows(2).all(|pair| pair[0].words < pair[1].words));
+        for command in COMMANDS {
+            assert_eq!(find(&words(command.words)).map(|c| c.words), Some(command.words));
+        }
+        assert_eq!(find(&words("show servers state be")).map(|c| c.words), Some("show servers state"));
+        assert!(find(&words("show servers")).is_none());
+        assert!(find(&words("shows info")).is_none());
+    }
+
+    #[test]
+    fn an_unknown_command_gets_the_likeliest_ones() {
+        let names = |line| matching(&words(line), Admin).iter().map(|c| c.words).collect::<Vec<_>>();
+        assert_eq!(
+            names("set maxconn foo"),
+            ["set maxconn frontend", "set maxconn global", "set maxconn server"]
+        );
+        assert_eq!(names("show serv"), ["show servers conn", "show servers state"]);
+        assert_eq!(names("hlep"), ["help"]);
+        assert!(names("xyzzyxyzzy").is_empty());
+    }
+}

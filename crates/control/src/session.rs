@@ -1,0 +1,225 @@
+//! One connection to the runtime socket: reads lines, runs commands, writes answers (management manual, 9.3).
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+
+use crate::command::{self, Reply, Severity};
+use crate::line;
+use crate::view::{Level, Runtime, SeverityOutput};
+
+/// The largest payload; `tune.cli.max-payload-size` is 128 KiB by default.
+const MAX_PAYLOAD: usize = 128 * 1024;
+
+/// What commands may change about their connection.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What is allowed.
+    pub level: Level,
+    /// How severities are shown.
+    pub severity: SeverityOutput,
+    /// Whether the connection goes on after a line.
+    pub(crate) interactive: bool,
+    /// Whether a prompt is shown.
+    pub(crate) prompt: bool,
+    /// Whether the prompt shows the uptime.
+    pub(crate) timed: bool,
+    /// `expert-mode on`.
+    pub(crate) expert: bool,
+    /// `experimental-mode on`.
+    pub(crate) experimental: bool,
+    /// How long the connection may idle.
+    pub(crate) timeout: Duration,
+}
+
+impl Settings {
+    /// As a connection starts.
+    pub fn new(level: Level, severity: SeverityOutput, timeout: Duration) -> Self {
+        Self {
+            level,
+            severity,
+            interactive: false,
+            prompt: false,
+            timed: false,
+            expert: false,
+            experimental: false,
+            timeout,
+        }
+    }
+}
+
+/// Counts a connection while it lives.
+struct Counted<'a>(&'a Runtime);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Serves one connection of a runtime socket until it closes, idles too long, or one command line is done. Beyond
+/// `stats maxconn` connections a new one is closed at once.
+///
+/// # Errors
+/// What the socket says; the caller has nothing to do about it.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: S,
+    level: Level,
+    severity: SeverityOutput,
+    runtime: Arc<Runtime>,
+) -> io::Result<()> {
+    let view = runtime.view();
+    let before = runtime.sessions.fetch_add(1, Relaxed);
+    let _counted = Counted(&runtime);
+    if before >= view.max_sessions {
+        return Ok(());
+    }
+    let settings = Settings::new(level, severity, view.timeout);
+    let session = Session {
+        socket: BufReader::new(socket),
+        runtime: runtime.clone(),
+        settings,
+        longest: view.line_length,
+    };
+    session.run().await
+}
+
+struct Session<S> {
+    socket: BufReader<S>,
+    runtime: Arc<Runtime>,
+    settings: Settings,
+    longest: usize,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    async fn run(mut self) -> io::Result<()> {
+        loop {
+            let Some(text) = self.read_line(self.longest).await? else { return Ok(()) };
+            let line = line::parse(&text);
+            let payload = match &line.payload_end {
+                Some(end) => match self.read_payload(end).await? {
+                    Some(payload) => Some(payload),
+                    None => return Ok(()),
+                },
+                None => None,
+            };
+            let count = line.commands.len();
+            for (i, words) in line.commands.iter().enumerate() {
+                let payload = payload.as_deref().filter(|_| i + 1 == count);
+                if !self.command(words, payload).await? {
+                    return Ok(());
+                }
+            }
+            if !self.settings.interactive {
+                return self.socket.shutdown().await;
+            }
+            self.prompt().await?;
+        }
+    }
+
+    /// One line without its end; `None` when the connection is over. A last line without an end counts.
+    async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
+        let mut bytes = Vec::new();
+        loop {
+            let timeout = self.settings.timeout;
+            let chunk = match tokio::time::timeout(timeout, self.socket.fill_buf()).await {
+                Ok(chunk) => chunk?,
+                Err(_) => return Ok(None),
+            };
+            if chunk.is_empty() {
+                return Ok((!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned()));
+            }
+            let end = chunk.iter().position(|&b| b == b'\n');
+            let taken = end.map_or(chunk.len(), |end| end + 1);
+            bytes.extend_from_slice(&chunk[..end.unwrap_or(taken)]);
+            self.socket.consume(taken);
+            if bytes.len() > longest {
+                self.write("Command too long\n").await?;
+                return Ok(None);
+            }
+            if end.is_some() {
+                return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
+            }
+        }
+    }
+
+    async fn read_payload(&mut self, end: &str) -> io::Result<Option<String>> {
+        let mut payload = String::new();
+        loop {
+            if self.settings.prompt {
+                self.write("+ ").await?;
+            }
+            let Some(line) = self.read_line(MAX_PAYLOAD).await? else { return Ok(None) };
+            let line = line.strip_suffix('\r').unwrap_or(&line);
+            if line == end {
+                return Ok(Some(payload));
+            }
+            payload.push_str(line);
+            payload.push('\n');
+            if payload.len() > MAX_PAYLOAD {
+                self.write("Payload too large\n").await?;
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn write(&mut self, text: &str) -> io::Result<()> {
+        match tokio::time::timeout(self.settings.timeout, self.socket.write_all(text.as_bytes())).await {
+            Ok(written) => written,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Runs one command and writes its answer, which an empty line ends. `false` to close.
+    async fn command(&mut self, words: &[String], payload: Option<&str>) -> io::Result<bool> {
+        let mut reply = command::run(&self.runtime, words, payload, &mut self.settings);
+        while let Reply::Later(answer) = reply {
+            reply = answer.await;
+        }
+        let mut text = match reply {
+            Reply::Quit => return Ok(false),
+            Reply::Done | Reply::Later(_) => String::new(),
+            Reply::Text(text) => text,
+            Reply::Message(severity, text) => self.label(severity) + &text,
+            Reply::Pieces(pieces) => {
+                for piece in pieces {
+                    self.write(&piece).await?;
+                    // Other connections of this worker get their turn between pieces.
+                    tokio::task::yield_now().await;
+                }
+                String::new()
+            }
+        };
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push('\n');
+        self.write(&text).await?;
+        Ok(true)
+    }
+
+    fn label(&self, severity: Severity) -> String {
+        let (number, word) = severity.names();
+        match self.settings.severity {
+            SeverityOutput::None => String::new(),
+            SeverityOutput::Number => format!("[{number}]: "),
+            SeverityOutput::String => format!("[{word}]: "),
+        }
+    }
+
+    async fn prompt(&mut self) -> io::Result<()> {
+        if !self.settings.prompt {
+            return Ok(());
+        }
+        let up = self.runtime.uptime();
+        let prompt = if self.settings.timed {
+            format!("[{}:{:02}:{:02}:{:02}]> ", up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60)
+        } else {
+            "> ".to_owned()
+        };
+        self.write(&prompt).await
+    }
+}

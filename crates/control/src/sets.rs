@@ -1,0 +1,440 @@
+//! Commands that change something: servers, frontends, limits, counters, and the connection's own settings.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use base::clock::now_ms;
+use base::units::{DefaultUnit, parse_duration};
+use state::proxy::Admission;
+use state::server::{Operational, ServerAddress};
+use state::{Admin, Server};
+
+use crate::command::{Call, Reply, Severity, error};
+use crate::view::{Level, ProxyView, SeverityOutput, View};
+
+/// The server that `backend/server` names, or the error.
+pub(crate) fn server(view: &View, name: &str) -> Result<(ProxyView, Arc<Server>), Reply> {
+    let Some((backend, server)) = name.split_once('/').filter(|(_, server)| !server.is_empty()) else {
+        return Err(error("Require 'backend/server'."));
+    };
+    let proxy = view.backend(backend).ok_or_else(|| error("No such backend."))?;
+    let server = proxy.state.server(server).ok_or_else(|| error("No such server."))?;
+    Ok((proxy.clone(), server))
+}
+
+/// Runs `change` on the server that the first argument names.
+fn with_server(
+    call: &mut Call<'_>,
+    change: impl FnOnce(&mut Call<'_>, &ProxyView, &Arc<Server>) -> Reply,
+) -> Reply {
+    match server(&call.runtime.view(), call.arg(0)) {
+        Ok((proxy, server)) => change(call, &proxy, &server),
+        Err(reply) => reply,
+    }
+}
+
+/// The administrative states of `set server … state` and of the page's actions.
+pub(crate) fn set_state(view: &View, server: &Arc<Server>, state: &str) -> bool {
+    let (set, clear) = match state {
+        "ready" => (0, Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT | Admin::FORCED_DRAIN),
+        "drain" => (Admin::FORCED_DRAIN, Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT),
+        "maint" => (Admin::FORCED_MAINT, 0),
+        _ => return false,
+    };
+    server.change_admin(set, clear, now_ms());
+    inherit(view, server);
+    true
+}
+
+/// Passes a server's maintenance and draining on to the servers that track it.
+fn inherit(view: &View, tracked: &Arc<Server>) {
+    let admin = tracked.admin();
+    let flags =
+        [(admin.in_maintenance(), Admin::INHERITED_MAINT), (admin.draining(), Admin::INHERITED_DRAIN)];
+    let (mut set, mut clear) = (0, 0);
+    for (on, flag) in flags {
+        *(if on { &mut set } else { &mut clear }) |= flag;
+    }
+    let followers = view.proxies.iter().flat_map(|proxy| proxy.servers.values()).filter(|server| {
+        server.tracks.as_ref().is_some_and(|of| Arc::ptr_eq(of, tracked))
+            && !Arc::ptr_eq(&server.state, tracked)
+    });
+    for follower in followers {
+        if follower.state.change_admin(set, clear, now_ms()) {
+            inherit(view, &follower.state);
+        }
+    }
+}
+
+/// Sets what checks would have found, and the level that goes with it.
+pub(crate) fn set_health(server: &Server, health: &str) -> bool {
+    let full = server.health.rise.load(Relaxed) + server.health.fall.load(Relaxed);
+    let (state, level) = match health {
+        "up" => (Operational::Running, full.saturating_sub(1)),
+        "stopping" => (Operational::Stopping, full.saturating_sub(1)),
+        "down" => (Operational::Stopped, 0),
+        _ => return false,
+    };
+    server.health.level.store(level, Relaxed);
+    server.set_operational(state, now_ms());
+    true
+}
+
+pub(crate) fn disable_server(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, _, server| {
+        set_state(&call.runtime.view(), server, "maint");
+        Reply::Done
+    })
+}
+
+pub(crate) fn enable_server(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, _, server| {
+        set_state(&call.runtime.view(), server, "ready");
+        Reply::Done
+    })
+}
+
+pub(crate) fn disable_health(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        server.checked.store(false, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn enable_health(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        if !server.health.configured.load(Relaxed) {
+            return error("Health check was not configured on this server, cannot enable.");
+        }
+        server.checked.store(true, Relaxed);
+        Reply::Done
+    })
+}
+
+const SET_SERVER_USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
+agent-send | check-addr | check-port | fqdn | health | name | ssl | state | weight";
+
+pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, proxy, server| match call.arg(1) {
+        "state" if set_state(&call.runtime.view(), server, call.arg(2)) => Reply::Done,
+        "state" => error("'set server <srv> state' expects 'ready', 'drain' and 'maint'."),
+        "weight" => change_weight(proxy, server, call.arg(2)),
+        "health" if proxy.server(server.id).is_some_and(|view| view.tracks.is_some()) => {
+            error("cannot change health on a tracking server.")
+        }
+        "health" if set_health(server, call.arg(2)) => Reply::Done,
+        "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
+        "addr" => change_address(server, call),
+        "check-port" => match call.arg(2).parse::<u16>() {
+            _ if !server.health.configured.load(Relaxed) => {
+                error("Health checks are not enabled on this server.")
+            }
+            Ok(port) if port > 0 => {
+                server.health.port.store(u32::from(port), Relaxed);
+                Reply::Message(Severity::Notice, "health check port updated.".into())
+            }
+            _ => error("'set server <srv> check-port' expects a port between 1 and 65535."),
+        },
+        option @ ("agent" | "agent-addr" | "agent-port" | "agent-send" | "check-addr" | "fqdn" | "name"
+        | "ssl") => error(format!("'set server <srv> {option}' is not supported yet.")),
+        _ => error(SET_SERVER_USAGE),
+    })
+}
+
+fn change_address(server: &Server, call: &Call<'_>) -> Reply {
+    let text = call.arg(2);
+    let Ok(ip) = text.parse::<IpAddr>() else {
+        return error(format!("Invalid addr '{text}' by 'stats socket command'"));
+    };
+    let old = server.address.load();
+    let ServerAddress::Ip(old) = **old else {
+        return error("The server has no IP address to replace.");
+    };
+    let port = match (call.arg(3), call.arg(4).parse::<u16>()) {
+        ("", _) => old.port(),
+        ("port", Ok(port)) => port,
+        ("port", Err(_)) => return error("problem converting string to int. by 'stats socket command'"),
+        (word, _) => return error(format!("unexpected argument '{word}'; 'port' was expected")),
+    };
+    let mut said = Vec::new();
+    if ip == old.ip() {
+        said.push("no need to change the addr".to_owned());
+    } else {
+        said.push(format!("IP changed from '{}' to '{ip}'", old.ip()));
+    }
+    if call.arg(3) == "port" {
+        if port == old.port() {
+            said.push("no need to change the port".to_owned());
+        } else {
+            said.push(format!("port changed from '{}' to '{port}'", old.port()));
+        }
+    }
+    server.address.store(Arc::new(ServerAddress::Ip(SocketAddr::new(ip, port))));
+    Reply::Message(Severity::Notice, format!("{} by 'stats socket command'", said.join(", ")))
+}
+
+/// Absolute weights from 0 to 256, or a percentage of the initial one. Static algorithms allow 0 and all only.
+fn change_weight(proxy: &ProxyView, server: &Server, text: &str) -> Reply {
+    if text.is_empty() {
+        return error("Require <weight> or <weight%>.");
+    }
+    let (digits, relative) = match text.strip_suffix('%') {
+        Some(digits) => (digits, true),
+        None => (text, false),
+    };
+    let Ok(number) = digits.parse::<u32>() else {
+        return error(if digits.starts_with('-') {
+            "Relative weight must be positive."
+        } else {
+            "Trailing garbage in weight string."
+        });
+    };
+    if !relative && number > 256 {
+        return error("Absolute weight can only be between 0 and 256 inclusive.");
+    }
+    let initial = u64::from(server.initial_weight);
+    let weight = if relative { (initial * u64::from(number) / 100).min(256) as u32 } else { number };
+    let fixed = matches!(proxy.algorithm, "static-rr" | "first");
+    if fixed && weight != 0 && weight != server.initial_weight {
+        return error("Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.");
+    }
+    server.set_weight(weight);
+    Reply::Done
+}
+
+pub(crate) fn weight(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, proxy, server| change_weight(proxy, server, call.arg(1)))
+}
+
+pub(crate) fn get_weight(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        Reply::Text(format!("{} (initial {})", server.user_weight(), server.initial_weight))
+    })
+}
+
+/// Runs `change` on the frontend that the first argument names.
+fn with_frontend(call: &mut Call<'_>, change: impl FnOnce(&mut Call<'_>, &state::Proxy) -> Reply) -> Reply {
+    if call.arg(0).is_empty() {
+        return error("A frontend name is expected.");
+    }
+    match call.runtime.view().frontend(call.arg(0)) {
+        Some(proxy) => change(call, &proxy.state),
+        None => error("No such frontend."),
+    }
+}
+
+const SHUT_DOWN: &str = "Frontend was previously shut down, cannot ";
+
+pub(crate) fn disable_frontend(call: &mut Call<'_>) -> Reply {
+    with_frontend(call, |_, proxy| match proxy.admission() {
+        Admission::Stopped => Reply::Message(Severity::Notice, format!("{SHUT_DOWN}disable.")),
+        Admission::Paused => Reply::Message(Severity::Notice, "All sockets are already disabled.".into()),
+        Admission::Open => {
+            proxy.set_admission(Admission::Paused);
+            Reply::Done
+        }
+    })
+}
+
+pub(crate) fn enable_frontend(call: &mut Call<'_>) -> Reply {
+    with_frontend(call, |_, proxy| match proxy.admission() {
+        Admission::Stopped => error(format!("{SHUT_DOWN}enable.")),
+        Admission::Open => Reply::Message(Severity::Notice, "All sockets are already enabled.".into()),
+        Admission::Paused => {
+            proxy.set_admission(Admission::Open);
+            Reply::Done
+        }
+    })
+}
+
+pub(crate) fn shutdown_frontend(call: &mut Call<'_>) -> Reply {
+    with_frontend(call, |_, proxy| {
+        if proxy.admission() == Admission::Stopped {
+            return error("Frontend was already shut down.");
+        }
+        proxy.set_admission(Admission::Stopped);
+        Reply::Done
+    })
+}
+
+pub(crate) fn maxconn_frontend(call: &mut Call<'_>) -> Reply {
+    with_frontend(call, |call, proxy| match call.arg(1).parse::<u32>() {
+        Ok(limit) => {
+            proxy.maxconn.store(limit, Relaxed);
+            for listener in proxy.listeners.load().iter() {
+                listener.wake();
+            }
+            Reply::Done
+        }
+        Err(_) if call.arg(1).is_empty() => error("Integer value expected."),
+        Err(_) => error("Value out of range."),
+    })
+}
+
+pub(crate) fn maxconn_server(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, _, server| match call.arg(1).parse::<u32>() {
+        Ok(limit) => {
+            server.maxconn.store(limit, Relaxed);
+            server.queue.wake_all();
+            Reply::Done
+        }
+        Err(_) if call.arg(1).is_empty() => error("Require <maxconn>."),
+        Err(_) => error("Trailing garbage in maxconn string."),
+    })
+}
+
+pub(crate) fn maxconn_global(call: &mut Call<'_>) -> Reply {
+    let process = &call.runtime.process;
+    let hard = process.hard_maxconn.load(Relaxed);
+    match call.arg(0).parse::<u32>() {
+        Ok(limit) if limit <= hard => {
+            process.maxconn.store(if limit == 0 { hard } else { limit }, Relaxed);
+            for proxy in call.runtime.view().proxies.iter() {
+                proxy.state.listeners.load().iter().for_each(|listener| listener.wake());
+            }
+            Reply::Done
+        }
+        Err(_) if call.arg(0).is_empty() => error("Expects an integer value."),
+        _ => error("Value out of range."),
+    }
+}
+
+const RATE_LIMIT_USAGE: &str = "'set rate-limit' only supports :\n\
+   - 'connections global' to set the per-process maximum connection rate\n\
+   - 'sessions global' to set the per-process maximum session rate\n\
+   - 'ssl-sessions global' to set the per-process maximum SSL session rate\n\
+   - 'http-compression global' to set the per-process maximum compression speed in kB/s";
+
+pub(crate) fn rate_limit(call: &mut Call<'_>) -> Reply {
+    let process = &call.runtime.process;
+    let limit = match (call.arg(0), call.arg(1)) {
+        ("connections", "global") => &process.connection_limit,
+        ("sessions", "global") => &process.session_limit,
+        ("ssl-sessions" | "http-compression", "global") => {
+            return error(format!("'set rate-limit {} global' is not supported yet.", call.arg(0)));
+        }
+        _ => return error(RATE_LIMIT_USAGE),
+    };
+    match call.arg(2).parse::<u32>() {
+        Ok(value) => {
+            limit.store(value, Relaxed);
+            Reply::Done
+        }
+        Err(_) => error("Expects an integer value."),
+    }
+}
+
+pub(crate) fn timeout(call: &mut Call<'_>) -> Reply {
+    if call.arg(0) != "cli" {
+        return error("'set timeout' only supports 'cli'.");
+    }
+    match parse_duration(call.arg(1), DefaultUnit::Seconds) {
+        Ok(delay) if delay > Duration::ZERO => {
+            call.settings.timeout = delay;
+            Reply::Done
+        }
+        _ if call.arg(1).is_empty() => error("Expects an integer value."),
+        _ => error("Invalid timeout value."),
+    }
+}
+
+pub(crate) fn severity_output(call: &mut Call<'_>) -> Reply {
+    call.settings.severity = match call.arg(0) {
+        "none" => SeverityOutput::None,
+        "number" => SeverityOutput::Number,
+        "string" => SeverityOutput::String,
+        _ => return error("one of 'none', 'number', 'string' is a required argument\n"),
+    };
+    Reply::Done
+}
+
+pub(crate) fn operator(call: &mut Call<'_>) -> Reply {
+    lower(call, Level::Operator)
+}
+
+pub(crate) fn user(call: &mut Call<'_>) -> Reply {
+    lower(call, Level::User)
+}
+
+/// The level only goes down, and takes expert and experimental mode with it.
+fn lower(call: &mut Call<'_>, level: Level) -> Reply {
+    if call.settings.level < level {
+        return error("Permission denied");
+    }
+    call.settings.level = level;
+    call.settings.expert = false;
+    call.settings.experimental = false;
+    Reply::Done
+}
+
+pub(crate) fn expert_mode(call: &mut Call<'_>) -> Reply {
+    let (word, name) = (call.arg(0).to_owned(), "expert-mode");
+    switch(&word, name, &mut call.settings.expert)
+}
+
+pub(crate) fn experimental_mode(call: &mut Call<'_>) -> Reply {
+    let (word, name) = (call.arg(0).to_owned(), "experimental-mode");
+    switch(&word, name, &mut call.settings.experimental)
+}
+
+fn switch(word: &str, name: &str, mode: &mut bool) -> Reply {
+    match word {
+        "" => return Reply::Text(format!("{name} is {}", if *mode { "ON" } else { "OFF" })),
+        "on" => *mode = true,
+        "off" => *mode = false,
+        _ => return error(format!("'{name}' expects 'on' or 'off'.")),
+    }
+    Reply::Done
+}
+
+const PROMPT_USAGE: &str = "Usage: prompt [help | n | i | p | timed]*\n\
+Changes the default prompt and interactive mode. Without argument, alternates between prompt and\n\
+non-interactive modes. Options:\n  help   : display this help\n  n      : set to non-interactive mode\n  \
+i      : set to interactive mode\n  p      : set to prompt mode\n  timed  : toggle the display of the time in the prompt\n";
+
+pub(crate) fn prompt(call: &mut Call<'_>) -> Reply {
+    let words: Vec<String> = call.args.to_vec();
+    let settings = &mut *call.settings;
+    if words.is_empty() {
+        let on = !settings.prompt;
+        (settings.interactive, settings.prompt) = (on, on);
+    }
+    for word in &words {
+        (settings.interactive, settings.prompt) = match word.as_str() {
+            "n" => (false, false),
+            "i" => (true, false),
+            "p" => (true, true),
+            "timed" => {
+                settings.timed = !settings.timed;
+                (true, true)
+            }
+            _ => return Reply::Text(PROMPT_USAGE.into()),
+        };
+    }
+    Reply::Done
+}
+
+pub(crate) fn quit(_: &mut Call<'_>) -> Reply {
+    Reply::Quit
+}
+
+pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    match call.arg(0) {
+        "all" | "server" if call.settings.level < Level::Admin => return error("Permission denied"),
+        "server" => match server(&view, call.arg(1)) {
+            Ok((_, server)) => state::counters::clear_server(&server, true),
+            Err(reply) => return reply,
+        },
+        what => {
+            let all = what == "all";
+            for proxy in &view.proxies {
+                state::counters::clear_proxy(&proxy.state, all);
+            }
+            state::counters::clear_process(&call.runtime.process);
+        }
+    }
+    Reply::Done
+}

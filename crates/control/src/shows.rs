@@ -1,0 +1,484 @@
+//! Commands that only look.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::{WallTime, now_ms};
+use runtime::{shard, worker};
+use state::Server;
+use state::counters;
+
+use crate::command::{Call, Reply, error};
+use crate::field;
+use crate::info::{self, Format};
+use crate::stat::{self, COLUMNS, Filter, Row, Show};
+use crate::view::{Level, ProxyView, View};
+
+pub(crate) fn version(call: &mut Call<'_>) -> Reply {
+    Reply::Text(call.runtime.version.into())
+}
+
+pub(crate) fn echo(call: &mut Call<'_>) -> Reply {
+    Reply::Text(call.args.join(" "))
+}
+
+pub(crate) fn cli_level(call: &mut Call<'_>) -> Reply {
+    Reply::Text(call.settings.level.name().into())
+}
+
+pub(crate) fn cli_sockets(call: &mut Call<'_>) -> Reply {
+    let mut out = "# socket lvl processes\n".to_owned();
+    for socket in &call.runtime.view().sockets {
+        let _ = writeln!(out, "{} {} all", socket.address, socket.level.name());
+    }
+    Reply::Text(out)
+}
+
+pub(crate) fn startup_logs(call: &mut Call<'_>) -> Reply {
+    Reply::Text(call.runtime.view().startup_log.clone())
+}
+
+pub(crate) fn backend(call: &mut Call<'_>) -> Reply {
+    let mut out = "# name\n".to_owned();
+    for proxy in call.runtime.view().proxies.iter().filter(|proxy| proxy.state.is_backend) {
+        let _ = writeln!(out, "{}", proxy.state.name);
+    }
+    Reply::Text(out)
+}
+
+pub(crate) fn env(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    let name = call.arg(0);
+    let mut out = String::new();
+    for (key, value) in view.environment.iter().filter(|(key, _)| name.is_empty() || name == key) {
+        let _ = writeln!(out, "{key}={value}");
+    }
+    if out.is_empty() && !name.is_empty() { error("Variable not found") } else { Reply::Text(out) }
+}
+
+pub(crate) fn info(call: &mut Call<'_>) -> Reply {
+    let mut format = Format::Plain;
+    let mut describe = false;
+    for word in call.args {
+        match word.as_str() {
+            "typed" => format = Format::Typed,
+            "json" => format = Format::Json,
+            "desc" => describe = true,
+            // Nothing here has more than an integer's precision.
+            "float" => {}
+            _ => return error(format!("'show info' does not know '{word}': typed, json, desc, float.")),
+        }
+    }
+    Reply::Text(info::show_info(call.runtime, format, describe))
+}
+
+/// Rows a piece of output may have: a few hundred µs of work.
+const ROWS_A_PIECE: usize = 64;
+
+pub(crate) fn stat(call: &mut Call<'_>) -> Reply {
+    let (filter, format, describe) = match stat_arguments(call) {
+        Ok(parsed) => parsed,
+        Err(reply) => return reply,
+    };
+    let show = Show { legends: call.settings.level >= Level::Operator, now: now_ms() };
+    Reply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
+}
+
+fn stat_arguments(call: &Call<'_>) -> Result<(Filter, Format, bool), Reply> {
+    let mut filter = Filter::default();
+    let (mut format, mut describe) = (Format::Plain, false);
+    let mut args = call.args;
+    match args {
+        [domain, kind, rest @ ..] if domain == "domain" && kind == "proxy" => args = rest,
+        [domain, kind, ..] if domain == "domain" => {
+            return Err(error(format!("domain '{kind}' is not supported yet.")));
+        }
+        _ => {}
+    }
+    if let [proxy, kind, server, rest @ ..] = args
+        && let (Ok(kind), Ok(server)) = (kind.parse::<i32>(), server.parse::<i32>())
+    {
+        filter.proxy = match proxy.parse::<i64>() {
+            Ok(-1) => None,
+            Ok(id) => Some(id as u32),
+            Err(_) => match call.runtime.view().proxy(proxy, |_| true) {
+                Some(proxy) => Some(proxy.state.id),
+                None => return Err(error("No such proxy.")),
+            },
+        };
+        filter.kinds = if kind < 0 { 0 } else { kind as u32 };
+        filter.server = u32::try_from(server).ok().filter(|&id| id > 0);
+        args = rest;
+    }
+    for word in args {
+        match word.as_str() {
+            "typed" => format = Format::Typed,
+            "json" => format = Format::Json,
+            "desc" => describe = true,
+            "up" => filter.up = true,
+            "no-maint" => filter.no_maintenance = true,
+            // HAProxy passes over what it does not know here.
+            _ => {}
+        }
+    }
+    Ok((filter, format, describe))
+}
+
+/// The statistics in pieces of some rows each, read from one proxy at a time.
+pub(crate) struct StatPieces {
+    pub(crate) view: Arc<View>,
+    pub(crate) filter: Filter,
+    pub(crate) show: Show,
+    pub(crate) format: Format,
+    pub(crate) describe: bool,
+    /// Rows of the proxy at hand, the next one last.
+    pending: Vec<Row>,
+    next_proxy: usize,
+    rows: usize,
+    stage: Stage,
+}
+
+#[derive(PartialEq)]
+enum Stage {
+    Title,
+    Rows,
+    End,
+}
+
+impl StatPieces {
+    pub(crate) fn new(view: Arc<View>, filter: Filter, show: Show, format: Format, describe: bool) -> Self {
+        let (pending, stage) = (Vec::new(), Stage::Title);
+        Self { view, filter, show, format, describe, pending, next_proxy: 0, rows: 0, stage }
+    }
+
+    /// The next row, from the next proxy that has any.
+    pub(crate) fn next_row(&mut self) -> Option<Row> {
+        while self.pending.is_empty() {
+            let proxy = self.view.proxies.get(self.next_proxy)?;
+            self.next_proxy += 1;
+            if self.filter.wants(&proxy.state) {
+                self.pending = stat::rows(proxy, &self.filter, self.show).collect();
+                self.pending.reverse();
+            }
+        }
+        self.pending.pop()
+    }
+}
+
+impl Iterator for StatPieces {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let mut out = String::with_capacity(16 * 1024);
+        match self.stage {
+            Stage::End => return None,
+            Stage::Title if self.format == Format::Plain => out.push_str(&csv_header()),
+            Stage::Title if self.format == Format::Json => out.push('['),
+            _ => {}
+        }
+        self.stage = Stage::Rows;
+        for _ in 0..ROWS_A_PIECE {
+            let Some(row) = self.next_row() else {
+                self.stage = Stage::End;
+                out.push_str(if self.format == Format::Json { "]\n" } else { "" });
+                break;
+            };
+            match self.format {
+                Format::Plain => write_csv(&row, &mut out),
+                Format::Typed => write_typed(&row, self.describe, &mut out),
+                Format::Json => {
+                    out.push_str(if self.rows > 0 { "," } else { "" });
+                    write_json(&row, &mut out);
+                }
+            }
+            self.rows += 1;
+        }
+        Some(out)
+    }
+}
+
+/// The title line of CSV.
+pub(crate) fn csv_header() -> String {
+    let mut out = "# ".to_owned();
+    for column in COLUMNS {
+        out.push_str(column.name);
+        out.push(',');
+    }
+    out.push_str("-,\n");
+    out
+}
+
+fn write_csv(row: &Row, out: &mut String) {
+    for value in &row.values {
+        value.write_csv(out);
+        out.push(',');
+    }
+    out.push_str("-,\n");
+}
+
+fn write_typed(row: &Row, describe: bool, out: &mut String) {
+    let letter = row.kind.names().0;
+    for (position, (value, column)) in row.values.iter().zip(COLUMNS).enumerate() {
+        if *value != field::Value::Empty {
+            let _ = write!(out, "{letter}.{}.{}.{position}.{}.1", row.proxy, row.id, column.name);
+            column.write_typed(value, describe, out);
+        }
+    }
+}
+
+fn write_json(row: &Row, out: &mut String) {
+    let name = row.kind.names().1;
+    let lead = format!("\"objType\":\"{name}\",\"proxyId\":{},\"id\":{},", row.proxy, row.id);
+    let mut separator = '[';
+    for (position, (value, column)) in row.values.iter().zip(COLUMNS).enumerate() {
+        if *value != field::Value::Empty {
+            out.push(separator);
+            separator = ',';
+            column.write_json(&lead, position, value, out);
+        }
+    }
+    out.push(']');
+}
+
+pub(crate) fn schema(_: &mut Call<'_>) -> Reply {
+    Reply::Text(schema_text())
+}
+
+/// A JSON schema (draft 4) of `show info json` and `show stat json`.
+pub(crate) fn schema_text() -> String {
+    let words =
+        |table: &[(u8, &str)]| table.iter().map(|row| format!("\"{}\"", row.1)).collect::<Vec<_>>().join(",");
+    let integer = |name: &str, min: i64, max: u64| {
+        format!(
+            "{{\"title\":\"{name}\",\"type\":\"object\",\"properties\":{{\"type\":{{\"enum\":[\"{name}\"]}},\
+             \"value\":{{\"type\":\"integer\",\"minimum\":{min},\"maximum\":{max}}}}},\"required\":[\"type\",\"value\"]}}"
+        )
+    };
+    let refs = "\"field\":{\"$ref\":\"#/definitions/field\"},\"processNum\":{\"$ref\":\"#/definitions/processNum\"},\
+                \"tags\":{\"$ref\":\"#/definitions/tags\"},\"value\":{\"$ref\":\"#/definitions/typedValue\"}";
+    let required = "\"field\",\"processNum\",\"tags\",\"value\"";
+    // Every integer a JSON reader holds exactly.
+    const EXACT: u64 = (1 << 53) - 1;
+    format!(
+        "{{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"oneOf\":[\
+         {{\"title\":\"Info\",\"type\":\"array\",\"items\":{{\"title\":\"InfoItem\",\"type\":\"object\",\
+         \"properties\":{{{refs}}},\"required\":[{required}]}}}},\
+         {{\"title\":\"Stat\",\"type\":\"array\",\"items\":{{\"title\":\"Object\",\"type\":\"array\",\"items\":\
+         {{\"title\":\"StatItem\",\"type\":\"object\",\"properties\":{{\"objType\":{{\"enum\":[\"Frontend\",\
+         \"Backend\",\"Listener\",\"Server\",\"Unknown\"]}},\"proxyId\":{{\"type\":\"integer\",\"minimum\":0}},\
+         \"id\":{{\"type\":\"integer\",\"minimum\":0}},{refs}}},\"required\":[\"objType\",\"proxyId\",\"id\",{required}]}}}}}}],\
+         \"definitions\":{{\"field\":{{\"type\":\"object\",\"pos\":{{\"type\":\"integer\",\"minimum\":0}},\
+         \"name\":{{\"type\":\"string\"}},\"required\":[\"pos\",\"name\"]}},\
+         \"processNum\":{{\"type\":\"integer\",\"minimum\":1}},\
+         \"tags\":{{\"type\":\"object\",\"origin\":{{\"type\":\"string\",\"enum\":[{}]}},\
+         \"nature\":{{\"type\":\"string\",\"enum\":[{}]}},\"scope\":{{\"type\":\"string\",\"enum\":[{}]}},\
+         \"required\":[\"origin\",\"nature\",\"scope\"]}},\"typedValue\":{{\"type\":\"object\",\"oneOf\":[{},{},{},{},\
+         {{\"title\":\"str\",\"type\":\"object\",\"properties\":{{\"type\":{{\"enum\":[\"str\"]}},\
+         \"value\":{{\"type\":\"string\"}}}},\"required\":[\"type\",\"value\"]}}]}}}}}}\n",
+        words(field::ORIGINS),
+        words(field::NATURES),
+        words(field::SCOPES),
+        integer("s32", i64::from(i32::MIN), i32::MAX as u64),
+        integer("s64", -(EXACT as i64), EXACT),
+        integer("u32", 0, u64::from(u32::MAX)),
+        integer("u64", 0, EXACT),
+    )
+}
+
+/// The backends that the first argument names: one, or all.
+fn backends(call: &Call<'_>) -> Result<Vec<ProxyView>, Reply> {
+    let view = call.runtime.view();
+    if call.arg(0).is_empty() {
+        let all = view.proxies.iter().filter(|proxy| proxy.state.is_backend);
+        return Ok(all.cloned().collect());
+    }
+    match view.backend(call.arg(0)) {
+        Some(proxy) => Ok(vec![proxy.clone()]),
+        None => Err(error("Can't find backend.")),
+    }
+}
+
+/// One piece a backend, after a title.
+fn by_backend(
+    call: &Call<'_>,
+    title: String,
+    line: impl Fn(&ProxyView, &Server) -> String + 'static,
+) -> Reply {
+    match backends(call) {
+        Ok(proxies) => {
+            let body = proxies.into_iter().map(move |proxy| {
+                let servers = proxy.state.servers.load();
+                servers.iter().map(|server| line(&proxy, server)).collect::<String>()
+            });
+            Reply::Pieces(Box::new(std::iter::once(title).chain(body)))
+        }
+        Err(reply) => reply,
+    }
+}
+
+const STATE_TITLE: &str = "1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight \
+srv_iweight srv_time_since_last_change srv_check_status srv_check_result srv_check_health srv_check_state \
+srv_agent_state bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr \
+srv_agent_addr srv_agent_port\n";
+
+pub(crate) fn servers_state(call: &mut Call<'_>) -> Reply {
+    by_backend(call, STATE_TITLE.to_owned(), server_state)
+}
+
+/// The whole of `show servers state` as one text: what a reload or `server-state-file` reads back.
+pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
+    let address = server.address.load();
+    let ip = stat::ip(&address);
+    let last = server.health.last.load();
+    let &(_, _, status, passed) = last.meaning();
+    let result = match last.status {
+        "" => 0,
+        "L7OKC" => 4,
+        _ if passed => 3,
+        _ => 2,
+    };
+    let configured = server.health.configured.load(Relaxed);
+    let state = u32::from(server.health.running.load(Relaxed))
+        | if configured { 2 } else { 0 }
+        | if server.checked.load(Relaxed) { 4 } else { 0 }
+        | if configured && server.admin().in_maintenance() { 8 } else { 0 };
+    let check_port = match server.health.port.load(Relaxed) {
+        0 => proxy.server(server.id).and_then(|view| view.check_port).unwrap_or(0),
+        port => port as u16,
+    };
+    let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
+    format!(
+        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} 0 0 0 - {} - 0 {check_port} - - 0\n",
+        proxy.state.id,
+        proxy.state.name,
+        server.id,
+        server.name,
+        ip.map_or_else(|| "-".to_owned(), |ip| ip.ip().to_string()),
+        server.operational() as u8,
+        server.admin().0,
+        server.user_weight(),
+        server.initial_weight,
+        server.health.level.load(Relaxed),
+        ip.map_or(0, |ip| ip.port()),
+    )
+}
+
+pub(crate) fn servers_conn(call: &mut Call<'_>) -> Reply {
+    let title = format!(
+        "# bkname/svname bkid/svid addr port - purge_delay served used_cur used_max need_est idle_sess unsafe_nb \
+         safe_nb idle_lim idle_cur idle_per_thr[{}]\n",
+        shard::workers()
+    );
+    by_backend(call, title, |proxy, server| {
+        let address = server.address.load();
+        let ip = stat::ip(&address);
+        let view = proxy.server(server.id);
+        let served = server.served.0.load(Relaxed);
+        let idle = counters::current(&server.counters, |s| s.idle.get());
+        let mut out = format!(
+            "{}/{} {}/{} {} {} - {} {served} {served} {} {served} 0 0 {idle} {} {idle}",
+            proxy.state.name,
+            server.name,
+            proxy.state.id,
+            server.id,
+            ip.map_or_else(|| "-".to_owned(), |ip| ip.ip().to_string()),
+            ip.map_or(0, |ip| ip.port()),
+            view.map_or(5000, |view| view.pool_purge.as_millis()),
+            server.served_max.load(Relaxed),
+            view.map_or(-1, |view| view.pool_max),
+        );
+        for shard in server.counters.all() {
+            let _ = write!(out, " {}", shard.idle.get().max(0));
+        }
+        out.push('\n');
+        out
+    })
+}
+
+pub(crate) fn activity(call: &mut Call<'_>) -> Reply {
+    let column = call.arg(0).parse::<i64>().unwrap_or(-1);
+    let workers = shard::workers();
+    if column > workers as i64 {
+        return error(format!("thread number must be between 1 and {workers}."));
+    }
+    let now = WallTime::now();
+    let mut out = format!("thread_id: 1 (1..{workers})\ndate_now: {}.{:06}\n", now.seconds, now.micros());
+    let process: Vec<_> = call.runtime.process.counters.all().collect();
+    let mut line = |name: &str, values: Vec<u64>| {
+        let total: u64 = values.iter().sum();
+        let _ = match column {
+            0 => writeln!(out, "{name}: {total}"),
+            1.. => writeln!(out, "{name}: {}", values.get(column as usize - 1).copied().unwrap_or(0)),
+            _ if workers == 1 => writeln!(out, "{name}: {total}"),
+            _ => {
+                let each: Vec<_> = values.iter().map(ToString::to_string).collect();
+                writeln!(out, "{name}: {total} [ {} ]", each.join(" "))
+            }
+        };
+    };
+    line("accepted", process.iter().map(|c| c.connections.get()).collect());
+    line("requests", process.iter().map(|c| c.requests.get()).collect());
+    line("connections", (0..workers).map(|worker| worker::connections(worker) as u64).collect());
+    line("panics", process.iter().map(|c| c.panics.get()).collect());
+    line("accept_failures", process.iter().map(|c| c.accept_failures.get()).collect());
+    line("dropped_logs", process.iter().map(|c| c.dropped_logs.get()).collect());
+    Reply::Text(out)
+}
+
+pub(crate) fn threads(call: &mut Call<'_>) -> Reply {
+    let groups = call.runtime.view().thread_groups;
+    let mut out = format!("Thread count: {} in {groups} group(s)\n", shard::workers());
+    for index in 0..shard::workers() {
+        let own = if index == shard::current_worker() { '*' } else { ' ' };
+        let counters = call.runtime.process.counters.all().nth(index);
+        let (accepted, requests) = counters.map_or((0, 0), |c| (c.connections.get(), c.requests.get()));
+        let connections = worker::connections(index);
+        let _ = writeln!(
+            out,
+            "{own} Thread {} : connections={connections} accepted={accepted} requests={requests}",
+            index + 1
+        );
+    }
+    Reply::Text(out)
+}
+
+pub(crate) fn fd(call: &mut Call<'_>) -> Reply {
+    let wanted = call.args.iter().find_map(|word| word.trim_start_matches('/').parse::<u32>().ok());
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return error("The system does not list file descriptors.");
+    };
+    let mut rows: Vec<(u32, String)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let target = std::fs::read_link(entry.path()).ok()?;
+            Some((number, target.to_string_lossy().into_owned()))
+        })
+        .filter(|(number, _)| wanted.is_none_or(|wanted| wanted == *number))
+        .collect();
+    rows.sort_unstable();
+    let pieces: Vec<String> = rows
+        .chunks(ROWS_A_PIECE)
+        .map(|rows| rows.iter().map(|(number, target)| format!("{number:>7} : {target}\n")).collect())
+        .collect();
+    Reply::Pieces(Box::new(pieces.into_iter()))
+}
+
+pub(crate) fn dev(call: &mut Call<'_>) -> Reply {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let mut out = "Platform info\n".to_owned();
+    let facts = [
+        ("OS name", read("/proc/sys/kernel/ostype")),
+        ("OS release", read("/proc/sys/kernel/osrelease")),
+        ("OS version", read("/proc/sys/kernel/version")),
+        ("OS architecture", std::env::consts::ARCH.to_owned()),
+        ("node name", call.runtime.view().node.clone()),
+    ];
+    for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = writeln!(out, "  {name}: {value}");
+    }
+    let _ = writeln!(out, "Process info\n  pid: {}", std::process::id());
+    let _ = writeln!(out, "  fd limit (soft): {}", call.runtime.view().open_files);
+    Reply::Text(out)
+}

@@ -1,0 +1,595 @@
+//! The statistics of frontends, listeners, backends and servers as rows of typed values: the columns of the
+//! management manual's 9.1, in its order. Read by `show stat`, the statistics page and its CSV and JSON.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use runtime::Sharded;
+use state::counters::{self, BackendCounters, Traffic};
+use state::proxy::Admission;
+use state::server::{Operational, ServerAddress};
+use state::{Admin, Listener, Proxy, Server};
+
+use crate::field::{Column, Value};
+use crate::view::{ProxyView, ServerView};
+
+/// A name without the underscore that keeps it from being a keyword of Rust.
+const fn plain(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        [.., b'_'] => name.split_at(name.len() - 1).0,
+        _ => name,
+    }
+}
+
+macro_rules! columns {
+    ($($name:ident $tags:literal $text:literal)*) => {
+        /// Columns by name; the number is the position.
+        #[allow(non_camel_case_types, dead_code, reason = "the names are the interface's, and some are never filled in")]
+        #[derive(Clone, Copy)]
+        pub(crate) enum C { $($name),* }
+
+        /// All columns, in order.
+        pub(crate) const COLUMNS: &[Column] =
+            &[$(Column { name: plain(stringify!($name)), tags: $tags, text: $text }),*];
+    };
+}
+
+columns! {
+    pxname         "KNS" "Proxy name"
+    svname         "KNS" "Server name"
+    qcur           "MGP" "Number of current queued connections"
+    qmax           "MMP" "Highest value of queued connections encountered since process started"
+    scur           "MGP" "Number of current sessions on the frontend, backend or server"
+    smax           "MMP" "Highest value of current sessions encountered since process started"
+    slim           "CLP" "Frontend/listener/server's maxconn, backend's fullconn"
+    stot           "MCP" "Total number of sessions since process started"
+    bin            "MCP" "Total number of request bytes since process started"
+    bout           "MCP" "Total number of response bytes since process started"
+    dreq           "MCP" "Total number of denied requests since process started"
+    dresp          "MCP" "Total number of denied responses since process started"
+    ereq           "MCP" "Total number of invalid requests since process started"
+    econ           "MCP" "Total number of failed connections to server since the worker process started"
+    eresp          "MCP" "Total number of invalid responses since the worker process started"
+    wretr          "MCP" "Total number of server connection retries since the worker process started"
+    wredis         "MCP" "Total number of server redispatches due to connection failures"
+    status         "SGP" "Frontend/listen status: OPEN/WAITING/FULL/STOP; backend: UP/DOWN; server: last check status"
+    weight         "MaP" "Server's effective weight, or sum of active servers' effective weights for a backend"
+    act            "MGP" "Total number of active UP servers with a non-zero weight"
+    bck            "MGP" "Total number of backup UP servers with a non-zero weight"
+    chkfail        "MCP" "Total number of failed individual health checks per server/backend"
+    chkdown        "MCP" "Total number of failed checks causing UP to DOWN server transitions, per server/backend"
+    lastchg        "MAP" "How long ago the last server state changed, in seconds"
+    downtime       "MCP" "Total time spent in DOWN state, for server or backend"
+    qlimit         "CLS" "Limit on the number of connections in queue, for servers only (maxqueue argument)"
+    pid            "KGP" "Relative worker process number (1)"
+    iid            "KGS" "Frontend or Backend numeric identifier ('id' setting)"
+    sid            "KGS" "Server numeric identifier ('id' setting)"
+    throttle       "MaP" "Throttling ratio applied to a server's maxconn and weight during the slowstart period (0 to 100%)"
+    lbtot          "MCP" "Total number of requests routed by load balancing"
+    tracked        "CNS" "Name of the other server this server tracks for its state"
+    type_          "CGS" "Type of the object (Listener, Frontend, Backend, Server)"
+    rate           "MRP" "Total number of sessions processed by this object over the last second"
+    rate_lim       "CLP" "Limit on the number of sessions accepted in a second (frontend only, 'rate-limit sessions' setting)"
+    rate_max       "MMP" "Highest value of sessions per second observed since the worker process started"
+    check_status   "MOP" "Status report of the server's latest health check, prefixed with '*' if a check is in progress"
+    check_code     "MOP" "HTTP/SMTP/LDAP status code reported by the latest server health check"
+    check_duration "MDP" "Total duration of the latest server health check, in milliseconds"
+    hrsp_1xx       "MCP" "Total number of HTTP responses with status 100-199 returned by this object"
+    hrsp_2xx       "MCP" "Total number of HTTP responses with status 200-299 returned by this object"
+    hrsp_3xx       "MCP" "Total number of HTTP responses with status 300-399 returned by this object"
+    hrsp_4xx       "MCP" "Total number of HTTP responses with status 400-499 returned by this object"
+    hrsp_5xx       "MCP" "Total number of HTTP responses with status 500-599 returned by this object"
+    hrsp_other     "MCP" "Total number of HTTP responses with status <100, >599 returned by this object"
+    hanafail       "MOP" "Failed health checks details"
+    req_rate       "MRP" "Number of HTTP requests processed over the last second on this object"
+    req_rate_max   "MMP" "Highest value of http requests observed since the worker process started"
+    req_tot        "MCP" "Total number of HTTP requests processed by this object"
+    cli_abrt       "MCP" "Total number of requests or connections aborted by the client"
+    srv_abrt       "MCP" "Total number of requests or connections aborted by the server"
+    comp_in        "MCP" "Total number of bytes submitted to the HTTP compressor for this object"
+    comp_out       "MCP" "Total number of bytes emitted by the HTTP compressor for this object"
+    comp_byp       "MCP" "Total number of bytes that bypassed HTTP compression for this object"
+    comp_rsp       "MCP" "Total number of HTTP responses that were compressed for this object"
+    lastsess       "MAP" "How long ago some traffic was seen on this object on this worker process, in seconds"
+    last_chk       "MOP" "Short description of the latest health check report for this server (see also check_desc)"
+    last_agt       "MOP" "Short description of the latest agent check report for this server (see also agent_desc)"
+    qtime          "MaP" "Time spent in the queue, in milliseconds, averaged over the 1024 last requests"
+    ctime          "MaP" "Time spent waiting for a connection to complete, in milliseconds, averaged over the 1024 last requests"
+    rtime          "MaP" "Time spent waiting for a server response, in milliseconds, averaged over the 1024 last requests"
+    ttime          "MaP" "Total request+response time, in milliseconds, averaged over the 1024 last requests"
+    agent_status   "MOP" "Status report of the server's latest agent check, prefixed with '*' if a check is in progress"
+    agent_code     "MOP" "Status code reported by the latest server agent check"
+    agent_duration "MDP" "Total duration of the latest server agent check, in milliseconds"
+    check_desc     "MOP" "Textual description of the latest health check report for this server"
+    agent_desc     "MOP" "Textual description of the latest agent check report for this server"
+    check_rise     "CGS" "Number of successful health checks before declaring a server UP (server 'rise' setting)"
+    check_fall     "CGS" "Number of failed health checks before declaring a server DOWN (server 'fall' setting)"
+    check_health   "CGS" "Current server health check level (0..fall-1=DOWN, fall..rise-1=UP)"
+    agent_rise     "CGS" "Number of successful agent checks before declaring a server UP"
+    agent_fall     "CGS" "Number of failed agent checks before declaring a server DOWN"
+    agent_health   "CGS" "Current server agent check level (0..fall-1=DOWN, fall..rise-1=UP)"
+    addr           "CGS" "Server's address:port, shown only if show-legends is set, or at levels oper/admin for the CLI"
+    cookie         "CNS" "Backend's cookie name or Server's cookie value, shown only if show-legends is set, or at levels oper/admin for the CLI"
+    mode           "CGS" "'mode' setting (tcp/http/health/cli)"
+    algo           "CGS" "Backend's load balancing algorithm, shown only if show-legends is set, or at levels oper/admin for the CLI"
+    conn_rate      "MRP" "Number of new connections accepted over the last second on the frontend for this worker process"
+    conn_rate_max  "MMP" "Highest value of connections per second observed since the worker process started"
+    conn_tot       "MCP" "Total number of new connections accepted on this frontend since the worker process started"
+    intercepted    "MCP" "Total number of HTTP requests intercepted on the frontend (redirects/stats/services)"
+    dcon           "MCP" "Total number of incoming connections blocked on a listener/frontend by a tcp-request connection rule"
+    dses           "MCP" "Total number of incoming sessions blocked on a listener/frontend by a tcp-request session rule"
+    wrew           "MCP" "Total number of failed HTTP header rewrites since the worker process started"
+    connect        "MCP" "Total number of outgoing connection attempts on this backend/server since the worker process started"
+    reuse          "MCP" "Total number of reused connection on this backend/server since the worker process started"
+    cache_lookups  "MCP" "Total number of HTTP requests looked up in the cache on this frontend/backend"
+    cache_hits     "MCP" "Total number of HTTP requests found in the cache on this frontend/backend"
+    srv_icur       "MGP" "Current number of idle connections available for reuse on this server"
+    src_ilim       "CLP" "Limit on the number of available idle connections on this server (server 'pool_max_conn' directive)"
+    qtime_max      "MMP" "Maximum observed time spent in the queue, in milliseconds (backend/server)"
+    ctime_max      "MMP" "Maximum observed time spent waiting for a connection to complete, in milliseconds (backend/server)"
+    rtime_max      "MMP" "Maximum observed time spent waiting for a server response, in milliseconds (backend/server)"
+    ttime_max      "MMP" "Maximum observed total request+response time, in milliseconds (backend/server)"
+    eint           "MCP" "Total number of internal errors since process started"
+    idle_conn_cur  "MGP" "Current number of unsafe idle connections"
+    safe_conn_cur  "MGP" "Current number of safe idle connections"
+    used_conn_cur  "MGP" "Current number of connections in use"
+    need_conn_est  "MGP" "Estimated needed number of connections"
+    uweight        "MaP" "Server's user weight, or sum of active servers' user weights for a backend"
+    agg_server_status       "MGP" "Backend's aggregated gauge of servers' status"
+    agg_server_check_status "MGP" "Backend's aggregated gauge of servers' state check status (deprecated)"
+    agg_check_status        "MGP" "Backend's aggregated gauge of servers' state check status"
+    srid           "SGS" "Server revision"
+    sess_other     "MCP" "Total number of sessions other than HTTP since process started"
+    h1sess         "MCP" "Total number of HTTP/1 sessions since process started"
+    h2sess         "MCP" "Total number of HTTP/2 sessions since process started"
+    h3sess         "MCP" "Total number of HTTP/3 sessions since process started"
+    req_other      "MCP" "Total number of sessions other than HTTP processed by this object since the worker process started"
+    h1req          "MCP" "Total number of HTTP/1 sessions processed by this object since the worker process started"
+    h2req          "MCP" "Total number of HTTP/2 sessions processed by this object since the worker process started"
+    h3req          "MCP" "Total number of HTTP/3 sessions processed by this object since the worker process started"
+    proto          "CNS" "Protocol"
+    priv_idle_cur  "MGP" "Current number of private idle server connections"
+    reqbin         "MCP" "Total number of request bytes received since the worker process started"
+    reqbout        "MCP" "Total number of request bytes sent since the worker process started"
+    resbin         "MCP" "Total number of response bytes received since the worker process started"
+    resbout        "MCP" "Total number of response bytes sent since the worker process started"
+    cache_hint_hits "MCP" "Total number of cache hits having served early hints"
+}
+
+/// What kind of object a row is about; the number is column `type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Frontend = 0,
+    Backend = 1,
+    Server = 2,
+    Listener = 3,
+}
+
+impl Kind {
+    /// Its letter in typed output and its name in JSON.
+    pub(crate) fn names(self) -> (char, &'static str) {
+        match self {
+            Self::Frontend => ('F', "Frontend"),
+            Self::Backend => ('B', "Backend"),
+            Self::Server => ('S', "Server"),
+            Self::Listener => ('L', "Listener"),
+        }
+    }
+}
+
+/// One object's values.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) kind: Kind,
+    pub(crate) proxy: u32,
+    pub(crate) id: u32,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Row {
+    fn new(kind: Kind, proxy: &Proxy, id: u32, name: String) -> Self {
+        let mut row = Self { kind, proxy: proxy.id, id, values: vec![Value::Empty; COLUMNS.len()] };
+        row.put(C::pxname, proxy.name.to_string());
+        row.put(C::svname, name);
+        row.put(C::pid, 1u32);
+        row.put(C::iid, proxy.id);
+        row.put(C::sid, id);
+        row.put(C::type_, kind as u32);
+        row.put(C::mode, proxy.mode.name());
+        row
+    }
+
+    fn put(&mut self, column: C, value: impl Into<Value>) {
+        self.values[column as usize] = value.into();
+    }
+
+    /// A value by column.
+    pub(crate) fn get(&self, column: C) -> &Value {
+        &self.values[column as usize]
+    }
+
+    /// A value as text.
+    pub(crate) fn text(&self, column: C) -> String {
+        let mut out = String::new();
+        self.get(column).write(&mut out);
+        out
+    }
+}
+
+/// What a row may show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Show {
+    /// Addresses, cookies, algorithms: levels operator and admin, or `stats show-legends`.
+    pub(crate) legends: bool,
+    /// Now, in ms of the monotonic clock.
+    pub(crate) now: u64,
+}
+
+/// Which rows are wanted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filter {
+    /// Only this proxy.
+    pub(crate) proxy: Option<u32>,
+    /// 1 for frontends, 2 for backends, 4 for servers; 0 for all.
+    pub(crate) kinds: u32,
+    /// Only this server.
+    pub(crate) server: Option<u32>,
+    /// Leave out servers that are down or in maintenance.
+    pub(crate) up: bool,
+    /// Leave out servers in maintenance.
+    pub(crate) no_maintenance: bool,
+    /// Only proxies whose name contains this (`scope=` of the page).
+    pub(crate) scope: Option<String>,
+    /// Only these proxies (`stats scope`).
+    pub(crate) names: Vec<Box<str>>,
+}
+
+impl Filter {
+    /// Whether rows of this proxy are wanted at all.
+    pub(crate) fn wants(&self, proxy: &Proxy) -> bool {
+        self.proxy.is_none_or(|id| id == proxy.id)
+            && self.scope.as_ref().is_none_or(|scope| proxy.name.contains(scope.as_str()))
+            && (self.names.is_empty() || self.names.contains(&proxy.name))
+            && !(proxy.is_frontend && !proxy.is_backend && proxy.admission() == Admission::Stopped)
+    }
+
+    fn wants_server(&self, server: &Server) -> bool {
+        let shown = !(self.up && !server.is_up())
+            && !((self.up || self.no_maintenance) && server.admin().in_maintenance());
+        shown && self.server.is_none_or(|id| id == server.id)
+    }
+
+    fn wants_kind(&self, bit: u32) -> bool {
+        self.kinds == 0 || self.kinds & bit != 0
+    }
+}
+
+/// The rows of one proxy in HAProxy's order: frontend, listeners, servers, backend.
+pub(crate) fn rows<'a>(
+    proxy: &'a ProxyView,
+    filter: &'a Filter,
+    show: Show,
+) -> impl Iterator<Item = Row> + 'a {
+    let state = &proxy.state;
+    let front = state.is_frontend && filter.wants_kind(1) && filter.server.is_none();
+    let listeners = state.is_frontend && proxy.listeners && filter.wants_kind(4);
+    let back = state.is_backend && filter.wants_kind(2) && filter.server.is_none();
+    let servers: Vec<_> = if state.is_backend && filter.wants_kind(4) {
+        state.servers.load().iter().filter(|server| filter.wants_server(server)).cloned().collect()
+    } else {
+        Vec::new()
+    };
+    let listeners: Vec<_> =
+        if listeners { state.listeners.load().iter().cloned().collect() } else { Vec::new() };
+    front
+        .then(|| frontend_row(proxy, show))
+        .into_iter()
+        .chain(listeners.into_iter().map(move |listener| listener_row(proxy, &listener, show)))
+        .chain(servers.into_iter().map(move |server| server_row(proxy, &server, show)))
+        .chain(back.then(|| backend_row(proxy, show)))
+}
+
+fn sum<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
+    counters::total(shards, of)
+}
+
+/// What every kind of object counts alike.
+fn traffic<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+    let total = |field: fn(&Traffic) -> u64| sum(shards, |shard| field(of(shard)));
+    row.put(C::stot, total(|t| t.sessions_total.get()));
+    let (bytes_in, bytes_out) = (total(|t| t.bytes_in.get()), total(|t| t.bytes_out.get()));
+    row.put(C::bin, bytes_in);
+    row.put(C::bout, bytes_out);
+    row.put(C::reqbin, bytes_in);
+    row.put(C::reqbout, bytes_in);
+    row.put(C::resbin, bytes_out);
+    row.put(C::resbout, bytes_out);
+    row.put(C::dresp, total(|t| t.denied_responses.get()));
+    row.put(C::wrew, total(|t| t.failed_rewrites.get()));
+    row.put(C::eint, total(|t| t.internal_errors.get()));
+}
+
+fn responses<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+    const CLASSES: [C; 6] = [C::hrsp_1xx, C::hrsp_2xx, C::hrsp_3xx, C::hrsp_4xx, C::hrsp_5xx, C::hrsp_other];
+    for (class, column) in CLASSES.into_iter().enumerate() {
+        row.put(column, sum(shards, |shard| of(shard).responses.0[class].get()));
+    }
+}
+
+fn rates<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, now: u64) {
+    let rate: u32 = shards.all().map(|shard| of(shard).session_rate.per_second(now)).sum();
+    let max: u32 = shards.all().map(|shard| of(shard).session_rate.max()).sum();
+    row.put(C::rate, rate);
+    row.put(C::rate_max, max.max(rate));
+}
+
+/// The status of a frontend.
+pub(crate) fn frontend_status(proxy: &Proxy) -> &'static str {
+    let full = proxy.maxconn.load(Relaxed);
+    match proxy.admission() {
+        Admission::Open if full > 0 && proxy.connections.load(Relaxed) >= full => "FULL",
+        Admission::Open => "OPEN",
+        Admission::Paused | Admission::Stopped => "STOP",
+    }
+}
+
+fn frontend_row(view: &ProxyView, show: Show) -> Row {
+    let proxy = &view.state;
+    let shards = &proxy.frontend;
+    let mut row = Row::new(Kind::Frontend, proxy, 0, "FRONTEND".to_owned());
+    let current = proxy.connections.load(Relaxed);
+    row.put(C::scur, current);
+    row.put(C::smax, proxy.connections_max.load(Relaxed).max(current));
+    row.put(C::slim, proxy.maxconn.load(Relaxed));
+    traffic(&mut row, shards, |f| &f.traffic);
+    row.put(C::dreq, sum(shards, |f| f.traffic.denied_requests.get()));
+    row.put(C::ereq, sum(shards, |f| f.traffic.request_errors.get()));
+    row.put(C::dcon, sum(shards, |f| f.denied_connections.get()));
+    row.put(C::dses, sum(shards, |f| f.denied_sessions.get()));
+    row.put(C::status, frontend_status(proxy));
+    rates(&mut row, shards, |f| &f.traffic, show.now);
+    row.put(C::rate_lim, proxy.session_limit.load(Relaxed));
+    if proxy.mode == state::Mode::Http {
+        responses(&mut row, shards, |f| &f.traffic);
+        let rate: u32 = shards.all().map(|f| f.request_rate.per_second(show.now)).sum();
+        let max: u32 = shards.all().map(|f| f.request_rate.max()).sum();
+        row.put(C::req_rate, rate);
+        row.put(C::req_rate_max, max.max(rate));
+        let requests = sum(shards, |f| f.requests_total.get());
+        row.put(C::req_tot, requests);
+        row.put(C::h1req, requests);
+        row.put(C::h1sess, sum(shards, |f| f.traffic.sessions_total.get()));
+        for column in [C::h2sess, C::h3sess, C::sess_other, C::h2req, C::h3req, C::req_other] {
+            row.put(column, 0u64);
+        }
+        row.put(C::intercepted, sum(shards, |f| f.intercepted.get()));
+        for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp, C::cache_lookups, C::cache_hits] {
+            row.put(column, 0u64);
+        }
+    }
+    let rate: u32 = shards.all().map(|f| f.connection_rate.per_second(show.now)).sum();
+    let max: u32 = shards.all().map(|f| f.connection_rate.max()).sum();
+    row.put(C::conn_rate, rate);
+    row.put(C::conn_rate_max, max.max(rate));
+    row.put(C::conn_tot, sum(shards, |f| f.connections_total.get()));
+    row
+}
+
+fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
+    let mut row = Row::new(Kind::Listener, &view.state, listener.id, listener.name.to_string());
+    let shards = &listener.counters;
+    let current = listener.connections.load(Relaxed);
+    let max: i64 = shards.all().map(|l| l.traffic.sessions.max()).sum();
+    row.put(C::scur, current);
+    row.put(C::smax, (max.max(0) as u32).max(current));
+    row.put(C::slim, listener.maxconn);
+    traffic(&mut row, shards, |l| &l.traffic);
+    row.put(C::dreq, sum(shards, |l| l.traffic.denied_requests.get()));
+    row.put(C::ereq, sum(shards, |l| l.traffic.request_errors.get()));
+    row.put(C::dcon, sum(shards, |l| l.denied_connections.get()));
+    row.put(C::dses, sum(shards, |l| l.denied_sessions.get()));
+    row.put(C::status, frontend_status(&view.state));
+    if show.legends {
+        row.put(C::addr, listener.address.to_string());
+    }
+    row
+}
+
+/// Columns that backends and servers share.
+fn backend_side(row: &mut Row, shards: &Sharded<BackendCounters>, http: bool, show: Show) {
+    traffic(row, shards, |b| &b.traffic);
+    row.put(C::econ, sum(shards, |b| b.connection_errors.get()));
+    row.put(C::eresp, sum(shards, |b| b.response_errors.get()));
+    row.put(C::wretr, sum(shards, |b| b.retries.get()));
+    row.put(C::wredis, sum(shards, |b| b.redispatches.get()));
+    row.put(C::cli_abrt, sum(shards, |b| b.client_aborts.get()));
+    row.put(C::srv_abrt, sum(shards, |b| b.server_aborts.get()));
+    row.put(C::lbtot, sum(shards, |b| b.chosen.get()));
+    row.put(C::connect, sum(shards, |b| b.connects.get()));
+    row.put(C::reuse, sum(shards, |b| b.reuses.get()));
+    rates(row, shards, |b| &b.traffic, show.now);
+    if http {
+        responses(row, shards, |b| &b.traffic);
+        row.put(C::req_tot, sum(shards, |b| b.requests_total.get()));
+    }
+    // Averages of the workers that saw requests, weighed alike; maxima are the highest.
+    let busy: Vec<[u64; 4]> =
+        shards.all().map(|b| b.times.averages()).filter(|times| times.iter().any(|&t| t > 0)).collect();
+    for (i, column) in [C::qtime, C::ctime, C::rtime, C::ttime].into_iter().enumerate() {
+        let total: u64 = busy.iter().map(|times| times[i]).sum();
+        row.put(column, (total / busy.len().max(1) as u64) as u32);
+    }
+    for (i, column) in [C::qtime_max, C::ctime_max, C::rtime_max, C::ttime_max].into_iter().enumerate() {
+        row.put(column, shards.all().map(|b| b.times.max[i].get()).max().unwrap_or(0) as u32);
+    }
+}
+
+/// Seconds since `at`, -1 for never.
+fn age(at: u64, now: u64) -> i32 {
+    if at == 0 { -1 } else { (now.saturating_sub(at) / 1000) as i32 }
+}
+
+/// Whether a backend can serve: it has weight, or no server at all.
+pub(crate) fn backend_is_up(proxy: &Proxy) -> bool {
+    proxy.total_weight() > 0 || proxy.servers.load().is_empty()
+}
+
+fn backend_row(view: &ProxyView, show: Show) -> Row {
+    let proxy = &view.state;
+    let shards = &proxy.backend;
+    let http = proxy.mode == state::Mode::Http;
+    let mut row = Row::new(Kind::Backend, proxy, 0, "BACKEND".to_owned());
+    backend_side(&mut row, shards, http, show);
+    let current = counters::current(shards, |b| b.traffic.sessions.get()) as u32;
+    let max: i64 = shards.all().map(|b| b.traffic.sessions.max()).sum();
+    row.put(C::qcur, proxy.queue.len());
+    row.put(C::qmax, proxy.queue.max.load(Relaxed));
+    row.put(C::scur, current);
+    row.put(C::smax, (max.max(0) as u32).max(current));
+    row.put(C::slim, view.fullconn);
+    row.put(C::dreq, sum(shards, |b| b.traffic.denied_requests.get()));
+    let servers = proxy.servers.load();
+    let usable = |backup| servers.iter().filter(|s| s.backup == backup && s.effective_weight() > 0).count();
+    let up = backend_is_up(proxy);
+    row.put(C::status, if up { "UP" } else { "DOWN" });
+    row.put(C::weight, proxy.total_weight());
+    row.put(C::uweight, servers.iter().filter(|s| s.is_up()).map(|s| s.user_weight()).sum::<u32>());
+    row.put(C::act, usable(false) as u32);
+    row.put(C::bck, usable(true) as u32);
+    row.put(C::chkdown, u64::from(proxy.downs.load(Relaxed)));
+    let changed = proxy.changed_at.load(Relaxed);
+    row.put(C::lastchg, (show.now.saturating_sub(changed) / 1000) as u32);
+    row.put(C::downtime, if up { 0u32 } else { (show.now.saturating_sub(changed) / 1000) as u32 });
+    row.put(C::lastsess, age(proxy.last_session.load(Relaxed), show.now));
+    if http {
+        for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp, C::cache_lookups, C::cache_hits] {
+            row.put(column, 0u64);
+        }
+    }
+    if show.legends {
+        row.put(C::cookie, view.cookie.as_ref().map(ToString::to_string));
+        row.put(C::algo, view.algorithm);
+    }
+    row
+}
+
+/// `address:port` as the statistics show it.
+pub(crate) fn address_text(address: &ServerAddress) -> String {
+    match address {
+        ServerAddress::Ip(address) => address.to_string(),
+        ServerAddress::Unix(_) | ServerAddress::Abstract { .. } => "unix".to_owned(),
+        ServerAddress::Unresolved => "-".to_owned(),
+    }
+}
+
+/// The IP address of a server.
+pub(crate) fn ip(address: &ServerAddress) -> Option<SocketAddr> {
+    match address {
+        ServerAddress::Ip(address) => Some(*address),
+        _ => None,
+    }
+}
+
+/// Whether checks, its own or the tracked server's, decide on the server.
+fn is_checked(server: &Server, view: Option<&ServerView>) -> bool {
+    server.checked.load(Relaxed)
+        || view.and_then(|view| view.tracks.as_ref()).is_some_and(|tracked| tracked.checked.load(Relaxed))
+}
+
+/// The status of a server: UP, DOWN, NOLB, MAINT, DRAIN, with the check level when it is on the way to another.
+pub(crate) fn server_status(server: &Server, view: Option<&ServerView>) -> String {
+    let admin = server.admin();
+    let tracked = view.and_then(|view| view.tracks.as_deref());
+    if admin.in_maintenance() {
+        return match tracked {
+            Some(of) if admin.0 & Admin::INHERITED_MAINT != 0 => {
+                format!("MAINT (via {}/{})", of.proxy, of.name)
+            }
+            _ if admin.0 & Admin::RESOLUTION_MAINT != 0 => "MAINT (resolution)".to_owned(),
+            _ => "MAINT".to_owned(),
+        };
+    }
+    let health = &tracked.unwrap_or(server).health;
+    let (level, rise, fall) =
+        (health.level.load(Relaxed), health.rise.load(Relaxed), health.fall.load(Relaxed));
+    let checked = is_checked(server, view);
+    let falling = checked && level + 1 < rise + fall;
+    let falls = level.saturating_sub(rise) + 1;
+    match server.operational() {
+        Operational::Stopped if checked && level > 0 => format!("DOWN {level}/{rise}"),
+        Operational::Stopped => "DOWN".to_owned(),
+        Operational::Stopping if falling => format!("NOLB {falls}/{fall}"),
+        Operational::Stopping => "NOLB".to_owned(),
+        _ if admin.draining() && falling => format!("DRAIN {falls}/{fall}"),
+        _ if admin.draining() => "DRAIN".to_owned(),
+        _ if !checked => "no check".to_owned(),
+        _ if falling => format!("UP {falls}/{fall}"),
+        _ => "UP".to_owned(),
+    }
+}
+
+fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
+    let view = proxy.server(server.id);
+    let http = proxy.state.mode == state::Mode::Http;
+    let mut row = Row::new(Kind::Server, &proxy.state, server.id, server.name.to_string());
+    backend_side(&mut row, &server.counters, http, show);
+    row.put(C::qcur, server.queue.len());
+    row.put(C::qmax, server.queue.max.load(Relaxed));
+    let served = server.served.0.load(Relaxed);
+    row.put(C::scur, served);
+    row.put(C::smax, server.served_max.load(Relaxed).max(served));
+    let limit = server.maxconn.load(Relaxed);
+    row.put(C::slim, (limit > 0).then_some(limit));
+    row.put(C::qlimit, (server.maxqueue > 0).then_some(server.maxqueue));
+    row.put(C::status, server_status(server, view));
+    row.put(
+        C::weight,
+        if server.admin().in_maintenance() { server.user_weight() } else { server.effective_weight() },
+    );
+    row.put(C::uweight, server.user_weight());
+    row.put(C::act, u32::from(!server.backup));
+    row.put(C::bck, u32::from(server.backup));
+    let changed = server.changed_at.load(Relaxed);
+    let since = show.now.saturating_sub(changed);
+    row.put(C::lastchg, (since / 1000) as u32);
+    row.put(C::throttle, (server.ramp() < 100).then(|| server.ramp()));
+    row.put(C::lastsess, age(server.last_session.load(Relaxed), show.now));
+    let tracks = view.and_then(|view| view.tracks.as_ref());
+    row.put(C::tracked, tracks.map(|of| format!("{}/{}", of.proxy, of.name)));
+    let idle = counters::current(&server.counters, |s| s.idle.get()) as u32;
+    row.put(C::srv_icur, idle);
+    row.put(C::src_ilim, view.filter(|view| view.pool_max >= 0).map(|view| view.pool_max as u32));
+    row.put(C::idle_conn_cur, 0u32);
+    row.put(C::safe_conn_cur, idle);
+    row.put(C::used_conn_cur, served);
+    row.put(C::need_conn_est, served);
+    row.put(C::priv_idle_cur, 0u32);
+    row.put(C::srid, 0u32);
+    if server.checked.load(Relaxed) {
+        let down = server.down_ms.load(Relaxed) + if server.is_up() { 0 } else { since };
+        row.put(C::downtime, (down / 1000) as u32);
+        row.put(C::chkdown, u64::from(server.downs.load(Relaxed)));
+        check_columns(&mut row, server);
+    }
+    if show.legends {
+        row.put(C::addr, address_text(&server.address.load()));
+        row.put(C::cookie, view.and_then(|view| view.cookie.as_ref()).map(ToString::to_string));
+    }
+    row
+}
+
+fn check_columns(row: &mut Row, server: &Server) {
+    let health = &server.health;
+    row.put(C::chkfail, u64::from(health.failed.load(Relaxed)));
+    let last = health.last.load();
+    let (status, description, ..) = *last.meaning();
+    let running = if health.running.load(Relaxed) { "* " } else { "" };
+    row.put(C::check_status, format!("{running}{status}"));
+    row.put(C::check_code, last.code);
+    row.put(C::check_duration, (!last.status.is_empty()).then_some(last.duration_ms));
+    row.put(C::check_desc, description);
+    row.put(C::last_chk, last.description.clone());
+    row.put(C::check_rise, health.rise.load(Relaxed));
+    row.put(C::check_fall, health.fall.load(Relaxed));
+    row.put(C::check_health, health.level.load(Relaxed));
+}

@@ -1,0 +1,324 @@
+//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out, and the actions of
+//! its forms. A pure function over the state; `proxy` does the matching of the URI, the authentication and the sending.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock::now_ms;
+use runtime::{shard, worker};
+use state::sessions::{self, Kill};
+
+use crate::info::Format;
+use crate::page;
+use crate::sets;
+use crate::shows::{self, StatPieces};
+use crate::stat::{Filter, Show};
+use crate::view::{Runtime, View};
+
+/// How the page was configured (`stats …`).
+#[derive(Debug, Clone, Default)]
+pub struct PageSettings {
+    /// `stats uri`.
+    pub uri: Box<str>,
+    /// `stats refresh`.
+    pub refresh: Option<Duration>,
+    /// `stats scope`: the proxies shown; empty for all.
+    pub scope: Vec<Box<str>>,
+    /// `stats hide-version`.
+    pub hide_version: bool,
+    /// `stats show-legends`.
+    pub show_legends: bool,
+    /// `stats show-node`.
+    pub node: Option<Box<str>>,
+    /// `stats show-desc`.
+    pub description: Option<Box<str>>,
+}
+
+/// What was asked.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest<'a> {
+    /// The method.
+    pub method: http::Method,
+    /// Path and query.
+    pub uri: &'a str,
+    /// The body of a POST.
+    pub body: &'a [u8],
+    /// Whether `stats admin` allows changes to this client.
+    pub admin: bool,
+}
+
+/// What is answered.
+pub struct PageResponse {
+    /// The status code.
+    pub status: u16,
+    /// Headers, names in lower case; the length is not among them.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body, in pieces that each take little time to make.
+    pub body: Box<dyn Iterator<Item = Vec<u8>>>,
+}
+
+/// What the options behind the URI ask for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) format: Output,
+    pub(crate) up: bool,
+    pub(crate) no_maintenance: bool,
+    pub(crate) no_refresh: bool,
+    /// The outcome of an action, to be told (`st=`).
+    pub(crate) outcome: Option<String>,
+    pub(crate) scope: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Output {
+    #[default]
+    Html,
+    Csv,
+    Typed,
+    Json,
+    Schema,
+    Info,
+}
+
+/// The longest scope taken from a request, as in HAProxy.
+const MAX_SCOPE: usize = 20;
+
+/// Reads `;csv;norefresh`, `?scope=x` and their kin behind the page's own URI.
+pub(crate) fn options(uri: &str, own: &str) -> Options {
+    let rest = uri.strip_prefix(own).unwrap_or(uri);
+    let mut options = Options::default();
+    for word in rest.split([';', '&', '?']) {
+        match word {
+            "csv" => options.format = Output::Csv,
+            "typed" => options.format = Output::Typed,
+            "json" => options.format = Output::Json,
+            "json-schema" => options.format = Output::Schema,
+            "info" => options.format = Output::Info,
+            "up" => options.up = true,
+            "no-maint" => options.no_maintenance = true,
+            "norefresh" => options.no_refresh = true,
+            _ => {}
+        }
+        if let Some(outcome) = word.strip_prefix("st=") {
+            options.outcome = Some(outcome.to_owned());
+        }
+        if let Some(scope) = word.strip_prefix("scope=").filter(|scope| !scope.is_empty()) {
+            let decoded = decode(scope);
+            options.scope = Some(decoded.chars().take(MAX_SCOPE).collect());
+        }
+    }
+    options
+}
+
+fn decode(text: &str) -> String {
+    let mut out = Vec::new();
+    if http::uri::url_decode(text.as_bytes(), true, &mut out) {
+        String::from_utf8_lossy(&out).into_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Answers a request for the page. GET and HEAD show, POST acts.
+pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> PageResponse {
+    let options = options(request.uri, &settings.uri);
+    if request.method == http::Method::Post {
+        return redirect(settings, &options, act(runtime, settings, request));
+    }
+    let view = runtime.view();
+    let filter = Filter {
+        up: options.up,
+        no_maintenance: options.no_maintenance,
+        scope: options.scope.clone(),
+        names: settings.scope.clone(),
+        ..Filter::default()
+    };
+    let show = Show { legends: settings.show_legends, now: now_ms() };
+    let pieces = |format| {
+        let pieces = StatPieces::new(view.clone(), filter.clone(), show, format, false);
+        Box::new(pieces.map(String::into_bytes)) as Box<dyn Iterator<Item = Vec<u8>>>
+    };
+    let one =
+        |text: String| Box::new(std::iter::once(text.into_bytes())) as Box<dyn Iterator<Item = Vec<u8>>>;
+    let (kind, body) = match options.format {
+        Output::Csv => ("text/plain", pieces(Format::Plain)),
+        Output::Typed => ("text/plain", pieces(Format::Typed)),
+        Output::Json => ("application/json", pieces(Format::Json)),
+        Output::Schema => ("application/json", one(shows::schema_text())),
+        Output::Info => ("text/plain", one(crate::info::show_info(runtime, Format::Plain, false))),
+        Output::Html => {
+            let page = page::Page::new(runtime.clone(), settings.clone(), options.clone(), request.admin);
+            let rows =
+                StatPieces::new(view.clone(), filter, Show { legends: true, ..show }, Format::Plain, false);
+            ("text/html; charset=utf-8", Box::new(page.pieces(rows)) as Box<dyn Iterator<Item = Vec<u8>>>)
+        }
+    };
+    let mut headers = vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
+    if options.format == Output::Html {
+        headers.push(("x-frame-options", "SAMEORIGIN".to_owned()));
+        headers.push((
+            "content-security-policy",
+            "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'self'"
+                .to_owned(),
+        ));
+    }
+    if let Some(refresh) = settings.refresh.filter(|_| !options.no_refresh && options.format == Output::Html)
+    {
+        headers.push(("refresh", refresh.as_secs().max(1).to_string()));
+    }
+    let body = if request.method == http::Method::Head { Box::new(std::iter::empty()) } else { body };
+    PageResponse { status: 200, headers, body }
+}
+
+/// How an action ended; the page tells it after the redirect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    None,
+    Part,
+    Error,
+    Deny,
+    Unknown,
+    TooLarge,
+}
+
+impl Outcome {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Done => "DONE",
+            Self::None => "NONE",
+            Self::Part => "PART",
+            Self::Error => "ERRP",
+            Self::Deny => "DENY",
+            Self::Unknown => "UNKN",
+            Self::TooLarge => "EXCD",
+        }
+    }
+}
+
+/// Back to the page, so that reloading it does not act again.
+fn redirect(settings: &PageSettings, options: &Options, outcome: Outcome) -> PageResponse {
+    let mut location = format!("{};st={}", settings.uri, outcome.code());
+    if options.up {
+        location.push_str(";up");
+    }
+    if options.no_refresh {
+        location.push_str(";norefresh");
+    }
+    if let Some(scope) = &options.scope {
+        let mut encoded = Vec::new();
+        http::uri::url_encode(scope.as_bytes(), &mut encoded);
+        location.push_str(";scope=");
+        location.push_str(&String::from_utf8_lossy(&encoded));
+    }
+    let headers = vec![
+        ("cache-control", "no-cache".to_owned()),
+        ("content-type", "text/plain".to_owned()),
+        ("location", location),
+    ];
+    PageResponse { status: 303, headers, body: Box::new(std::iter::empty()) }
+}
+
+/// The largest form taken.
+const MAX_FORM: usize = 64 * 1024;
+
+/// Carries out `s=<server>&…&action=<action>&b=<backend>`.
+fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> Outcome {
+    if !request.admin {
+        return Outcome::Deny;
+    }
+    if request.body.len() > MAX_FORM {
+        return Outcome::TooLarge;
+    }
+    let (mut servers, mut action, mut backend) = (Vec::new(), String::new(), String::new());
+    for (name, value) in http::uri::params(request.body, false, None) {
+        let value = decode(&String::from_utf8_lossy(value.unwrap_or_default()));
+        match name {
+            b"s" => servers.push(value),
+            b"action" => action = value,
+            b"b" => backend = value,
+            _ => {}
+        }
+    }
+    let view = runtime.view();
+    let Some(proxy) = view.backend(&backend) else { return Outcome::Error };
+    if !settings.scope.is_empty() && !settings.scope.contains(&proxy.state.name) {
+        return Outcome::Deny;
+    }
+    if servers.is_empty() || action.is_empty() {
+        return Outcome::None;
+    }
+    let (mut done, mut failed) = (0, 0);
+    for name in &servers {
+        match proxy.state.server(name).map(|server| apply(&view, &server, &action)) {
+            Some(Some(())) => done += 1,
+            Some(None) => return Outcome::Unknown,
+            None => failed += 1,
+        }
+    }
+    match (done, failed) {
+        (0, _) => Outcome::Error,
+        (_, 0) => Outcome::Done,
+        _ => Outcome::Part,
+    }
+}
+
+/// One action on one server; `None` for an action that does not exist.
+fn apply(view: &View, server: &Arc<state::Server>, action: &str) -> Option<()> {
+    use std::sync::atomic::Ordering::Relaxed;
+    match action {
+        "ready" | "drain" | "maint" => sets::set_state(view, server, action).then_some(()),
+        "enable" => sets::set_state(view, server, "ready").then_some(()),
+        "disable" => sets::set_state(view, server, "maint").then_some(()),
+        "stop" => sets::set_state(view, server, "drain").then_some(()),
+        "hrunn" => sets::set_health(server, "up").then_some(()),
+        "hnolb" => sets::set_health(server, "stopping").then_some(()),
+        "hdown" => sets::set_health(server, "down").then_some(()),
+        "dhlth" => {
+            server.checked.store(false, Relaxed);
+            Some(())
+        }
+        "ehlth" => {
+            server.checked.store(server.health.configured.load(Relaxed), Relaxed);
+            Some(())
+        }
+        "shutdown" => {
+            for index in 0..shard::workers() {
+                let server = server.clone();
+                worker::post(index, move || {
+                    sessions::kill_server(Kill::Operator, &server);
+                });
+            }
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_behind_the_uri_are_read_in_any_order() {
+        let csv = Options { format: Output::Csv, ..Options::default() };
+        for (uri, own, wanted) in [
+            ("/;csv;", "/", csv.clone()),
+            ("/?;csv;scope=b1", "/", Options { scope: Some("b1".into()), ..csv.clone() }),
+            (
+                "/stats?scope=a%20b&up",
+                "/stats",
+                Options { scope: Some("a b".into()), up: true, ..Options::default() },
+            ),
+            (
+                "/stats;norefresh;st=DONE",
+                "/stats",
+                Options { no_refresh: true, outcome: Some("DONE".into()), ..Options::default() },
+            ),
+            ("/csv", "/csv", Options::default()),
+            ("/s;json-schema", "/s", Options { format: Output::Schema, ..Options::default() }),
+        ] {
+            assert_eq!(options(uri, own), wanted, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What control knows: the process's state, and a plain view of the configuration that is replaced at a reload.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base::clock::{WallTime, now_ms};
+
+/// Who may do what on a runtime socket (`level`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Level {
+    /// Only what is harmless to see.
+    User,
+    /// Everything that only looks, and counters.
+    #[default]
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+impl Level {
+    /// The keyword.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// `severity-output` of a runtime socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SeverityOutput {
+    /// Not shown.
+    #[default]
+    None,
+    /// As a number.
+    Number,
+    /// As a word.
+    String,
+}
+
+/// A server, as far as its configuration matters here.
+#[derive(Debug, Clone)]
+pub struct ServerView {
+    /// The server as it is now.
+    pub state: Arc<state::Server>,
+    /// `cookie`.
+    pub cookie: Option<Box<str>>,
+    /// `track`: the server followed.
+    pub tracks: Option<Arc<state::Server>>,
+    /// The port that checks use, if their own.
+    pub check_port: Option<u16>,
+    /// `pool-max-conn`, -1 for no limit.
+    pub pool_max: i64,
+    /// `pool-purge-delay`.
+    pub pool_purge: Duration,
+}
+
+/// A proxy, as far as its configuration matters here.
+#[derive(Debug, Clone)]
+pub struct ProxyView {
+    /// The proxy as it is now.
+    pub state: Arc<state::Proxy>,
+    /// `balance`, as the statistics name it.
+    pub algorithm: &'static str,
+    /// `cookie` of the backend.
+    pub cookie: Option<Box<str>>,
+    /// `description`.
+    pub description: Option<Box<str>>,
+    /// `fullconn`.
+    pub fullconn: u32,
+    /// `option socket-stats`: listeners have lines of their own.
+    pub listeners: bool,
+    /// Servers of the configuration, by id.
+    pub servers: HashMap<u32, ServerView>,
+}
+
+impl ProxyView {
+    /// The configuration of a server; `None` for one added at run time.
+    pub fn server(&self, id: u32) -> Option<&ServerView> {
+        self.servers.get(&id)
+    }
+}
+
+/// A runtime socket, for `show cli sockets`.
+#[derive(Debug, Clone)]
+pub struct SocketView {
+    /// The address as HAProxy shows it: `unix@/path`, `ipv4@…`.
+    pub address: String,
+    /// Its level.
+    pub level: Level,
+}
+
+/// What control knows of the configuration.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// `node`, or the host's name.
+    pub node: String,
+    /// `description`.
+    pub description: Option<String>,
+    /// All proxies, in the order of the configuration.
+    pub proxies: Vec<ProxyView>,
+    /// Runtime sockets.
+    pub sockets: Vec<SocketView>,
+    /// `stats timeout`.
+    pub timeout: Duration,
+    /// `stats maxconn`.
+    pub max_sessions: u32,
+    /// Largest command line, `tune.bufsize`.
+    pub line_length: usize,
+    /// The environment, for `show env`.
+    pub environment: Vec<(String, String)>,
+    /// What was said while starting, for `show startup-logs`.
+    pub startup_log: String,
+    /// `busy-polling`.
+    pub busy_polling: bool,
+    /// The limit of open files.
+    pub open_files: u64,
+    /// Thread groups.
+    pub thread_groups: usize,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self {
+            node: String::new(),
+            description: None,
+            proxies: Vec::new(),
+            sockets: Vec::new(),
+            timeout: Duration::from_secs(10),
+            max_sessions: 10,
+            line_length: 16_384,
+            environment: Vec::new(),
+            startup_log: String::new(),
+            busy_polling: false,
+            open_files: 0,
+            thread_groups: 1,
+        }
+    }
+}
+
+/// What a new view of the configuration replaces, and what lives on.
+#[derive(Debug)]
+pub struct Runtime {
+    /// The process's counters and limits.
+    pub process: Arc<state::Process>,
+    /// Product name of `show info`.
+    pub name: &'static str,
+    /// The version shown.
+    pub version: &'static str,
+    /// The release date shown, `YYYY/MM/DD`.
+    pub date: &'static str,
+    /// When the process started.
+    pub started: WallTime,
+    /// Likewise, of the monotonic clock.
+    pub started_ms: u64,
+    /// Runtime sessions now.
+    pub(crate) sessions: std::sync::atomic::AtomicU32,
+    /// CPU time and instant at the last `show info`, for `Idle_pct`.
+    pub(crate) cpu_seen: std::sync::Mutex<(u64, u64)>,
+    view: ArcSwap<View>,
+}
+
+impl Runtime {
+    /// A runtime that started now.
+    pub fn new(process: Arc<state::Process>, view: View) -> Self {
+        Self {
+            process,
+            name: "HAProxy",
+            version: concat!("3.5.0-weir", env!("CARGO_PKG_VERSION")),
+            date: "2026/11/21",
+            started: WallTime::now(),
+            started_ms: now_ms(),
+            sessions: std::sync::atomic::AtomicU32::new(0),
+            cpu_seen: std::sync::Mutex::default(),
+            view: ArcSwap::from_pointee(view),
+        }
+    }
+
+    /// The view now.
+    pub fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Replaces the view: a reload.
+    pub fn replace(&self, view: View) {
+        self.view.store(Arc::new(view));
+    }
+
+    /// Seconds since the start.
+    pub fn uptime(&self) -> u64 {
+        now_ms().saturating_sub(self.started_ms) / 1000
+    }
+}
+
+impl View {
+    /// The proxy with that name or `#id`, of those `wanted` accepts.
+    pub fn proxy(&self, name: &str, wanted: impl Fn(&state::Proxy) -> bool) -> Option<&ProxyView> {
+        let id = name.strip_prefix('#').and_then(|id| id.parse::<u32>().ok());
+        self.proxies
+            .iter()
+            .filter(|proxy| wanted(&proxy.state))
+            .find(|proxy| id.map_or(*proxy.state.name == *name, |id| proxy.state.id == id))
+    }
+
+    /// The frontend with that name or `#id`.
+    pub fn frontend(&self, name: &str) -> Option<&ProxyView> {
+        self.proxy(name, |proxy| proxy.is_frontend)
+    }
+
+    /// The backend with that name or `#id`.
+    pub fn backend(&self, name: &str) -> Option<&ProxyView> {
+        self.proxy(name, |proxy| proxy.is_backend)
+    }
+}

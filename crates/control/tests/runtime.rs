@@ -1,0 +1,411 @@
+//! Claims about the runtime socket and the statistics page, over an in-memory connection.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use control::statistics::{PageRequest, PageSettings, respond};
+use control::{Level, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View, serve};
+use state::proxy::ProxySeed;
+use state::server::{CheckResult, Operational, ServerAddress, ServerSeed};
+use state::{Listener, Mode, Proxy, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+fn server(id: u32, name: &str, checked: bool, backup: bool) -> Arc<Server> {
+    let server = Server::new(ServerSeed {
+        id,
+        name: name.into(),
+        proxy: "be".into(),
+        backup,
+        maxconn: 0,
+        minconn: 0,
+        maxqueue: 0,
+        address: ServerAddress::Ip(SocketAddr::from(([127, 0, 0, 1], 8000 + id as u16))),
+        weight: 10,
+        disabled: false,
+        checked,
+    });
+    server.health.configured.store(checked, Relaxed);
+    server.health.rise.store(2, Relaxed);
+    server.health.fall.store(3, Relaxed);
+    server.health.level.store(4, Relaxed);
+    server
+}
+
+fn proxy(id: u32, name: &str, is_frontend: bool, is_backend: bool, servers: Vec<Arc<Server>>) -> ProxyView {
+    let state = Arc::new(Proxy::new(ProxySeed {
+        id,
+        name: name.into(),
+        mode: Mode::Http,
+        is_frontend,
+        is_backend,
+        maxconn: 2000,
+        session_limit: 0,
+        disabled: false,
+    }));
+    state.servers.store(Arc::new(servers.clone()));
+    if is_frontend {
+        let listener = Listener::new(1, "sock-1".into(), "127.0.0.1:80".into(), 0);
+        state.listeners.store(Arc::new(vec![Arc::new(listener)]));
+    }
+    let view = |state: Arc<Server>| ServerView {
+        cookie: Some(format!("c{}", state.id).into()),
+        tracks: None,
+        check_port: None,
+        pool_max: -1,
+        pool_purge: Duration::from_secs(5),
+        state,
+    };
+    ProxyView {
+        servers: servers.into_iter().map(|server| (server.id, view(server))).collect::<HashMap<_, _>>(),
+        state,
+        algorithm: "roundrobin",
+        cookie: None,
+        description: None,
+        fullconn: 200,
+        listeners: false,
+    }
+}
+
+fn runtime() -> Arc<Runtime> {
+    let process = Arc::new(state::Process::default());
+    process.maxconn.store(1000, Relaxed);
+    process.hard_maxconn.store(1000, Relaxed);
+    let servers =
+        vec![server(1, "s1", true, false), server(2, "s2", false, false), server(3, "s3", false, true)];
+    let view = View {
+        node: "n1".into(),
+        proxies: vec![proxy(2, "fe", true, false, vec![]), proxy(3, "be", false, true, servers)],
+        sockets: vec![SocketView { address: "unix@/tmp/s".into(), level: Level::Admin }],
+        environment: vec![("A".into(), "1".into())],
+        ..View::default()
+    };
+    Arc::new(Runtime::new(process, view))
+}
+
+fn ask_at(runtime: &Arc<Runtime>, level: Level, input: &str) -> String {
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    executor.block_on(async {
+        let (mut ours, theirs) = duplex(1 << 20);
+        ours.write_all(input.as_bytes()).await.unwrap();
+        ours.shutdown().await.unwrap();
+        serve(theirs, level, SeverityOutput::None, runtime.clone()).await.unwrap();
+        let mut output = String::new();
+        ours.read_to_string(&mut output).await.unwrap();
+        output
+    })
+}
+
+fn ask(runtime: &Arc<Runtime>, input: &str) -> String {
+    ask_at(runtime, Level::Admin, input)
+}
+
+fn be(runtime: &Runtime) -> Arc<Proxy> {
+    runtime.view().backend("be").unwrap().state.clone()
+}
+
+#[test]
+fn a_line_of_commands_is_answered_and_the_connection_closed() {
+    let runtime = runtime();
+    let version = format!("{}\n\n", runtime.version);
+    assert_eq!(ask(&runtime, "show version\n"), version);
+    assert_eq!(ask(&runtime, "show version"), version, "the last line needs no end");
+    assert_eq!(ask(&runtime, "show version; show cli level\nshow version\n"), format!("{version}admin\n\n"));
+    assert_eq!(ask(&runtime, "quit;show version\n"), "");
+    assert_eq!(ask(&runtime, "echo a\\;b c\n"), "a;b c\n\n");
+    let interactive =
+        ask(&runtime, "prompt\nshow cli level\nprompt i\nshow cli level\nquit\nshow cli level\n");
+    assert_eq!(interactive, "\n> admin\n\n> \nadmin\n\n");
+    let timed = ask(&runtime, "prompt timed\nquit\n");
+    assert_eq!(timed, "\n[0:00:00:00]> ");
+}
+
+#[test]
+fn messages_are_those_of_haproxy() {
+    let runtime = runtime();
+    #[rustfmt::skip]
+    let cases = [
+        ("set weight be/s1 5",                    ""),
+        ("get weight be/s1",                      "5 (initial 10)\n"),
+        ("set weight be/s1 50%",                  ""),
+        ("get weight #3/#1",                      "5 (initial 10)\n"),
+        ("set weight be/s9 5",                    "No such server.\n"),
+        ("set weight zz/s9 5",                    "No such backend.\n"),
+        ("set weight be s1",                      "Require 'backend/server'.\n"),
+        ("set weight be/s1 500",                  "Absolute weight can only be between 0 and 256 inclusive.\n"),
+        ("set server be/s1 state foo",            "'set server <srv> state' expects 'ready', 'drain' and 'maint'.\n"),
+        ("set server be/s1 addr zz",              "Invalid addr 'zz' by 'stats socket command'\n"),
+        ("set server be/s1 addr 127.0.0.2 port 80", "IP changed from '127.0.0.1' to '127.0.0.2', port changed from '8001' to '80' by 'stats socket command'\n"),
+        ("set server be/s1 addr 127.0.0.2 port 80", "no need to change the addr, no need to change the port by 'stats socket command'\n"),
+        ("set server be/s1 fqdn x",               "'set server <srv> fqdn' is not supported yet.\n"),
+        ("enable health be/s2",                   "Health check was not configured on this server, cannot enable.\n"),
+        ("disable frontend fe",                   ""),
+        ("disable frontend fe",                   "All sockets are already disabled.\n"),
+        ("enable frontend fe",                    ""),
+        ("enable frontend zz",                    "No such frontend.\n"),
+        ("shutdown frontend fe",                  ""),
+        ("shutdown frontend fe",                  "Frontend was already shut down.\n"),
+        ("set maxconn frontend fe 10",            ""),
+        ("set maxconn frontend fe",               "Integer value expected.\n"),
+        ("set maxconn global 100",                ""),
+        ("set maxconn global 5000",               "Value out of range.\n"),
+        ("set maxconn server be/s2 7",            ""),
+        ("set rate-limit sessions global 5",      ""),
+        ("set timeout cli",                       "Expects an integer value.\n"),
+        ("set timeout cli 5",                     ""),
+        ("clear counters",                        ""),
+        ("clear counters all",                    ""),
+        ("clear counters server be/s1",           ""),
+        ("show backend",                          "# name\nbe\n"),
+        ("show env A",                            "A=1\n"),
+        ("show env B",                            "Variable not found\n"),
+        ("show cli sockets",                      "# socket lvl processes\nunix@/tmp/s admin all\n"),
+        ("show servers state zz",                 "Can't find backend.\n"),
+        ("show sess 0x12",                        "Session not found.\n"),
+        ("shutdown session 0x12",                 "No such session (use 'show sess').\n"),
+        ("shutdown sessions server be/s1",        ""),
+        ("experimental-mode",                     "experimental-mode is OFF\n"),
+        ("expert-mode on;expert-mode",            "\nexpert-mode is ON\n"),
+        ("set var proc.x int(1)",                 "This command is restricted to experimental mode only.\n"),
+        ("debug dev log",                         "This command is restricted to expert mode only.\n"),
+        ("show tasks",                            "The command 'show tasks' is not supported yet.\n"),
+        ("wait 1ms",                              ""),
+    ];
+    for (command, answer) in cases {
+        assert_eq!(ask(&runtime, &format!("{command}\n")), format!("{answer}\n"), "{command}");
+    }
+    let unknown = ask(&runtime, "show bogus\n");
+    assert!(unknown.starts_with("Unknown command, but maybe one of the following"), "{unknown}");
+    assert!(unknown.contains("  show info [desc|json|typed|float]*      : report information"), "{unknown}");
+    assert!(ask(&runtime, "help\n").contains("  disable server <bk>/<srv>               : "));
+}
+
+#[test]
+fn levels_go_down_and_bind() {
+    let runtime = runtime();
+    assert_eq!(
+        ask(&runtime, "operator;show cli level;set weight be/s1 1;user;operator;show env\n"),
+        "\noperator\n\nPermission denied\n\n\nPermission denied\n\nPermission denied\n\n"
+    );
+    assert_eq!(ask_at(&runtime, Level::Operator, "clear counters all\n"), "Permission denied\n\n");
+    assert_eq!(ask_at(&runtime, Level::Operator, "clear counters\n"), "\n");
+    assert!(!ask_at(&runtime, Level::User, "show stat\n").contains("127.0.0.1:8001"));
+    assert!(ask_at(&runtime, Level::Operator, "show stat\n").contains("127.0.0.1:8001"));
+    let severity = ask(
+        &runtime,
+        "set severity-output number;get weight be/x;set severity-output string;get weight be/x\n",
+    );
+    assert_eq!(severity, "\n[3]: No such server.\n\n\n[err]: No such server.\n\n");
+}
+
+/// One line of the CSV by names, as column → value.
+fn csv(runtime: &Arc<Runtime>, proxy: &str, name: &str) -> HashMap<String, String> {
+    let text = ask(runtime, "show stat\n");
+    let mut lines = text.lines();
+    let titles: Vec<&str> = lines.next().unwrap().trim_start_matches("# ").split(',').collect();
+    let line = lines.find(|line| line.starts_with(&format!("{proxy},{name},"))).unwrap();
+    titles.iter().zip(line.split(',')).map(|(t, v)| ((*t).to_owned(), v.to_owned())).collect()
+}
+
+#[test]
+fn csv_has_the_columns_of_the_manual_in_their_places() {
+    let runtime = runtime();
+    let text = ask(&runtime, "show stat\n");
+    let header = text.lines().next().unwrap().trim_start_matches("# ");
+    let columns: Vec<&str> = header.split(',').collect();
+    #[rustfmt::skip]
+    let places = [(0, "pxname"), (1, "svname"), (17, "status"), (18, "weight"), (36, "check_status"), (48, "req_tot"),
+                  (73, "addr"), (94, "eint"), (99, "uweight"), (103, "srid"), (112, "proto"), (118, "cache_hint_hits"), (119, "-")];
+    for (place, name) in places {
+        assert_eq!(columns[place], name);
+    }
+    let width = columns.len();
+    assert!(text.lines().take_while(|line| !line.is_empty()).all(|line| line.split(',').count() == width));
+    assert_eq!(text.lines().filter(|line| line.contains(',')).count(), 1 + 5);
+    let only = ask(&runtime, "show stat 3 4 2\n");
+    assert_eq!(only.lines().count(), 3, "a title, a server, an empty line: {only}");
+    assert_eq!(ask(&runtime, "show stat be 2 -1\n").matches("\nbe,BACKEND,").count(), 1);
+}
+
+#[test]
+fn a_server_shows_its_state_as_haproxy_names_it() {
+    let runtime = runtime();
+    let s1 = be(&runtime).server("s1").unwrap();
+    let status = || csv(&runtime, "be", "s1")["status"].clone();
+    assert_eq!((status(), csv(&runtime, "be", "s2")["status"].clone()), ("UP".into(), "no check".into()));
+    s1.health.level.store(3, Relaxed);
+    assert_eq!(status(), "UP 2/3");
+    s1.set_operational(Operational::Stopped, 1);
+    s1.health.level.store(1, Relaxed);
+    assert_eq!(status(), "DOWN 1/2");
+    s1.health.level.store(0, Relaxed);
+    s1.health.last.store(Arc::new(CheckResult {
+        status: "L4CON",
+        code: None,
+        duration_ms: 3,
+        description: "Connection refused".into(),
+    }));
+    let row = csv(&runtime, "be", "s1");
+    assert_eq!((row["status"].as_str(), row["check_status"].as_str()), ("DOWN", "L4CON"));
+    assert_eq!(
+        (row["check_desc"].as_str(), row["last_chk"].as_str()),
+        ("Layer4 connection problem", "Connection refused")
+    );
+    assert_eq!(csv(&runtime, "be", "BACKEND")["status"], "UP");
+    ask(&runtime, "set server be/s1 health up;set server be/s1 state drain\n");
+    assert_eq!(status(), "DRAIN");
+    ask(&runtime, "disable server be/s1;disable server be/s2;disable server be/s3\n");
+    assert_eq!((status(), csv(&runtime, "be", "BACKEND")["status"].clone()), ("MAINT".into(), "DOWN".into()));
+    assert!(!ask(&runtime, "show stat no-maint\n").contains("be,s1,"));
+    ask(&runtime, "enable server be/s1\n");
+    assert_eq!(status(), "UP");
+}
+
+#[test]
+fn maintenance_is_inherited_by_the_servers_that_track() {
+    let runtime = runtime();
+    let mut view = View::clone(&runtime.view());
+    let s1 = be(&runtime).server("s1").unwrap();
+    view.proxies[1].servers.get_mut(&2).unwrap().tracks = Some(s1);
+    runtime.replace(view);
+    ask(&runtime, "set server be/s1 state maint\n");
+    assert_eq!(csv(&runtime, "be", "s2")["status"], "MAINT (via be/s1)");
+    ask(&runtime, "set server be/s1 state ready\n");
+    assert_eq!(csv(&runtime, "be", "s2")["status"], "UP");
+}
+
+#[test]
+fn typed_and_json_outputs_carry_the_same_values() {
+    let runtime = runtime();
+    let typed = ask(&runtime, "show stat typed\n");
+    assert!(typed.contains("F.2.0.0.pxname.1:KNSV:str:fe\n"), "{typed}");
+    assert!(typed.contains("S.3.1.18.weight.1:MaPV:u32:10\n"));
+    assert!(typed.contains("F.2.0.7.stot.1:MCPP:u64:0\n"));
+    let json: serde_json::Value = serde_json::from_str(&ask(&runtime, "show stat json\n")).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 5);
+    assert_eq!(json[0][0]["objType"], "Frontend");
+    assert_eq!(json[1][0]["value"]["value"], "be");
+    let json: serde_json::Value = serde_json::from_str(&ask(&runtime, "show info json\n")).unwrap();
+    assert_eq!(json[0]["field"]["name"], "Name");
+    let info = ask(&runtime, "show info\n");
+    for line in ["Name: HAProxy", "Maxconn: 1000", "node: n1", "Process_num: 1", "CurrConns: 0"] {
+        assert!(info.lines().any(|l| l == line), "{line} in {info}");
+    }
+    assert!(ask(&runtime, "show info typed\n").contains("15.Maxconn.1:CLPV:u32:1000\n"));
+    serde_json::from_str::<serde_json::Value>(&ask(&runtime, "show schema json\n")).unwrap();
+}
+
+#[test]
+fn the_state_of_servers_is_dumped_in_version_1() {
+    let runtime = runtime();
+    let text = ask(&runtime, "show servers state\n");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "1");
+    let titles = lines[1].trim_start_matches("# ").split(' ').count();
+    assert_eq!(titles, 25);
+    assert_eq!(lines[2].split(' ').count(), titles);
+    assert!(lines[2].starts_with("3 be 1 s1 127.0.0.1 2 0 10 10 "), "{}", lines[2]);
+    assert!(
+        ask(&runtime, "show servers conn be\n")
+            .contains("\nbe/s1 3/1 127.0.0.1 8001 - 5000 0 0 0 0 0 0 0 -1 0")
+    );
+}
+
+#[test]
+fn sessions_are_listed_and_killed() {
+    let runtime = runtime();
+    let frontend = runtime.view().frontend("fe").unwrap().state.clone();
+    let source = SocketAddr::from(([192, 0, 2, 1], 4711));
+    let entry = state::sessions::register(&frontend, Some(source), None, base::clock::now_ms());
+    entry.set_backend(Some(&be(&runtime)));
+    let listed = ask(&runtime, "show sess\n");
+    let id = listed.split(':').next().unwrap().to_owned();
+    assert!(listed.contains("proto=tcpv4 src=192.0.2.1:4711 fe=fe be=be srv=<none>"), "{listed}");
+    assert_eq!(ask(&runtime, "show sess backend be frontend fe\n"), ask(&runtime, "show sess\n"));
+    assert_eq!(ask(&runtime, "show sess older 1h\n"), "\n");
+    assert!(ask(&runtime, &format!("show sess {id}\n")).contains("  frontend=fe (id=2 mode=http)"));
+    assert_eq!(ask(&runtime, &format!("shutdown session {id}\n")), "\n");
+    assert_eq!(entry.killed(), Some(state::sessions::Kill::Operator));
+}
+
+fn page(
+    runtime: &Arc<Runtime>,
+    method: http::Method,
+    uri: &str,
+    body: &str,
+    admin: bool,
+) -> (u16, String, String) {
+    let settings = PageSettings {
+        uri: "/stats".into(),
+        refresh: Some(Duration::from_secs(5)),
+        ..PageSettings::default()
+    };
+    let request = PageRequest { method, uri, body: body.as_bytes(), admin };
+    let response = respond(runtime, &settings, &request);
+    let headers = response.headers.iter().map(|(n, v)| format!("{n}: {v}\n")).collect();
+    (response.status, headers, String::from_utf8(response.body.flatten().collect()).unwrap())
+}
+
+#[test]
+fn the_page_shows_every_proxy_and_acts_only_for_administrators() {
+    use http::Method::{Get, Head, Post};
+    let runtime = runtime();
+    let (status, headers, html) = page(&runtime, Get, "/stats", "", false);
+    assert_eq!(status, 200);
+    assert!(headers.contains("refresh: 5\n") && headers.contains("content-type: text/html; charset=utf-8\n"));
+    for part in ["<h2>fe</h2>", "<h2>be</h2>", "s1</td>", "no check", "</html>"] {
+        assert!(html.contains(part), "{part}");
+    }
+    assert!(!html.contains("<select"), "no forms without the right");
+    assert_eq!(html.matches("<section").count(), html.matches("</section>").count());
+    assert!(page(&runtime, Get, "/stats", "", true).2.contains("name=s value=\"s1\""));
+    assert!(!page(&runtime, Get, "/stats?scope=fe", "", false).2.contains("<h2>be</h2>"));
+    assert!(!page(&runtime, Get, "/stats;norefresh", "", false).1.contains("refresh"));
+    assert_eq!(page(&runtime, Head, "/stats", "", false).2, "");
+    let (_, headers, csv) = page(&runtime, Get, "/stats;csv;scope=be", "", false);
+    assert!(headers.contains("text/plain") && csv.contains("\nbe,BACKEND,") && !csv.contains("\nfe,"));
+    serde_json::from_str::<serde_json::Value>(&page(&runtime, Get, "/stats;json", "", false).2).unwrap();
+
+    let form = "s=s1&s=s2&action=maint&b=%233";
+    assert!(page(&runtime, Post, "/stats", form, false).1.contains("location: /stats;st=DENY\n"));
+    assert!(!be(&runtime).server("s1").unwrap().admin().in_maintenance());
+    let (status, headers, _) = page(&runtime, Post, "/stats?scope=be", form, true);
+    assert_eq!(status, 303);
+    assert!(headers.contains("location: /stats;st=DONE;scope=be\n"), "{headers}");
+    assert!(be(&runtime).server("s2").unwrap().admin().in_maintenance());
+    for (form, outcome) in [
+        ("s=s1&action=maint&b=nope", "ERRP"),
+        ("s=s1&action=bogus&b=be", "UNKN"),
+        ("s=s1&s=zz&action=ready&b=be", "PART"),
+        ("action=ready&b=be", "NONE"),
+    ] {
+        assert!(page(&runtime, Post, "/stats", form, true).1.contains(outcome), "{form}");
+    }
+}
+
+#[test]
+fn names_cannot_break_out_of_the_page() {
+    let process = Arc::new(state::Process::default());
+    let evil = proxy(2, "<b>\"&", false, true, vec![server(1, "'><i>", false, false)]);
+    let runtime = Arc::new(Runtime::new(process, View { proxies: vec![evil], ..View::default() }));
+    let html = page(&runtime, http::Method::Get, "/stats;st=<u>;scope=%3Cb", "", true).2;
+    assert!(!html.contains("<b>") && !html.contains("<i>") && !html.contains("<u>"));
+}
+
+#[test]
+fn a_huge_table_is_made_in_small_pieces() {
+    let process = Arc::new(state::Process::default());
+    let servers = (1..=10_000).map(|id| server(id, &format!("s{id}"), false, false)).collect();
+    let view = View { proxies: vec![proxy(2, "be", false, true, servers)], ..View::default() };
+    let runtime = Arc::new(Runtime::new(process, view));
+    let settings = PageSettings { uri: "/".into(), ..PageSettings::default() };
+    for uri in ["/", "/;csv", "/;json"] {
+        let request = PageRequest { method: http::Method::Get, uri, body: b"", admin: false };
+        let sizes: Vec<usize> =
+            respond(&runtime, &settings, &request).body.map(|piece| piece.len()).collect();
+        assert!(sizes.len() > 100, "{uri}: {} pieces", sizes.len());
+        assert!(sizes.iter().all(|&size| size < 1 << 20));
+    }
+}

@@ -1,0 +1,120 @@
+//! Signals of a running process (management manual, chapter 4), and its orderly end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use diag::Severity;
+use proxy::Shared;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use state::proxy::Admission;
+
+use crate::messages::Messages;
+
+/// How the process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All connections ended.
+    Clean,
+    /// A signal ended it at once.
+    Signal(i32),
+}
+
+/// How often a stopping process looks whether its connections have ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Obeys signals until one of them, or the last connection of a soft stop, ends the process.
+pub(crate) fn wait(shared: &Arc<Shared>, messages: Messages) -> Ending {
+    let numbers = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
+    let mut signals = match Signals::new(numbers) {
+        Ok(signals) => signals,
+        Err(error) => {
+            messages.say(Severity::Alert, &format!("signals cannot be watched: {error}"));
+            return Ending::Signal(SIGTERM);
+        }
+    };
+    let mut stop_at: Option<Instant> = None;
+    loop {
+        let pending: Vec<i32> = if shared.process.stopping.load(Relaxed) {
+            std::thread::sleep(LOOK);
+            signals.pending().collect()
+        } else {
+            signals.wait().collect()
+        };
+        for signal in pending {
+            match signal {
+                SIGUSR1 => {
+                    if !shared.process.stopping.swap(true, Relaxed) {
+                        stop_softly(shared, messages);
+                        stop_at = shared.plan.global.hard_stop_after.map(|after| Instant::now() + after);
+                    }
+                }
+                SIGTTOU => pause(shared, messages, true),
+                SIGTTIN => pause(shared, messages, false),
+                SIGHUP => show_state(shared, messages),
+                SIGUSR2 => {}
+                SIGINT | SIGTERM => return Ending::Signal(signal),
+                _ => return Ending::Signal(signal),
+            }
+        }
+        if shared.process.stopping.load(Relaxed) {
+            if shared.process.connections.load(Relaxed) == 0 {
+                return Ending::Clean;
+            }
+            if stop_at.is_some_and(|at| Instant::now() >= at) {
+                messages.say(Severity::Warning, "soft-stop running for too long, performing a hard-stop.");
+                return Ending::Clean;
+            }
+        }
+    }
+}
+
+/// Stops listening; connections end with their current request, idle ones at once.
+fn stop_softly(shared: &Shared, messages: Messages) {
+    for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
+        messages.say(Severity::Warning, &format!("Stopping frontend {} in 0 ms.", proxy.state.name));
+        proxy.state.set_admission(Admission::Stopped);
+    }
+    for worker in 0..runtime::shard::workers() {
+        runtime::worker::post(worker, state::sessions::end_idle);
+    }
+}
+
+fn pause(shared: &Shared, messages: Messages, pause: bool) {
+    for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
+        let (from, to, word) = if pause {
+            (Admission::Open, Admission::Paused, "Paused")
+        } else {
+            (Admission::Paused, Admission::Open, "Resumed")
+        };
+        if proxy.state.admission() == from {
+            proxy.state.set_admission(to);
+            messages.say(Severity::Warning, &format!("{word} frontend {}.", proxy.state.name));
+        }
+    }
+}
+
+/// `SIGHUP`: the state of all servers and proxies.
+fn show_state(shared: &Shared, messages: Messages) {
+    for proxy in &shared.plan.proxies {
+        for server in proxy.state.servers.load().iter() {
+            let state = if server.is_up() { "UP" } else { "DOWN" };
+            let text = format!(
+                "SIGHUP: Server {}/{} is {state}. Conn: {} act, {} pend.",
+                proxy.state.name,
+                server.name,
+                server.served.0.load(Relaxed),
+                server.queue.len()
+            );
+            messages.say(Severity::Warning, &text);
+        }
+        let (active, backup) = proxy.state.usable();
+        let text = format!(
+            "SIGHUP: Proxy {} has {active} active and {backup} backup servers. Conn: act(FE): {}.",
+            proxy.state.name,
+            proxy.state.connections.load(Relaxed)
+        );
+        messages.say(Severity::Warning, &text);
+    }
+}

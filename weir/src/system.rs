@@ -1,0 +1,121 @@
+//! What the process asks of the system: descriptors, threads, user and group, pid file, and the processes it replaces.
+
+use std::path::Path;
+
+use config::Plan;
+use config::plan::Global;
+use diag::Severity;
+
+use crate::args::Args;
+use crate::listeners::Inherited;
+use crate::messages::Messages;
+
+/// Descriptors that a connection may take: its own, its server's.
+const PER_CONNECTION: u64 = 2;
+/// Descriptors for everything else.
+const RESERVE: u64 = 100;
+/// The most connections allowed by default, as HAProxy's packages have it.
+const DEFAULT_HARD_LIMIT: u64 = 1_048_576;
+
+/// Limits in force.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Connections at once.
+    pub(crate) max_connections: u32,
+    /// Open files.
+    pub(crate) open_files: u64,
+}
+
+/// Works out `maxconn` and raises the descriptor limit accordingly.
+pub(crate) fn limits(plan: &Plan) -> Limits {
+    let global = &plan.global;
+    let listeners: u64 = plan.proxies.iter().map(|proxy| proxy.binds.len() as u64).sum();
+    let wanted = match (global.ulimit_n, global.maxconn) {
+        (Some(files), _) => files,
+        (None, Some(connections)) => u64::from(connections) * PER_CONNECTION + listeners + RESERVE,
+        (None, None) => global.fd_hard_limit.unwrap_or(DEFAULT_HARD_LIMIT),
+    };
+    let open_files = match (global.maxconn, global.ulimit_n) {
+        // Without a word about it, what the system allows is used and no more asked for.
+        (None, None) => net::sys::descriptor_limit(global.fd_hard_limit.unwrap_or(DEFAULT_HARD_LIMIT)),
+        _ => net::sys::raise_descriptor_limit(wanted),
+    }
+    .unwrap_or(1024);
+    let room = open_files.saturating_sub(listeners + RESERVE) / PER_CONNECTION;
+    let max_connections = global.maxconn.unwrap_or_else(|| u32::try_from(room).unwrap_or(u32::MAX)).max(1);
+    Limits { max_connections, open_files }
+}
+
+/// How many workers.
+pub(crate) fn threads(global: &Global) -> usize {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    global.threads.unwrap_or(available).max(1)
+}
+
+/// `-x`: listening sockets of a running process.
+pub(crate) fn take_over(socket: Option<&Path>, messages: Messages) -> Inherited {
+    let Some(socket) = socket else { return Vec::new() };
+    match crate::hand_over::receive(socket) {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            let shown = socket.display();
+            messages.say(Severity::Warning, &format!("Failed to get the sockets from the old process at {shown}: {error}"));
+            Vec::new()
+        }
+    }
+}
+
+/// `pidfile`.
+pub(crate) fn write_pidfile(global: &Global) -> Result<(), String> {
+    let Some(path) = &global.pidfile else { return Ok(()) };
+    if !global.daemon && !global.master_worker {
+        return Ok(());
+    }
+    std::fs::write(path, format!("{}\n", std::process::id()))
+        .map_err(|error| format!("[haproxy.main()] Cannot create pidfile {}: {error}", path.display()))
+}
+
+/// `chroot`, `group` and `user`, in this order: each needs the rights that the next one gives up.
+pub(crate) fn confine(global: &Global) -> Result<(), String> {
+    if let Some(root) = &global.chroot {
+        let shown = root.display();
+        rustix::process::chroot(root.as_path())
+            .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
+        std::env::set_current_dir("/").map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
+    }
+    net::sys::drop_privileges(global.uid, global.gid)
+        .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))
+}
+
+/// `-sf` and `-st`: asks the old processes to finish, or ends them.
+pub(crate) fn finish_old(args: &Args) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let send = |pids: &[i32], signal: Signal| {
+        for pid in pids.iter().filter_map(|&pid| Pid::from_raw(pid)) {
+            // Gone already is as good.
+            let _ = kill_process(pid, signal);
+        }
+    };
+    send(&args.finish, Signal::USR1);
+    send(&args.terminate, Signal::TERM);
+}
+
+/// Tells the service manager, if there is one, that we are ready (sd_notify).
+pub(crate) fn announce(messages: Messages) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let send = || -> std::io::Result<()> {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::ffi::OsStrExt;
+        use std::os::unix::net::{SocketAddr, UnixDatagram};
+        let socket = UnixDatagram::unbound()?;
+        let address = match path.as_bytes().strip_prefix(b"@") {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(Path::new(&path))?,
+        };
+        let state = format!("READY=1\nMAINPID={}\n", std::process::id());
+        socket.send_to_addr(state.as_bytes(), &address).map(|_| ())
+    };
+    if let Err(error) = send() {
+        messages.say(Severity::Warning, &format!("the service manager could not be told that we are ready: {error}"));
+    }
+}

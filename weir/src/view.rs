@@ -1,0 +1,116 @@
+//! What the runtime socket and the statistics page need of the plan, in their own terms.
+
+use std::sync::Arc;
+
+use config::Plan;
+use config::plan::bind::{BindAddress, Level, SeverityOutput};
+use config::plan::proxy::StatsPage;
+use config::plan::{Proxy, ServerSettings};
+use control::statistics::PageSettings;
+use control::view::{ProxyView, ServerView, SocketView, View};
+
+use crate::listeners;
+use crate::system::Limits;
+
+/// The view of a plan.
+pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
+    let global = &plan.global;
+    let own_name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    View {
+        node: global.node.as_deref().map_or_else(own_name, str::to_owned),
+        description: global.description.as_deref().map(str::to_owned),
+        proxies: plan.proxies.iter().map(|proxy| proxy_view(proxy)).collect(),
+        sockets: global.stats_sockets.iter().map(|bind| socket(&bind.address, bind.level)).collect(),
+        timeout: global.stats_timeout,
+        max_sessions: global.stats_maxconn,
+        line_length: global.tune.bufsize,
+        environment: plan.environment.clone(),
+        busy_polling: global.busy_polling,
+        open_files: limits.open_files,
+        thread_groups: listeners::groups(global, crate::system::threads(global)),
+        ..View::default()
+    }
+}
+
+fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
+    ProxyView {
+        state: proxy.state.clone(),
+        algorithm: algorithm(proxy),
+        cookie: proxy.cookie.as_ref().map(|cookie| cookie.name.clone()),
+        description: proxy.description.clone(),
+        fullconn: proxy.fullconn,
+        listeners: proxy.options.socket_stats,
+        servers: proxy.servers.iter().map(|server| (server.state.id, server_view(server))).collect(),
+    }
+}
+
+fn algorithm(proxy: &Proxy) -> &'static str {
+    use balance::Algorithm::*;
+    match proxy.balance.algorithm {
+        RoundRobin => "roundrobin",
+        StaticRr => "static-rr",
+        LeastConn => "leastconn",
+        First => "first",
+        Random { .. } => "random",
+        Source => "source",
+        Uri { .. } => "uri",
+        UrlParam { .. } => "url_param",
+        Header { .. } => "hdr",
+        RdpCookie { .. } => "rdp-cookie",
+        Hash(_) => "hash",
+    }
+}
+
+fn server_view(server: &Arc<ServerSettings>) -> ServerView {
+    ServerView {
+        state: server.state.clone(),
+        cookie: server.cookie.clone(),
+        tracks: server.track.as_ref().map(|(_, tracked)| tracked.clone()),
+        check_port: server.check.as_ref().and_then(|check| check.port),
+        pool_max: server.pool_max_conn,
+        pool_purge: server.pool_purge_delay,
+    }
+}
+
+fn socket(address: &BindAddress, level: Level) -> SocketView {
+    let address = match address {
+        BindAddress::Ip(address) if address.is_ipv4() => format!("ipv4@{address}"),
+        BindAddress::Ip(address) => format!("ipv6@{address}"),
+        BindAddress::Unix(path) => format!("unix@{}", path.display()),
+        BindAddress::Abstract { name, .. } => format!("abns@{}", String::from_utf8_lossy(name)),
+        BindAddress::Inherited(number) => format!("fd@{number}"),
+        BindAddress::SocketPair(number) => format!("sockpair@{number}"),
+    };
+    SocketView { address, level: self::level(level) }
+}
+
+/// The level in control's terms.
+pub(crate) fn level(level: Level) -> control::view::Level {
+    match level {
+        Level::User => control::view::Level::User,
+        Level::Operator => control::view::Level::Operator,
+        Level::Admin => control::view::Level::Admin,
+    }
+}
+
+/// The severity output in control's terms.
+pub(crate) fn severity(output: SeverityOutput) -> control::view::SeverityOutput {
+    match output {
+        SeverityOutput::None => control::view::SeverityOutput::None,
+        SeverityOutput::Number => control::view::SeverityOutput::Number,
+        SeverityOutput::String => control::view::SeverityOutput::String,
+    }
+}
+
+/// The settings of a statistics page in control's terms.
+pub(crate) fn page(page: &StatsPage) -> PageSettings {
+    PageSettings {
+        uri: page.uri.clone(),
+        refresh: page.refresh,
+        scope: page.scope.clone(),
+        hide_version: page.hide_version,
+        show_legends: page.show_legends,
+        node: page.node.clone(),
+        description: page.description.clone(),
+    }
+}
