@@ -146,7 +146,9 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
     let transparent = settings.source.as_ref().map(|source| &source.transparent);
     let by_address = settings.send_proxy != SendProxy::None
         || !matches!(transparent, None | Some(UseSource::No | UseSource::Fixed(_)))
-        || x.server_address.is_some();
+        || x.server_address.is_some()
+        || settings.port_offset.is_some()
+        || matches!(&**settings.state.address.load(), ServerAddress::Ip(address) if address.ip().is_unspecified());
     if !by_address && settings.pool_conn_name.is_none() {
         return Box::default();
     }
@@ -263,7 +265,13 @@ fn target(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Optio
     match &**settings.state.address.load() {
         ServerAddress::Ip(address) => {
             let mut address = *address;
-            if let Some(offset) = settings.port_offset {
+            // `0.0.0.0` stands for the address that the client wanted.
+            if address.ip().is_unspecified() {
+                address.set_ip(x.destination(client).ip()?);
+                if address.port() == 0 {
+                    address.set_port(x.destination(client).port().unwrap_or(0));
+                }
+            } else if let Some(offset) = settings.port_offset {
                 let port = i32::from(x.destination(client).port().unwrap_or(0)) + offset;
                 address.set_port(u16::try_from(port).ok()?);
             }
