@@ -138,7 +138,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         input: None,
         session,
         worker,
-        private: None,
+        private: Vec::new(),
         last_server: None,
         places,
         frontend,
