@@ -35,8 +35,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::Tarpit(reply) => return Applied::Final(Final::Tarpit(reply.clone())),
         Action::Return(reply) => return Applied::Final(Final::Reply(reply.clone())),
         Action::Redirect(redirect) => {
-            // Rendered for nothing when it is to be skipped: only then is it known.
-            if !redirect.render(&stage.env(), &mut Head::new()) {
+            if redirect.is_void(&stage.env()) {
                 return Applied::Next;
             }
             let reply = Reply { status: 302, content: Content::Redirect(redirect.clone()) };
@@ -59,6 +58,8 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::SetMark(value) => {
             return number(value, stage).map_or(Applied::Next, |mark| Applied::Hold(Hold::Mark(mark as u32)));
         }
+        Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
+        Action::DoLog => return Applied::Hold(Hold::Log),
         Action::EarlyHint { name, value } => {
             let mut bytes = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
             bytes.extend_from_slice(name);
@@ -67,17 +68,14 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             bytes.extend_from_slice(b"\r\n\r\n");
             return Applied::Hold(Hold::EarlyHint(bytes.into()));
         }
-        Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
-        Action::DoLog => return Applied::Hold(Hold::Log),
         Action::Nothing => {}
         Action::SetVar { var, conditions, value } => {
             let env = stage.env();
             match value.eval(&env) {
-                Some(value) => {
-                    if conditions.allow(&env, var, &value) {
-                        var.set(&env, &value);
-                    }
+                Some(value) if conditions.allow(&env, var, &value) => {
+                    var.set(&env, &value);
                 }
+                Some(_) => {}
                 None if env.may_change.get() && !env.complete => return Applied::Wait,
                 None => {}
             }
@@ -179,7 +177,11 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::ReplaceUri { part, regex, .. } => {
             let old = part_of(&transaction.request, *part).to_vec();
             let mut new = Vec::new();
-            if regex.expand(&old, bytes, &mut new) { set_part(&mut transaction.request, *part, &new) } else { true }
+            if regex.expand(&old, bytes, &mut new) {
+                set_part(&mut transaction.request, *part, &new)
+            } else {
+                true
+            }
         }
         Action::Normalize(normalizer) => {
             match crate::normalize::normalize(transaction.request.target(), *normalizer) {
@@ -213,10 +215,7 @@ fn number(value: &Number, stage: &Stage<'_>) -> Option<i64> {
 
 /// 401, or 407 for requests to a forward proxy.
 fn ask(stage: &Stage<'_>, realm: &str) -> Reply {
-    let to_proxy = stage
-        .transaction
-        .as_deref()
-        .is_some_and(|transaction| transaction.to_proxy);
+    let to_proxy = stage.transaction.as_deref().is_some_and(|transaction| transaction.to_proxy);
     Reply { status: if to_proxy { 407 } else { 401 }, content: Content::Challenge(realm.into()) }
 }
 

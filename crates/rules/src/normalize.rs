@@ -26,7 +26,11 @@ pub(crate) fn normalize(target: &[u8], normalizer: Normalizer) -> Result<Option<
 }
 
 fn encode_fragment(pathq: &[u8]) -> Vec<u8> {
-    pathq.iter().flat_map(|byte| if *byte == b'#' { b"%23" } else { std::slice::from_ref(byte) }).copied().collect()
+    pathq
+        .iter()
+        .flat_map(|byte| if *byte == b'#' { b"%23" } else { std::slice::from_ref(byte) })
+        .copied()
+        .collect()
 }
 
 fn strip_fragment(pathq: &[u8]) -> Vec<u8> {

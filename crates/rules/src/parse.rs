@@ -32,9 +32,12 @@ type Parsed = Result<Action, Diagnostic>;
 
 impl<'w> Context<'_, 'w, '_> {
     fn usage(&self, missing: &str) -> Diagnostic {
-        Diagnostic::alert(format!("`{}` needs {missing}", self.row.name))
-            .at(self.words.span())
-            .help(format!("usage: {} {} {}", self.set.name(), self.row.name, self.row.arguments))
+        Diagnostic::alert(format!("`{}` needs {missing}", self.row.name)).at(self.words.span()).help(format!(
+            "usage: {} {} {}",
+            self.set.name(),
+            self.row.name,
+            self.row.arguments
+        ))
     }
 
     /// The next word, unless it begins the condition.
@@ -63,7 +66,8 @@ impl<'w> Context<'_, 'w, '_> {
     /// What stands in the parentheses of the action's word, and where.
     fn parenthesised(&self) -> Result<(&'w str, Span), Diagnostic> {
         let text = self.word.text;
-        let inner = text.find('(').and_then(|open| text[open + 1..].strip_suffix(')').map(|inner| (open + 1, inner)));
+        let inner =
+            text.find('(').and_then(|open| text[open + 1..].strip_suffix(')').map(|inner| (open + 1, inner)));
         match inner {
             Some((start, inner)) if !inner.is_empty() => {
                 Ok((inner, self.word.span.part(start, start + inner.len())))
@@ -104,7 +108,8 @@ impl<'w> Context<'_, 'w, '_> {
                 Ok(Number::Fixed(number))
             }
             Some(_) => {
-                Err(Diagnostic::alert(format!("`{}` is not between {low} and {high}", word.text)).at(word.span))
+                Err(Diagnostic::alert(format!("`{}` is not between {low} and {high}", word.text))
+                    .at(word.span))
             }
             None => Ok(Number::Made(self.expression()?)),
         }
@@ -212,10 +217,11 @@ pub(crate) fn del_header(context: &mut Context<'_, '_, '_>) -> Parsed {
         "beg" => NameMatch::Begin(lower),
         "end" => NameMatch::End(lower),
         "sub" => NameMatch::Within(lower),
-        "reg" => NameMatch::Regex(
-            Regex::new(name.text, true)
-                .map_err(|error| Diagnostic::alert(format!("bad regular expression: {error}")).at(name.span))?,
-        ),
+        "reg" => {
+            NameMatch::Regex(Regex::new(name.text, true).map_err(|error| {
+                Diagnostic::alert(format!("bad regular expression: {error}")).at(name.span)
+            })?)
+        }
         _ => return Err(wrong(method, "matching method here", &["str", "beg", "end", "sub", "reg"])),
     }))
 }
@@ -251,9 +257,10 @@ pub(crate) fn set_part(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn set_status(context: &mut Context<'_, '_, '_>) -> Parsed {
     let word = context.need("a status")?;
-    let status = word.text.parse::<u16>().ok().filter(|status| (100..=999).contains(status)).ok_or_else(|| {
-        Diagnostic::alert(format!("`{}` is no status between 100 and 999", word.text)).at(word.span)
-    })?;
+    let status =
+        word.text.parse::<u16>().ok().filter(|status| (100..=999).contains(status)).ok_or_else(|| {
+            Diagnostic::alert(format!("`{}` is no status between 100 and 999", word.text)).at(word.span)
+        })?;
     let reason = if context.words.take("reason") {
         Some(context.need("a reason")?.text.as_bytes().into())
     } else {
@@ -295,8 +302,7 @@ pub(crate) fn set_address(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SetAddress { end, value: context.expression()? })
 }
 
-const LEVELS: [&str; 9] =
-    ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug", "silent"];
+const LEVELS: [&str; 9] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug", "silent"];
 
 pub(crate) fn set_log_level(context: &mut Context<'_, '_, '_>) -> Parsed {
     let word = context.need("a level")?;
@@ -330,10 +336,23 @@ pub(crate) fn set_timeout(context: &mut Context<'_, '_, '_>) -> Parsed {
     let Some((_, slot)) = TIMEOUTS.iter().find(|(name, _)| *name == word.text) else {
         return Err(wrong(word, "timeout that can be set", &TIMEOUTS.map(|(name, _)| name)));
     };
+    let of_backend = !matches!(slot, TimeoutSlot::Client | TimeoutSlot::Tarpit);
+    let misplaced = context.scope.proxy.is_some_and(|proxy| match slot {
+        TimeoutSlot::Client => !proxy.is_frontend,
+        _ => of_backend && !proxy.is_backend,
+    });
+    if misplaced {
+        let side = if of_backend { "backend" } else { "frontend" };
+        return Err(Diagnostic::alert(format!("the timeout `{}` can only be set in a {side}", word.text))
+            .at(word.span));
+    }
     Ok(Action::SetTimeout { slot: *slot, value: context.time_or_expression()? })
 }
 
 pub(crate) fn set_retries(context: &mut Context<'_, '_, '_>) -> Parsed {
+    if context.scope.proxy.is_some_and(|proxy| !proxy.is_backend) {
+        return Err(Diagnostic::alert("`set-retries` can only be used in a backend").at(context.word.span));
+    }
     Ok(Action::SetRetries(context.number_or_expression(0, 100)?))
 }
 
@@ -373,8 +392,9 @@ pub(crate) fn capture(context: &mut Context<'_, '_, '_>) -> Parsed {
     match word.text {
         "len" if request => {
             let slot = context.scope.names.capture_slot(parsed).ok_or_else(|| {
-                Diagnostic::alert("captures by length need a frontend").at(word.span)
-                    .help("declare a slot in the frontend with `declare capture request len` and use its `id`")
+                Diagnostic::alert("captures by length need a frontend").at(word.span).help(
+                    "declare a slot in the frontend with `declare capture request len` and use its `id`",
+                )
             })?;
             Ok(Action::Capture { value, slot: Slot::Request(slot), length: parsed })
         }

@@ -3,7 +3,7 @@
 use diag::Diagnostic;
 use http::{Head, KnownName, uri};
 use sample::format::{Format, FormatFor};
-use sample::{Env, Scope, Word, Words};
+use sample::{Env, Scope, Scratch, Word, Words};
 
 /// How the location is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,8 @@ impl Redirect {
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>, formats: bool) -> Result<Self, Diagnostic> {
         let start = words.span();
         let (mut target, mut code, mut cookie) = (None, 302, None);
-        let (mut drop_query, mut append_slash, mut ignore_empty, mut keep_query) = (false, false, false, false);
+        let (mut drop_query, mut append_slash, mut ignore_empty, mut keep_query) =
+            (false, false, false, false);
         while let Some(word) = words.peek() {
             if matches!(word.text, "if" | "unless") {
                 break;
@@ -97,26 +98,34 @@ impl Redirect {
         Ok(Self { form, text, code, drop_query, append_slash, ignore_empty, keep_query, cookie })
     }
 
-    /// Makes the answer; `false` when the location is empty and the rule is to be skipped.
-    pub(crate) fn render(&self, env: &Env<'_>, head: &mut Head) -> bool {
-        let mut location = Vec::new();
+    /// Whether its rule is to be skipped, because the location is empty (`ignore-empty`).
+    pub(crate) fn is_void(&self, env: &Env<'_>) -> bool {
+        if !self.ignore_empty || self.form != Form::Location {
+            return false;
+        }
+        let mut location = Scratch::new();
+        self.text.render(env, &mut location);
+        location.is_empty()
+    }
+
+    /// Makes the answer.
+    pub(crate) fn render(&self, env: &Env<'_>, head: &mut Head) {
+        let mut location = Scratch::new();
         let request = env.transaction.map(|transaction| &transaction.request);
         let target = request.map_or(&b"/"[..], |request| request.target());
         let parts = uri::split(target);
         match self.form {
             Form::Location => {
                 self.text.render(env, &mut location);
-                if location.is_empty() && self.ignore_empty {
-                    return false;
-                }
-                if self.keep_query && let Some(query) = parts.query() {
-                    location.push(if location.contains(&b'?') { b'&' } else { b'?' });
+                if let Some(query) = parts.query().filter(|query| self.keep_query && !query.is_empty()) {
+                    let joint = if location.contains(&b'?') { b'&' } else { b'?' };
+                    location.push(joint);
                     location.extend_from_slice(query);
                 }
             }
             Form::Prefix => {
                 self.text.render(env, &mut location);
-                if location == b"/" {
+                if **location == *b"/" {
                     location.clear();
                 }
                 self.push_path(&parts, &mut location);
@@ -133,33 +142,32 @@ impl Redirect {
         head.start_response(self.code, None);
         head.set_content_length(0);
         head.append(b"location", &location);
+        if matches!(self.code, 302 | 303 | 307) {
+            head.append(b"cache-control", b"no-cache");
+        }
         match &self.cookie {
             None => {}
             Some(Cookie::Text(text)) => {
                 head.append(b"set-cookie", text.as_bytes());
             }
             Some(Cookie::Format(format)) => {
-                let mut value = Vec::new();
+                let mut value = Scratch::new();
                 format.render(env, &mut value);
                 head.append(b"set-cookie", &value);
             }
         }
-        if matches!(self.code, 302 | 303 | 307) {
-            head.append(b"cache-control", b"no-cache");
-        }
-        true
     }
 
     fn push_path(&self, parts: &uri::Split<'_>, location: &mut Vec<u8>) {
         let path = parts.path().filter(|path| !path.is_empty() && *path != b"*").unwrap_or(b"/");
         location.extend_from_slice(path);
-        let query = parts.query().filter(|_| !self.drop_query);
-        if self.append_slash && self.drop_query && location.last() != Some(&b'/') {
-            location.push(b'/');
-        }
-        if let Some(query) = query {
+        if let Some(query) = parts.query().filter(|_| !self.drop_query) {
             location.push(b'?');
             location.extend_from_slice(query);
+        }
+        // Behind a query too, as HAProxy does: the option is meant to stand beside `drop-query`.
+        if self.append_slash && location.last() != Some(&b'/') {
+            location.push(b'/');
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use diag::{Diagnostic, suggest};
 use http::{Head, ParseOptions, Status, parse_response};
 use sample::format::{Format, FormatFor};
-use sample::{Env, Scope, Word, Words};
+use sample::{Env, Scope, Scratch, Word, Words};
 
 use crate::redirect::Redirect;
 
@@ -56,6 +56,9 @@ pub enum Body {
     Format(Format),
 }
 
+/// A header line: name and value.
+pub(crate) type Field = (Box<[u8]>, Box<[u8]>);
+
 /// A whole message read from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
@@ -64,7 +67,7 @@ pub struct Page {
     /// Its reason.
     pub reason: Box<[u8]>,
     /// Its fields, but its length.
-    pub headers: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub headers: Vec<Field>,
     /// Its body.
     pub body: Box<[u8]>,
 }
@@ -141,7 +144,7 @@ impl Reply {
     /// As [`compile`](Self::compile); the status is mandatory, and one that has an error page.
     pub fn compile_error(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let start = words.span();
-        let mut parser = Parser { words, scope, status: None, content_type: None, headers: Vec::new() };
+        let mut parser = Parser::new(words, scope);
         let source = parser.read()?;
         let Some((status, span)) = parser.status else {
             return Err(Diagnostic::alert("`http-error` needs `status <code>`").at(start));
@@ -174,7 +177,7 @@ impl Reply {
         default: u16,
         refusal: bool,
     ) -> Result<Self, Diagnostic> {
-        let mut parser = Parser { words, scope, status: None, content_type: None, headers: Vec::new() };
+        let mut parser = Parser::new(words, scope);
         let source = parser.read()?;
         parser.build(source, default, refusal)
     }
@@ -203,15 +206,15 @@ impl Reply {
                     Body::Format(format) => format.render(env, body),
                 }
                 head.start_response(self.status, None);
-                head.set_content_length(body.len() as u64);
-                if let Some(content_type) = content_type.as_ref().filter(|_| !body.is_empty()) {
-                    head.append(b"content-type", content_type.as_bytes());
-                }
-                let mut value = Vec::new();
+                let mut value = Scratch::new();
                 for (name, format) in headers {
                     value.clear();
                     format.render(env, &mut value);
                     head.append(name, &value);
+                }
+                head.set_content_length(body.len() as u64);
+                if let Some(content_type) = content_type.as_ref().filter(|_| !body.is_empty()) {
+                    head.append(b"content-type", content_type.as_bytes());
                 }
             }
             Content::Redirect(redirect) => {
@@ -246,7 +249,7 @@ enum Source {
     None,
     DefaultErrorfiles,
     Errorfile(Arc<Page>),
-    Errorfiles(Arc<[(u16, Arc<[u8]>)]>, diag::Span),
+    Errorfiles(sample::env::HttpErrors, diag::Span),
     Body(Body),
 }
 
@@ -256,6 +259,8 @@ struct Parser<'c, 'w, 's> {
     status: Option<(u16, diag::Span)>,
     content_type: Option<Box<str>>,
     headers: Vec<(Box<[u8]>, Format)>,
+    /// Whether any word but the old `deny_status` was given.
+    own_words: bool,
 }
 
 const WORDS: [&str; 11] = [
@@ -272,7 +277,7 @@ const WORDS: [&str; 11] = [
     "hdr",
 ];
 
-impl<'w> Parser<'_, 'w, '_> {
+impl<'c, 'w, 's> Parser<'c, 'w, 's> {
     fn need(&mut self, after: &str, what: &str) -> Result<Word<'w>, Diagnostic> {
         let span = self.words.span();
         self.words.next().ok_or_else(|| Diagnostic::alert(format!("`{after}` needs {what}")).at(span))
@@ -285,13 +290,22 @@ impl<'w> Parser<'_, 'w, '_> {
                 break;
             }
             self.words.next();
+            self.own_words |= word.text != "deny_status";
             if !matches!(source, Source::None)
                 && matches!(
                     word.text,
-                    "default-errorfiles" | "errorfile" | "errorfiles" | "file" | "lf-file" | "string" | "lf-string"
+                    "default-errorfiles"
+                        | "errorfile"
+                        | "errorfiles"
+                        | "file"
+                        | "lf-file"
+                        | "string"
+                        | "lf-string"
                 )
             {
-                return Err(Diagnostic::alert(format!("`{}`: the content was already said", word.text)).at(word.span));
+                return Err(
+                    Diagnostic::alert(format!("`{}`: the content was already said", word.text)).at(word.span)
+                );
             }
             match word.text {
                 "status" | "deny_status" => {
@@ -308,14 +322,16 @@ impl<'w> Parser<'_, 'w, '_> {
                 "errorfile" => {
                     let file = self.need(word.text, "a file")?;
                     let bytes = self.file(file)?;
-                    let page = Page::parse(&bytes)
-                        .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", file.text)).at(file.span))?;
+                    let page = Page::parse(&bytes).map_err(|error| {
+                        Diagnostic::alert(format!("`{}`: {error}", file.text)).at(file.span)
+                    })?;
                     source = Source::Errorfile(Arc::new(page));
                 }
                 "errorfiles" => {
                     let name = self.need(word.text, "the name of an http-errors section")?;
                     let section = self.scope.names.http_errors(name.text).ok_or_else(|| {
-                        Diagnostic::alert(format!("unknown http-errors section `{}`", name.text)).at(name.span)
+                        Diagnostic::alert(format!("unknown http-errors section `{}`", name.text))
+                            .at(name.span)
                     })?;
                     source = Source::Errorfiles(section, name.span);
                 }
@@ -328,8 +344,12 @@ impl<'w> Parser<'_, 'w, '_> {
                     let text = String::from_utf8(self.file(file)?).map_err(|_| {
                         Diagnostic::alert(format!("`{}` is no text", file.text)).at(file.span)
                     })?;
-                    source =
-                        Source::Body(Body::Format(Format::compile(&text, file.span, self.scope, FormatFor::Body)?));
+                    source = Source::Body(Body::Format(Format::compile(
+                        &text,
+                        file.span,
+                        self.scope,
+                        FormatFor::Body,
+                    )?));
                 }
                 "string" => {
                     let text = self.need(word.text, "a text")?;
@@ -360,6 +380,10 @@ impl<'w> Parser<'_, 'w, '_> {
         Ok(source)
     }
 
+    fn new(words: &'c mut Words<'w>, scope: &'c Scope<'s>) -> Self {
+        Self { words, scope, status: None, content_type: None, headers: Vec::new(), own_words: false }
+    }
+
     fn file(&self, file: Word<'_>) -> Result<Vec<u8>, Diagnostic> {
         self.scope
             .names
@@ -383,7 +407,9 @@ impl<'w> Parser<'_, 'w, '_> {
             Source::None if !self.headers.is_empty() => {
                 Content::Made { content_type: None, headers: self.headers, body: Body::Empty }
             }
-            Source::None if refusal && has_page(status) => Content::Page,
+            // A refusal without words of its own, or with the old `deny_status` only, is the page of its status.
+            Source::None if refusal && !self.own_words && has_page(status) => Content::Page,
+            Source::None if refusal && !self.own_words => return Ok(Reply::page(self.with_page(default)?)),
             Source::None => Content::Bare,
             Source::DefaultErrorfiles => return Ok(Reply::page(self.with_page(default)?)),
             Source::Errorfile(page) => {
@@ -398,8 +424,10 @@ impl<'w> Parser<'_, 'w, '_> {
             Source::Errorfiles(section, span) => {
                 let status = self.with_page(default)?;
                 let Some((_, bytes)) = section.iter().find(|(code, _)| *code == status) else {
-                    return Err(Diagnostic::alert(format!("that http-errors section has no page for {status}"))
-                        .at(span));
+                    return Err(Diagnostic::alert(format!(
+                        "that http-errors section has no page for {status}"
+                    ))
+                    .at(span));
                 };
                 let page = Page::parse(bytes).map_err(|error| Diagnostic::alert(error).at(span))?;
                 return Ok(Reply::message(Arc::new(page)));

@@ -74,13 +74,7 @@ const HTTP: u8 = REQ | RES | AFT;
 
 type Parse = fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>;
 
-const fn row(
-    name: &'static str,
-    arguments: &'static str,
-    sets: u8,
-    doc: &'static str,
-    parse: Parse,
-) -> Row {
+const fn row(name: &'static str, arguments: &'static str, sets: u8, doc: &'static str, parse: Parse) -> Row {
     Row { name, arguments, sets, doc, parse, prefix: false }
 }
 
@@ -184,8 +178,11 @@ pub(crate) fn find(set: Ruleset, word: Word<'_>) -> Result<&'static Row, Diagnos
             .did_you_mean(suggest(name, allowed)));
     };
     if row.sets & set as u8 == 0 {
-        let sets: Vec<&str> =
-            Ruleset::ALL.into_iter().filter(|other| row.sets & *other as u8 != 0).map(Ruleset::name).collect();
+        let sets: Vec<&str> = Ruleset::ALL
+            .into_iter()
+            .filter(|other| row.sets & *other as u8 != 0)
+            .map(Ruleset::name)
+            .collect();
         return Err(Diagnostic::alert(format!("action `{name}` is not allowed in `{}`", set.name()))
             .at(word.span)
             .help(format!("it may stand in {}", sets.join(", "))));

@@ -117,7 +117,8 @@ impl Criterion {
     /// Compiles the words of an ACL behind its name: criterion, flags, operator, values.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let Some(word) = words.next() else {
-            return Err(Diagnostic::alert("an ACL needs a criterion: a sample expression or an ACL keyword").at(words.end()));
+            return Err(Diagnostic::alert("an ACL needs a criterion: a sample expression or an ACL keyword")
+                .at(words.end()));
         };
         let (expression, implied) = criterion(word, scope)?;
         let flags = flags(words, scope)?;
@@ -202,7 +203,9 @@ fn criterion(word: Word<'_>, scope: &Scope<'_>) -> Result<(Expression, Option<Me
             .haproxy(format!("unknown fetch method '{name}' in ACL expression '{}'", word.text))
     })?;
     if end < text.len() {
-        return Err(Diagnostic::alert(format!("unexpected `{}` in the ACL's criterion", &text[end..])).at(word.span));
+        return Err(
+            Diagnostic::alert(format!("unexpected `{}` in the ACL's criterion", &text[end..])).at(word.span)
+        );
     }
     // Behind a converter only the type of the result counts.
     let method = match method {
@@ -338,12 +341,15 @@ impl Acls {
         let wrong = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'));
         if let Some(at) = name.text.find(wrong) {
             let wrong = name.text[at..].chars().next().unwrap_or_default();
-            return Err(Diagnostic::alert(format!("the character `{wrong}` is not allowed in the name of an ACL"))
-                .at(name.span)
-                .help("letters, digits, `-`, `_`, `.` and `:` are"));
+            return Err(Diagnostic::alert(format!(
+                "the character `{wrong}` is not allowed in the name of an ACL"
+            ))
+            .at(name.span)
+            .help("letters, digits, `-`, `_`, `.` and `:` are"));
         }
         if matches!(name.text, "or" | "OR") {
-            return Err(Diagnostic::alert(format!("`{}` is an operator and cannot name an ACL", name.text)).at(name.span));
+            return Err(Diagnostic::alert(format!("`{}` is an operator and cannot name an ACL", name.text))
+                .at(name.span));
         }
         Ok((name.text.into(), Criterion::compile(words, scope)?))
     }
@@ -389,7 +395,9 @@ mod tests {
 
     #[test]
     fn short_ipv4_addresses_are_filled_in_the_middle() {
-        for (short, full) in [("10.12/8", "10.0.0.12/8"), ("192.168.1", "192.168.0.1"), ("127.1", "127.0.0.1")] {
+        for (short, full) in
+            [("10.12/8", "10.0.0.12/8"), ("192.168.1", "192.168.0.1"), ("127.1", "127.0.0.1")]
+        {
             assert_eq!(full_ip4(short).as_deref(), Some(full));
         }
         assert_eq!(full_ip4("10.0.0.1"), None);

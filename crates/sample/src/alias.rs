@@ -336,18 +336,24 @@ fn http_target_path(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 fn http_path(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    let Some(target) = fetch::request_line(env).map(|line| line[1]) else { return line_part(None, flags, out) };
+    let Some(target) = fetch::request_line(env).map(|line| line[1]) else {
+        return line_part(None, flags, out);
+    };
     line_part(Some(http::uri::split(target).path().unwrap_or_default()), flags, out);
 }
 
 fn http_query(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    let Some(target) = fetch::request_line(env).map(|line| line[1]) else { return line_part(None, flags, out) };
+    let Some(target) = fetch::request_line(env).map(|line| line[1]) else {
+        return line_part(None, flags, out);
+    };
     let start = memchr::memchr(b'?', target).unwrap_or(target.len());
     line_part(Some(&target[start..]), flags, out);
 }
 
 fn captures(env: &Env<'_>, list: Option<&[Kept]>, flags: Flags, out: &mut Vec<u8>) {
-    let Some((transaction, list)) = env.transaction.zip(list).filter(|(_, list)| !list.is_empty()) else { return };
+    let Some((transaction, list)) = env.transaction.zip(list).filter(|(_, list)| !list.is_empty()) else {
+        return;
+    };
     quoted(flags, out, |out| {
         out.push(b'{');
         for (at, part) in list.iter().enumerate() {

@@ -247,9 +247,7 @@ pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
             },
             b',' if !single && !double => finish(&mut current, &mut args),
             b')' if !single && !double => {
-                if !(args.is_empty() && current.is_empty()) {
-                    finish(&mut current, &mut args);
-                }
+                finish(&mut current, &mut args);
                 return (args, Some(at));
             }
             other => current.push(other),
@@ -261,6 +259,8 @@ pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
 
 /// Resolves the texts by the row's specification. The error is the end of a sentence that begins with the keyword.
 pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Vec<Arg>, String> {
+    // Empty parentheses are no argument, unless a text is asked for.
+    let texts = if specs.is_empty() && matches!(texts, [text] if text.is_empty()) { &[] } else { texts };
     if texts.len() > specs.len() {
         return Err(match specs.len() {
             0 => "takes no argument".to_owned(),
@@ -300,7 +300,8 @@ fn resolve_one(text: &str, kind: Kind, scope: &Scope<'_>) -> Result<Arg, String>
         Kind::HeaderName => Arg::Name(Name::new(text.as_bytes())),
         Kind::Int => Arg::Int(text.parse().map_err(|_| wrong())?),
         Kind::Time => {
-            let time = parse_duration(text, DefaultUnit::Milliseconds).map_err(|error| format!("`{text}`: {error}"))?;
+            let time = parse_duration(text, DefaultUnit::Milliseconds)
+                .map_err(|error| format!("`{text}`: {error}"))?;
             Arg::Int(time.as_millis() as i64)
         }
         Kind::Ip4 => Arg::Ip4(text.parse().map_err(|_| wrong())?),
@@ -321,7 +322,11 @@ fn resolve_one(text: &str, kind: Kind, scope: &Scope<'_>) -> Result<Arg, String>
         Kind::IntOrVariable => match text.parse() {
             Ok(value) => Arg::Int(value),
             Err(_) => Arg::Var(
-                scope.variables.borrow_mut().resolve(text).map_err(|_| format!("`{text}` is neither a number nor a variable"))?,
+                scope
+                    .variables
+                    .borrow_mut()
+                    .resolve(text)
+                    .map_err(|_| format!("`{text}` is neither a number nor a variable"))?,
             ),
         },
         Kind::StrOrVariable => match looks_like_variable(text) {
@@ -336,7 +341,10 @@ fn resolve_one(text: &str, kind: Kind, scope: &Scope<'_>) -> Result<Arg, String>
 /// Whether `text` begins like the name of a variable.
 pub fn looks_like_variable(text: &str) -> bool {
     let scope = text.split_once('.').map(|(scope, _)| scope);
-    matches!(scope, Some("proc" | "sess" | "txn" | "req" | "res" | "check" | "psess" | "ptxn" | "preq" | "pres"))
+    matches!(
+        scope,
+        Some("proc" | "sess" | "txn" | "req" | "res" | "check" | "psess" | "ptxn" | "preq" | "pres")
+    )
 }
 
 fn mask6(text: &str) -> Option<Ipv6Addr> {
@@ -350,7 +358,8 @@ fn mask6(text: &str) -> Option<Ipv6Addr> {
 fn resolve_server(text: &str, scope: &Scope<'_>) -> Result<Arg, String> {
     match text.split_once('/') {
         Some((backend, server)) => {
-            let proxy = scope.names.backend(backend).ok_or_else(|| format!("there is no backend `{backend}`"))?;
+            let proxy =
+                scope.names.backend(backend).ok_or_else(|| format!("there is no backend `{backend}`"))?;
             Ok(Arg::Server(proxy, server.into()))
         }
         None => {
@@ -368,7 +377,7 @@ mod tests {
     fn arguments_are_cut_as_the_manual_shows() {
         #[rustfmt::skip]
         let cases: &[(&str, &[&str], Option<usize>)] = &[
-            (")",                               &[],                              Some(1)),
+            (")",                               &[""],                            Some(1)),
             ("a,b)",                            &["a", "b"],                      Some(4)),
             ("a,)",                             &["a", ""],                       Some(3)),
             (r#""(foo|bar)",blah,g)"#,          &["(foo|bar)", "blah", "g"],      Some(19)),

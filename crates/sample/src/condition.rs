@@ -46,7 +46,8 @@ impl Condition {
                 words.next();
                 Self::parse(words, scope, word.text == "unless").map(Some)
             }
-            other => Err(Diagnostic::alert(format!("unexpected `{other}`; `if` or `unless` may stand here")).at(word.span)),
+            other => Err(Diagnostic::alert(format!("unexpected `{other}`; `if` or `unless` may stand here"))
+                .at(word.span)),
         }
     }
 
@@ -75,7 +76,9 @@ impl Condition {
         while let Some(word) = words.next() {
             if matches!(word.text, "or" | "OR" | "||") {
                 if terms.is_empty() {
-                    return Err(Diagnostic::alert(format!("`{}` needs an ACL before it", word.text)).at(word.span));
+                    return Err(
+                        Diagnostic::alert(format!("`{}` needs an ACL before it", word.text)).at(word.span)
+                    );
                 }
                 alternatives.push(std::mem::take(&mut terms).into());
                 continue;
@@ -83,7 +86,11 @@ impl Condition {
             terms.push(term(word, words, scope)?);
         }
         if terms.is_empty() {
-            let message = if alternatives.is_empty() { "a condition needs an ACL" } else { "an ACL is missing behind the last `or`" };
+            let message = if alternatives.is_empty() {
+                "a condition needs an ACL"
+            } else {
+                "an ACL is missing behind the last `or`"
+            };
             return Err(Diagnostic::alert(message).at(start));
         }
         alternatives.push(terms.into());
@@ -120,7 +127,8 @@ fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Ter
             word.text = bare;
             break;
         }
-        word = words.next().ok_or_else(|| Diagnostic::alert("an ACL is missing behind `!`").at(first.span))?;
+        word =
+            words.next().ok_or_else(|| Diagnostic::alert("an ACL is missing behind `!`").at(first.span))?;
     }
     if word.text != "{" {
         return Ok(Term { negated, acl: acl::resolve(word, scope)? });

@@ -79,6 +79,9 @@ pub enum Place {
     Boot,
 }
 
+/// The messages of an `http-errors` section: status, and the bytes of the file.
+pub type HttpErrors = Arc<[(u16, Arc<[u8]>)]>;
+
 /// What names mean while a plan is resolved. Implemented by `config`.
 pub trait Names {
     /// The proxy with a backend's side of that name.
@@ -88,7 +91,7 @@ pub trait Names {
     /// The users of a `userlist`: checks a name and password, and tells groups.
     fn userlist(&self, name: &str) -> Option<Arc<crate::auth::Userlist>>;
     /// The raw messages of an `http-errors` section, by status.
-    fn http_errors(&self, name: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>>;
+    fn http_errors(&self, name: &str) -> Option<HttpErrors>;
     /// Reads a file named in the configuration (pattern files, error files), relative to the working directory.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
     /// A new capture slot of the current frontend for values of up to `length` bytes; `None` outside frontends.

@@ -192,13 +192,20 @@ impl Parser<'_, '_> {
         let start = self.at;
         let name = self.keyword().to_owned();
         let Some(fetch) = fetch::find(&name) else {
-            return Err(self.unknown(start, &name, "fetch method", fetch::is_known(&name), fetch::suggest(&name)));
+            return Err(self.unknown(
+                start,
+                &name,
+                "fetch method",
+                fetch::is_known(&name),
+                fetch::suggest(&name),
+            ));
         };
         let texts = self.arguments(start, &name, fetch.args)?;
         let mut args = args::resolve(&texts, fetch.args, self.scope)
             .map_err(|error| self.error(start, format!("`{name}` {error}")))?;
         if let Some(prepare) = fetch.prepare {
-            prepare(&mut args, self.scope).map_err(|error| self.error(start, format!("`{name}`: {error}")))?;
+            prepare(&mut args, self.scope)
+                .map_err(|error| self.error(start, format!("`{name}`: {error}")))?;
         }
         Ok((fetch, Args(args.into())))
     }
@@ -221,7 +228,13 @@ impl Parser<'_, '_> {
             let start = self.at;
             let name = self.keyword().to_owned();
             let Some(convert) = convert::find(&name) else {
-                return Err(self.unknown(start, &name, "converter", convert::is_known(&name), convert::suggest(&name)));
+                return Err(self.unknown(
+                    start,
+                    &name,
+                    "converter",
+                    convert::is_known(&name),
+                    convert::suggest(&name),
+                ));
             };
             let texts = self.arguments(start, &name, convert.args)?;
             if !gives.casts_to(convert.takes) {

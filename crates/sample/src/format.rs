@@ -101,16 +101,32 @@ struct Compiler<'a, 's> {
 
 impl Format {
     /// Compiles `text`, which stands at `span`.
-    pub fn compile(text: &str, span: Span, scope: &Scope<'_>, used_for: FormatFor) -> Result<Self, Diagnostic> {
+    pub fn compile(
+        text: &str,
+        span: Span,
+        scope: &Scope<'_>,
+        used_for: FormatFor,
+    ) -> Result<Self, Diagnostic> {
         let flags = Flags {
             dash: used_for == FormatFor::Log,
-            percent: matches!(used_for, FormatFor::Header | FormatFor::Uri | FormatFor::Body | FormatFor::UniqueId),
+            percent: matches!(
+                used_for,
+                FormatFor::Header | FormatFor::Uri | FormatFor::Body | FormatFor::UniqueId
+            ),
             bin: used_for == FormatFor::Text,
             ..Flags::default()
         };
         let merge_blanks = matches!(used_for, FormatFor::Log | FormatFor::UniqueId);
-        let mut compiler =
-            Compiler { text, at: 0, span, scope, merge_blanks, flags, parts: Vec::new(), pending: Vec::new() };
+        let mut compiler = Compiler {
+            text,
+            at: 0,
+            span,
+            scope,
+            merge_blanks,
+            flags,
+            parts: Vec::new(),
+            pending: Vec::new(),
+        };
         compiler.run()?;
         Ok(Self { encoding: compiler.flags.encoding, parts: compiler.parts.into() })
     }
@@ -155,7 +171,8 @@ impl Format {
 
     /// The named items as a JSON object.
     fn render_json(&self, env: &Env<'_>, out: &mut Vec<u8>) {
-        let mut object = serde_json::Map::new();
+        out.push(b'{');
+        let mut first = true;
         for part in &self.parts {
             let (name, value) = match part {
                 Part::Alias(alias, _, Some(name)) => {
@@ -170,9 +187,13 @@ impl Format {
                 }
                 _ => continue,
             };
-            object.insert(name.to_string(), value);
+            if !std::mem::take(&mut first) {
+                out.extend_from_slice(b", ");
+            }
+            let name = serde_json::Value::from(&**name);
+            out.extend_from_slice(format!("{name}: {value}").as_bytes());
         }
-        out.extend_from_slice(serde_json::Value::Object(object).to_string().as_bytes());
+        out.push(b'}');
     }
 }
 
@@ -229,7 +250,11 @@ impl Compiler<'_, '_> {
 
     fn error(&self, start: usize, message: impl Into<String>) -> Diagnostic {
         let exact = self.span.len() == self.text.len();
-        Diagnostic::alert(message).at(if exact { self.span.part(start, self.at.max(start + 1)) } else { self.span })
+        Diagnostic::alert(message).at(if exact {
+            self.span.part(start, self.at.max(start + 1))
+        } else {
+            self.span
+        })
     }
 
     /// Takes an item behind its percent sign.
@@ -288,7 +313,9 @@ impl Compiler<'_, '_> {
                     "json" => item.flags.encoding = if on { Encoding::Json } else { Encoding::Plain },
                     "cbor" => return Err(self.error(start, "the encoding `cbor` is not supported yet")),
                     other => {
-                        return Err(self.error(start, format!("unknown flag `{other}` in a log format")).help("Q, X, E, bin and json are known"));
+                        return Err(self
+                            .error(start, format!("unknown flag `{other}` in a log format"))
+                            .help("Q, X, E, bin and json are known"));
                     }
                 }
             }
@@ -320,7 +347,8 @@ impl Compiler<'_, '_> {
         let rest = self.text[self.at..].trim_start();
         if !rest.starts_with(']') {
             let shown = rest.split(']').next().unwrap_or_default().to_owned();
-            let problem = if shown.is_empty() { "`]` is missing".into() } else { format!("unexpected `{shown}`") };
+            let problem =
+                if shown.is_empty() { "`]` is missing".into() } else { format!("unexpected `{shown}`") };
             self.at = self.text.len() - rest.len() + shown.len();
             return Err(self.error(start, format!("{problem} behind the expression in a log format")));
         }

@@ -481,9 +481,7 @@ impl Index {
             Method::Dir => Self::Parts(trimmed(&patterns, b"/?"), b"/?", ignore_case),
             Method::Dom => Self::Parts(trimmed(&patterns, b"/?.:"), b"/?.:", ignore_case),
             Method::Reg if patterns.len() == 1 => Self::Regex(Regex::new(patterns[0], ignore_case)?),
-            Method::Reg => {
-                Self::Regexes(RegexSet::new(patterns, ignore_case).map_err(|(_, error)| error)?)
-            }
+            Method::Reg => Self::Regexes(RegexSet::new(patterns, ignore_case).map_err(|(_, error)| error)?),
             Method::Found | Method::Bool => Self::Nothing,
         })
     }
@@ -503,7 +501,9 @@ impl Index {
             (Self::Ip(networks), Value::Ip4(address)) => networks.find((*address).into()),
             (Self::Ip(networks), Value::Ip6(address)) => networks.find((*address).into()),
             (Self::Nothing, _) => None,
-            (_, Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes)) => self.find_bytes(bytes, first),
+            (_, Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes)) => {
+                self.find_bytes(bytes, first)
+            }
             _ => None,
         }
     }
@@ -540,7 +540,9 @@ fn hex_of(patterns: &[&str]) -> Result<Vec<Box<[u8]>>, String> {
     let parse = |pattern: &&str| {
         let pairs = pattern.as_bytes().chunks(2);
         let bytes: Option<Vec<u8>> = pairs
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|_| pair.len() == 2)?, 16).ok())
+            .map(|pair| {
+                u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|_| pair.len() == 2)?, 16).ok()
+            })
             .collect();
         let error = || format!("`{pattern}` is not an even number of hexadecimal digits");
         bytes.map(Into::into).ok_or_else(error)
@@ -678,8 +680,9 @@ impl Networks {
 
     fn find(&self, address: IpAddr) -> Option<usize> {
         match address {
-            IpAddr::V4(v4) => lookup(&self.v4, u32::from(v4))
-                .or_else(|| lookup(&self.v6, u128::from(v4.to_ipv6_mapped()))),
+            IpAddr::V4(v4) => {
+                lookup(&self.v4, u32::from(v4)).or_else(|| lookup(&self.v6, u128::from(v4.to_ipv6_mapped())))
+            }
             IpAddr::V6(v6) => lookup(&self.v6, u128::from(v6))
                 .or_else(|| embedded_ip4(v6).and_then(|v4| lookup(&self.v4, u32::from(v4)))),
         }
@@ -717,7 +720,8 @@ mod tests {
     #[test]
     fn each_method_matches_what_the_manual_says() {
         let url = "http://www1.dc-eu.example.com:80/blah";
-        let cases: &[(Method, bool, &[&str], &str, Option<usize>)] = &[
+        type Case = (Method, bool, &'static [&'static str], &'static str, Option<usize>);
+        let cases: &[Case] = &[
             (Method::Str, false, &["a", "b"], "b", Some(1)),
             (Method::Str, false, &["a", "b"], "B", None),
             (Method::Str, true, &["a", "b"], "B", Some(1)),
@@ -746,7 +750,11 @@ mod tests {
             (Method::Ip, false, &["127.0.0.1/8"], "128.0.0.1", None),
         ];
         for (method, ignore_case, patterns, text, expected) in cases {
-            assert_eq!(find(*method, *ignore_case, patterns, text), *expected, "{method:?} {patterns:?} {text}");
+            assert_eq!(
+                find(*method, *ignore_case, patterns, text),
+                *expected,
+                "{method:?} {patterns:?} {text}"
+            );
         }
     }
 
@@ -781,7 +789,8 @@ mod tests {
     fn a_pattern_file_skips_comments_and_blank_lines() {
         let list = List::new("f", 0, true);
         list.load("# comment\n\n  key  value with spaces\r\n #sharp x\nlone\n", true);
-        let entries: Vec<_> = list.entries().into_iter().map(|e| (e.key, e.value.unwrap_or_default())).collect();
+        let entries: Vec<_> =
+            list.entries().into_iter().map(|e| (e.key, e.value.unwrap_or_default())).collect();
         let expected =
             [("key", "value with spaces"), ("#sharp", "x"), ("lone", "")].map(|(k, v)| (k.into(), v.into()));
         assert_eq!(entries, expected);
@@ -789,7 +798,9 @@ mod tests {
 
     #[test]
     fn a_pattern_of_the_wrong_kind_is_named_in_the_error() {
-        for (method, pattern) in [(Method::Int, "x"), (Method::Ip, "300.1.1.1"), (Method::Bin, "abc"), (Method::Reg, "(")] {
+        for (method, pattern) in
+            [(Method::Int, "x"), (Method::Ip, "300.1.1.1"), (Method::Bin, "abc"), (Method::Reg, "(")]
+        {
             assert!(Index::new(method, false, [pattern]).unwrap_err().contains(pattern), "{method:?}");
         }
     }

@@ -105,7 +105,8 @@ impl RegexSet {
             .map(Self)
             .map_err(|error| {
                 let single = patterns.iter().enumerate();
-                let mut failures = single.filter_map(|(at, one)| Regex::new(one, ignore_case).err().map(|e| (at, e)));
+                let mut failures =
+                    single.filter_map(|(at, one)| Regex::new(one, ignore_case).err().map(|e| (at, e)));
                 failures.next().unwrap_or_else(|| (0, error.to_string()))
             })
     }
@@ -197,7 +198,8 @@ fn translate(pattern: &str) -> String {
 fn begins_repetition(rest: &[u8]) -> bool {
     let Some(end) = rest.iter().position(|byte| *byte == b'}') else { return false };
     let inner = &rest[1..end];
-    inner.first().is_some_and(u8::is_ascii_digit) && inner.iter().all(|byte| byte.is_ascii_digit() || *byte == b',')
+    inner.first().is_some_and(u8::is_ascii_digit)
+        && inner.iter().all(|byte| byte.is_ascii_digit() || *byte == b',')
 }
 
 fn ends_repetition(before: &[u8]) -> bool {
@@ -207,7 +209,8 @@ fn ends_repetition(before: &[u8]) -> bool {
         return true;
     }
     let inner = &before[start + 1..];
-    inner.first().is_some_and(u8::is_ascii_digit) && inner.iter().all(|byte| byte.is_ascii_digit() || *byte == b',')
+    inner.first().is_some_and(u8::is_ascii_digit)
+        && inner.iter().all(|byte| byte.is_ascii_digit() || *byte == b',')
 }
 
 fn explain(pattern: &str, error: &regex::Error) -> String {

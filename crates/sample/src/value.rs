@@ -345,11 +345,11 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As bytes: integers in 8 bytes, addresses in 4 or 16, all big endian.
+    /// As bytes: booleans and integers in 8 bytes, addresses in 4 or 16, all big endian.
     pub fn into_bin(self) -> Option<Bytes<'a>> {
         Some(match self {
             Self::Str(bytes) | Self::Bin(bytes) | Self::Method(bytes) => bytes,
-            Self::Bool(value) => Bytes::Made(Scratch::copy(if value { b"1" } else { b"0" })),
+            Self::Bool(value) => Bytes::Made(Scratch::copy(&i64::from(value).to_be_bytes())),
             Self::Int(value) => Bytes::Made(Scratch::copy(&value.to_be_bytes())),
             Self::Ip4(address) => Bytes::Made(Scratch::copy(&address.octets())),
             Self::Ip6(address) => Bytes::Made(Scratch::copy(&address.octets())),

@@ -178,8 +178,12 @@ impl Variables {
                 "invalid variable name `{text}`: a variable is written `<scope>.<name>` with a scope among proc, sess, txn, req, res and check"
             ));
         };
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')) {
-            return Err(format!("invalid variable name `{text}`: only letters, digits, `_` and `.` may follow the scope"));
+        if name.is_empty()
+            || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+        {
+            return Err(format!(
+                "invalid variable name `{text}`: only letters, digits, `_` and `.` may follow the scope"
+            ));
         }
         let scope = match scope {
             "proc" => return Ok(Var::Process(process_variable(name))),
@@ -190,7 +194,9 @@ impl Variables {
             "check" => VarScope::Check,
             "psess" | "ptxn" | "preq" | "pres" => return Ok(Var::Parent),
             other => {
-                return Err(format!("invalid variable name `{text}`: `{other}` is no scope; they are proc, sess, txn, req, res and check"));
+                return Err(format!(
+                    "invalid variable name `{text}`: `{other}` is no scope; they are proc, sess, txn, req, res and check"
+                ));
             }
         };
         let next = &mut self.next[scope as usize];

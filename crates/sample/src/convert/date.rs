@@ -63,10 +63,19 @@ fn http_date<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Val
         Some(b"us") => 1_000_000,
         _ => 1,
     };
-    let seconds = value.to_int()?.saturating_add(args.int(0).unwrap_or(0)).div_euclid(per_second);
+    let number = value.to_int()?.saturating_add(args.int(0).unwrap_or(0));
+    let (seconds, part) = (number.div_euclid(per_second), number.rem_euclid(per_second));
     let mut text = String::new();
     Date::utc(seconds).write_http(&mut text).ok()?;
-    Some(Value::made(Scratch::copy(text.as_bytes())))
+    let mut out = Scratch::copy(text.as_bytes());
+    // The parts of the second stand before the zone, which are the last four bytes.
+    let at = out.len().saturating_sub(4);
+    match per_second {
+        1_000 => drop(out.splice(at..at, format!(".{part:03}").into_bytes())),
+        1_000_000 => drop(out.splice(at..at, format!(".{part:06}").into_bytes())),
+        _ => {}
+    }
+    Some(Value::made(out))
 }
 
 fn date<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
@@ -75,7 +84,17 @@ fn date<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> 
 
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 
@@ -147,6 +166,9 @@ fn directive_of(directive: u8, date: &Date, seconds: i64, offset: i32, out: &mut
         b'w' => write_int(out, weekday),
         b'U' => two(out, (year_day + 6 - weekday) / 7, b'0'),
         b'W' => two(out, (year_day + 6 - (weekday + 6) % 7) / 7, b'0'),
+        b'V' => two(out, iso_week(year, year_day, weekday).1, b'0'),
+        b'G' => write_int(out, iso_week(year, year_day, weekday).0),
+        b'g' => two(out, iso_week(year, year_day, weekday).0 % 100, b'0'),
         b's' => write_int(out, seconds),
         b'n' => out.push(b'\n'),
         b't' => out.push(b'\t'),
@@ -164,6 +186,17 @@ fn directive_of(directive: u8, date: &Date, seconds: i64, offset: i32, out: &mut
             two(out, i64::from(offset.abs() / 60 % 60), b'0');
         }
         other => out.extend_from_slice(&[b'%', other]),
+    }
+}
+
+/// The year and week of ISO 8601, in which weeks begin on Monday and belong to the year of their Thursday.
+fn iso_week(year: i64, year_day: i64, weekday: i64) -> (i64, i64) {
+    let days_of = |year: i64| day_of_year(year, 12, 31);
+    let thursday = year_day + 3 - (weekday + 6) % 7;
+    match thursday {
+        ..1 => (year - 1, (thursday + days_of(year - 1) - 1) / 7 + 1),
+        _ if thursday > days_of(year) => (year + 1, 1),
+        _ => (year, (thursday - 1) / 7 + 1),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Encodings: base64, hexadecimal, percent signs, numbers of bytes.
 
 use base64::Engine;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE_NO_PAD};
 use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE_NO_PAD};
 use http::uri;
 
 use super::{Convert, row};
@@ -30,11 +30,11 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("url_enc",  &[opt(Kind::Str)], Type::Str,  Type::Str,  "with percent escapes, for a query",                  url_enc).prepared(prepare_url_enc),
 ];
 
-/// Padding may be missing.
-const LENIENT: GeneralPurposeConfig =
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-const STANDARD_LENIENT: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, LENIENT);
-const URL_LENIENT: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::URL_SAFE, LENIENT);
+/// In URLs the padding may be missing.
+const URL_LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 fn encode<'a>(value: &Value<'a>, engine: &GeneralPurpose) -> Option<Value<'a>> {
     let bytes = value.bytes()?;
@@ -56,7 +56,7 @@ fn base64_encode<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Va
 }
 
 fn b64dec<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    decode(&value, &STANDARD_LENIENT)
+    decode(&value, &STANDARD)
 }
 
 fn ub64enc<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
@@ -143,7 +143,8 @@ fn url_dec<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value
         return Some(Value::Str(bytes));
     }
     let mut out = Scratch::new();
-    uri::url_decode(&bytes, args.int(0).is_some_and(|in_form| in_form != 0), &mut out).then(|| Value::made(out))
+    uri::url_decode(&bytes, args.int(0).is_some_and(|in_form| in_form != 0), &mut out)
+        .then(|| Value::made(out))
 }
 
 fn prepare_url_enc(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 use base::hash;
 use hmac::{Hmac, Mac};
+use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
@@ -71,7 +72,7 @@ fn xxh3<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
 }
 
 /// Digests by name, as OpenSSL names them.
-const DIGESTS: &[&str] = &["sha1", "sha224", "sha256", "sha384", "sha512"];
+const DIGESTS: &[&str] = &["sha1", "sha224", "sha256", "sha384", "sha512", "md5"];
 
 fn digest_of<'a>(number: i64, bytes: &[u8]) -> Option<Value<'a>> {
     let out = match number {
@@ -80,6 +81,7 @@ fn digest_of<'a>(number: i64, bytes: &[u8]) -> Option<Value<'a>> {
         2 => Scratch::copy(&Sha256::digest(bytes)),
         3 => Scratch::copy(&Sha384::digest(bytes)),
         4 => Scratch::copy(&Sha512::digest(bytes)),
+        5 => Scratch::copy(&Md5::digest(bytes)),
         _ => return None,
     };
     Some(Value::Bin(out.into()))
@@ -107,7 +109,9 @@ fn sha2<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
 fn prepare_digest(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let name = String::from_utf8_lossy(text_of(&args[0])).to_ascii_lowercase().replace('-', "");
     let number = DIGESTS.iter().position(|known| *known == name);
-    let number = number.ok_or_else(|| format!("the digest `{name}` is not supported yet; known are {}", DIGESTS.join(", ")))?;
+    let number = number.ok_or_else(|| {
+        format!("the digest `{name}` is not supported yet; known are {}", DIGESTS.join(", "))
+    })?;
     args[0] = Arg::Int(number as i64);
     Ok(())
 }
@@ -149,6 +153,7 @@ fn hmac<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<
         2 => mac!(Sha256),
         3 => mac!(Sha384),
         4 => mac!(Sha512),
+        5 => mac!(Md5),
         _ => return None,
     };
     Some(Value::Bin(out.into()))

@@ -116,29 +116,29 @@ fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<
     let (index, delimiters) = (args.int(0)?, args.bytes(1)?);
     let count = args.int(2).unwrap_or(1);
     let nth = usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1);
-    let Some(nth) = nth else { return None };
+    let nth = nth?;
+    // How many more, and `None` where fewer are there than were asked for: then all to the end is taken.
+    let more = usize::try_from(count.unsigned_abs()).ok()?.checked_sub(1);
     let (start, end) = if index > 0 {
         let mut found = parts(&bytes, delimiters, skip_empty).skip(nth);
-        let first = found.next();
-        let rest = match count {
-            0 => found.last(),
-            count => found.take(count.unsigned_abs() as usize - 1).last(),
+        let first = found.next()?;
+        let last = match more {
+            Some(0) => Some(first),
+            Some(more) => found.nth(more - 1),
+            None => None,
         };
-        (first.map(|part| part.0), rest.or(first).map(|part| part.1))
+        (first.0, last.map_or(bytes.len(), |last| last.1))
     } else {
         let mut found = parts(&bytes, delimiters, skip_empty).rev().skip(nth);
-        let last = found.next();
-        let rest = match count {
-            0 => found.last(),
-            count => found.take(count.unsigned_abs() as usize - 1).last(),
+        let last = found.next()?;
+        let first = match more {
+            Some(0) => Some(last),
+            Some(more) => found.nth(more - 1),
+            None => None,
         };
-        (rest.or(last).map(|part| part.0), last.map(|part| part.1))
+        (first.map_or(0, |first| first.0), last.1)
     };
-    match (start, end) {
-        (Some(start), Some(end)) => Some(Value::Str(bytes.slice(start, end))),
-        // A field or word that is not there is empty, and as such no value.
-        _ => Some(Value::str(b"")),
-    }
+    Some(Value::Str(bytes.slice(start, end)))
 }
 
 fn field<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
@@ -304,7 +304,11 @@ fn language<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Valu
         let mut parts = item.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let Some(name) = parts.next() else { continue };
         let weight = parts.find_map(|part| part.strip_prefix(b"q=")).map_or(1000, thousandths);
-        let offered = wanted.split(|byte| *byte == b';').find(|offer| offer.eq_ignore_ascii_case(name));
+        // `de-DE` is matched as such, or else by its language alone.
+        let base = name.split(|byte| *byte == b'-').next().unwrap_or_default();
+        let find =
+            |wanted_name: &[u8]| wanted.split(|byte| *byte == b';').find(|offer| *offer == wanted_name);
+        let offered = find(name).or_else(|| find(base));
         if let Some(offered) = offered
             && weight > best.map_or(0, |(_, weight)| weight)
         {

@@ -51,9 +51,12 @@ fn prepare_when(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     let name = text.trim_start_matches('!');
     let number = CONDITIONS.iter().position(|known| *known == name);
-    let number = number.ok_or_else(|| format!("unknown condition `{name}`; known are {}", CONDITIONS.join(", ")))?;
+    let number =
+        number.ok_or_else(|| format!("unknown condition `{name}`; known are {}", CONDITIONS.join(", ")))?;
     let acl = match name {
-        "acl" if matches!(args[1], Arg::Missing) => return Err("the condition `acl` needs the name of an ACL".into()),
+        "acl" if matches!(args[1], Arg::Missing) => {
+            return Err("the condition `acl` needs the name of an ACL".into());
+        }
         "acl" => {
             let acl = String::from_utf8_lossy(text_of(&args[1])).into_owned();
             Arg::Condition(Box::new(Condition::of_names(std::iter::once(acl), scope)?))

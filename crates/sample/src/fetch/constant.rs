@@ -68,10 +68,8 @@ fn constant_bin<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Va
 fn prepare_bin(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let text = crate::args::text_of(&args[0]);
     let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pairs: Option<Vec<u8>> = text
-        .chunks(2)
-        .map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8))
-        .collect();
+    let pairs: Option<Vec<u8>> =
+        text.chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8)).collect();
     let bytes = pairs.ok_or("an even number of hexadecimal digits is needed")?;
     args[0] = Arg::Bytes(bytes.into());
     Ok(())
@@ -204,4 +202,3 @@ fn prepare_uuid(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
         _ => Err("the version is 4 or 7".into()),
     }
 }
-

@@ -41,7 +41,9 @@ fn find<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [
     if !cursor.all {
         return head.cookie(name);
     }
-    cursor.pick(head.cookie_values().filter(|(found, _)| name.is_none_or(|name| name == *found)).map(|pair| pair.1))
+    cursor.pick(
+        head.cookie_values().filter(|(found, _)| name.is_none_or(|name| name == *found)).map(|pair| pair.1),
+    )
 }
 
 fn count<'a>(head: &Head, args: &Args) -> Option<Value<'a>> {

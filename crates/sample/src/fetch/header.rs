@@ -54,10 +54,9 @@ pub(super) fn response<'a>(env: &Env<'a>) -> Option<&'a Head> {
     env.transaction.filter(|transaction| transaction.has_response).map(|transaction| &transaction.response)
 }
 
-/// The host of the request, without a port: what `base` begins with.
-pub(super) fn cookie_host<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
-    let host = request(env)?.get_known(KnownName::Host)?;
-    Some(uri::split_port(host).0)
+/// The Host header of the request: what `base` begins with.
+pub(super) fn host<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
+    request(env)?.get_known(KnownName::Host)
 }
 
 /// The name that matches every field, for fetches without an argument.

@@ -1,5 +1,8 @@
 //! Fetches (manual, 7.3.2 to 7.3.7): keywords that give values. A family is a file with a table; a row is a keyword.
 
+// Every preparing function has the signature of `Prepare`, whatever it does with its arguments.
+#![allow(clippy::ptr_arg)]
+
 mod capture;
 mod connection;
 mod constant;

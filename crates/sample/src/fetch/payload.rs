@@ -194,7 +194,8 @@ fn hello<'a>(env: &Env<'a>) -> Option<Hello<'a>> {
     let version = (*body.first()?, *body.get(1)?);
     let mut rest = body.get(34..)?;
     let mut skip = |bytes_of_length: usize| -> Option<()> {
-        let length = rest.get(..bytes_of_length)?.iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte));
+        let length =
+            rest.get(..bytes_of_length)?.iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte));
         rest = rest.get(bytes_of_length + length..)?;
         Some(())
     };

@@ -101,7 +101,8 @@ fn be_conn<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'
 /// Sums over the usable servers what `left` says of one; -1 once one has no limit.
 fn sum_left(proxy: &Proxy, left: impl Fn(&Server) -> Option<i64>) -> i64 {
     let servers = proxy.servers.load();
-    let sum = servers.iter().filter(|server| server.is_up()).try_fold(0, |sum, server| Some(sum + left(server)?));
+    let sum =
+        servers.iter().filter(|server| server.is_up()).try_fold(0, |sum, server| Some(sum + left(server)?));
     sum.unwrap_or(-1)
 }
 

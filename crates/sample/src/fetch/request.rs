@@ -2,7 +2,7 @@
 
 use http::uri;
 
-use super::header::{cookie_host, request};
+use super::header::{host, request};
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, arg, opt};
 use crate::auth;
@@ -19,7 +19,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("query",           &[opt(Kind::Str)],                                    Type::Str,    Columns::REQUEST,      "the query, without or with the question mark",  query),
     row("url",             &[],                                                  Type::Str,    Columns::REQUEST,      "the request's target",                          url),
     row("url_ip",          &[],                                                  Type::Ip4,    Columns::REQUEST,      "the IP address in the target",                  url_ip),
-    row("url_port",        &[],                                                  Type::Int,    Columns::REQUEST,      "the port in the target, 0 for none",            url_port),
+    row("url_port",        &[],                                                  Type::Int,    Columns::REQUEST,      "the port in an absolute target, 0 for none",            url_port),
     row("url32",           &[],                                                  Type::Int,    Columns::REQUEST,      "a hash of host and target",                     url32),
     row("url32+src",       &[],                                                  Type::Bin,    Columns::REQUEST,      "that hash and the client's address",            url32_src),
     row("url_param",       &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],    Type::Str,    Columns::REQUEST,      "a parameter of the query",                      urlp),
@@ -92,7 +92,8 @@ fn url_ip<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>
 }
 
 fn url_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let port = target(env)?.port().and_then(crate::value::parse_int);
+    let split = target(env).filter(|split| split.form == uri::Form::Absolute)?;
+    let port = split.port().and_then(crate::value::parse_int);
     Some(Value::Int(port.unwrap_or(0)))
 }
 
@@ -107,12 +108,12 @@ fn hash32(parts: [&[u8]; 2]) -> u32 {
 
 fn base_hash(env: &Env<'_>) -> Option<u32> {
     let split = target(env)?;
-    Some(hash32([cookie_host(env).unwrap_or_default(), split.path().unwrap_or_default()]))
+    Some(hash32([host(env).unwrap_or_default(), split.path().unwrap_or_default()]))
 }
 
 fn url_hash(env: &Env<'_>) -> Option<u32> {
-    let head = request(env)?;
-    Some(hash32([cookie_host(env).unwrap_or_default(), head.target()]))
+    let split = target(env)?;
+    Some(hash32([host(env).unwrap_or_default(), split.pathq().unwrap_or_default()]))
 }
 
 fn with_source<'a>(env: &'a Env<'a>, hash: u32) -> Option<Value<'a>> {
@@ -143,7 +144,7 @@ fn base32_src<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value
 fn base_str<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let split = target(env)?;
     let path = split.path().unwrap_or_default();
-    let Some(host) = cookie_host(env) else { return split.path().map(Value::str) };
+    let Some(host) = host(env) else { return split.path().map(Value::str) };
     let mut out = Scratch::copy(host);
     out.extend_from_slice(path);
     Some(Value::made(out))
@@ -151,7 +152,7 @@ fn base_str<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
 
 fn baseq<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let split = target(env)?;
-    let mut out = Scratch::copy(cookie_host(env).unwrap_or_default());
+    let mut out = Scratch::copy(host(env).unwrap_or_default());
     out.extend_from_slice(split.pathq().unwrap_or_default());
     Some(Value::made(out))
 }
@@ -178,7 +179,7 @@ fn urlp_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option
 }
 
 /// `HTTP/1.1` of a kept request line, without the name.
-fn version<'a>(line: &'a [u8]) -> Option<&'a [u8]> {
+fn version(line: &[u8]) -> Option<&[u8]> {
     line.rsplit(|byte| *byte == b' ').next()?.strip_prefix(b"HTTP/")
 }
 
@@ -202,14 +203,16 @@ fn req_proto_http<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
     }
     // In TCP mode the first bytes tell.
     let mut head = http::Head::new();
-    Some(Value::Bool(match http::parse_request(env.request_bytes, &mut head, &http::ParseOptions::default()) {
-        Ok(http::Status::Complete { .. }) => true,
-        Ok(_) => {
-            env.may_change.set(true);
-            return None;
-        }
-        Err(_) => false,
-    }))
+    Some(Value::Bool(
+        match http::parse_request(env.request_bytes, &mut head, &http::ParseOptions::default()) {
+            Ok(http::Status::Complete { .. }) => true,
+            Ok(_) => {
+                env.may_change.set(true);
+                return None;
+            }
+            Err(_) => false,
+        },
+    ))
 }
 
 fn http_first_req<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -239,11 +242,10 @@ fn res_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
     Some(Value::made(version_text(transaction.response.version())))
 }
 
-/// The authorization header of the request: of a proxy when the target is absolute.
+/// The authorization header of the request: the one for a proxy where the client takes us for one.
 fn authorization<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
     let head = request(env)?;
-    let absolute = head.target().first().is_some_and(|byte| !matches!(byte, b'/' | b'*'));
-    match absolute {
+    match env.transaction?.to_proxy {
         true => head.get_known(http::KnownName::ProxyAuthorization),
         false => head.get_known(http::KnownName::Authorization),
     }
@@ -292,4 +294,3 @@ fn http_auth_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
     let name = known.iter().find(|known| known.eq_ignore_ascii_case(scheme))?;
     Some(Value::Str(Bytes::Borrowed(name)))
 }
-

@@ -126,9 +126,9 @@ impl Timers {
 pub(crate) fn accepted(env: &Env<'_>) -> Option<u64> {
     let session = env.session?;
     // The accept date of a later request on the connection is when it began to be waited for.
-    let shift = env.transaction.map_or(0, |transaction| {
-        transaction.times.idle_from.saturating_sub(session.accepted_us)
-    });
+    let shift = env
+        .transaction
+        .map_or(0, |transaction| transaction.times.idle_from.saturating_sub(session.accepted_us));
     Some(session.accepted_wall_us + shift)
 }
 

@@ -1,0 +1,376 @@
+//! Rules over a request: the text of each and what it leaves behind.
+
+#[path = "../../sample/tests/common/mod.rs"]
+mod common;
+
+use std::sync::Arc;
+
+use common::{World, words};
+use diag::Span;
+use rules::{Final, Hold, Outcome, RuleSet, Ruleset, Stage};
+use sample::{Env, Scope, Words};
+
+/// Compiles lines of one set; `at` is where their proxy stands.
+fn compile(world: &World, set: Ruleset, lines: &[&str]) -> Result<RuleSet, String> {
+    let mut rules = RuleSet::default();
+    for line in lines {
+        let list = words(line);
+        let scope = Scope { place: set.place(), ..world.scope() };
+        let rule = rules::compile(set, &mut Words::new(&list, Span::default()), &scope);
+        rules.push(rule.map_err(|error| error.message)?);
+    }
+    Ok(rules)
+}
+
+fn run_at(world: &mut World, set: Ruleset, lines: &[&str], start: usize) -> (Outcome, usize) {
+    let rules = compile(world, set, lines).unwrap_or_else(|error| panic!("{lines:?}: {error}"));
+    world.transaction.has_response = matches!(set, Ruleset::HttpResponse | Ruleset::HttpAfterResponse);
+    let mut stage = Stage {
+        process: &world.process,
+        session: &mut world.session,
+        transaction: Some(&mut world.transaction),
+        request_bytes: &world.request_bytes,
+        response_bytes: &[],
+        complete: world.complete,
+        now_ms: 2_000,
+    };
+    rules.run(&mut stage, start)
+}
+
+fn run(world: &mut World, set: Ruleset, lines: &[&str]) -> Outcome {
+    run_at(world, set, lines, 0).0
+}
+
+/// The head of the request or response as one text.
+fn head(world: &World, of_response: bool) -> String {
+    let head = if of_response { &world.transaction.response } else { &world.transaction.request };
+    let mut out = Vec::new();
+    head.write_to(&mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The answer of a final outcome as one text.
+fn answer(world: &World, outcome: &Outcome) -> String {
+    let Outcome::Final(Final::Reply(reply) | Final::Deny(reply) | Final::Tarpit(reply)) = outcome else {
+        return format!("{outcome:?}");
+    };
+    let (mut head, mut body) = (http::Head::new(), Vec::new());
+    let env = Env::of(&world.process, &world.session, &world.transaction, 2_000);
+    reply.render(&env, &mut head, &mut body);
+    let mut out = Vec::new();
+    head.write_to(&mut out);
+    out.extend_from_slice(&body);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[test]
+fn header_actions_change_the_head_they_are_about() {
+    let request: &[(&[&str], &[&str], &[&str])] = &[
+        (&["set-header X-A %[src]"], &["X-A: 192.0.2.7\r\n"], &[]),
+        (&["set-header X-A one", "add-header x-a two"], &["X-A: one\r\n", "x-a: two\r\n"], &[]),
+        (&["set-header host %[req.hdr(host),lower]"], &["host: www.example.com:8080\r\n"], &["Example"]),
+        (&["del-header x-forwarded-for"], &[], &["X-Forwarded-For"]),
+        (&["del-header x- -m beg"], &["Host"], &["X-Forwarded-For"]),
+        (&["del-header -for -m end"], &["Host"], &["X-Forwarded-For"]),
+        (&["del-header warded -m sub"], &["Host"], &["X-Forwarded-For"]),
+        (&["del-header ^x.*r$ -m reg"], &["Host"], &["X-Forwarded-For"]),
+        (&["replace-header Host (.*):8080 \\1"], &["Host: www.Example.com\r\n"], &[]),
+        (
+            &["replace-value X-Forwarded-For ^10\\.0\\.0\\.(.*)$ 172.16.0.\\1"],
+            &["172.16.0.1, 172.16.0.2", "172.16.0.3"],
+            &["10.0.0"],
+        ),
+        (&["set-method POST"], &["POST /static"], &["GET"]),
+        (&["set-path /new%[path]"], &["GET /new/static/img/logo.png?a=1"], &[]),
+        (&["set-pathq /only"], &["GET /only HTTP"], &["?"]),
+        (&["set-query %[query,regsub(two,2)]"], &["b=2&A=3"], &["two"]),
+        (&["set-uri /x"], &["GET /x HTTP"], &[]),
+        (&["replace-path (.*) /foo\\1"], &["GET /foo/static/img/logo.png?a=1"], &[]),
+        (&["replace-path /static/(.*) /\\1"], &["GET /img/logo.png?a=1"], &[]),
+        (&["replace-pathq ([^?]*)(\\?(.*))? \\1/foo\\2"], &["/logo.png/foo?a=1"], &[]),
+        (&["replace-uri ^/static /cdn", "set-header X-P %[path]"], &["GET /cdn HTTP", "X-P: /cdn"], &[]),
+        (&["set-header X-A b if { path /nope }"], &[], &["X-A"]),
+        (&["set-header X-A b unless { path /nope }"], &["X-A: b"], &[]),
+        (&["set-var(txn.x) path,length", "set-header X-L %[var(txn.x)]"], &["X-L: 20"], &[]),
+        (
+            &["set-var-fmt(txn.x,ifnotset) %[src]:%[dst_port]", "set-header X %[var(txn.x)]"],
+            &["X: 192.0.2.7:80"],
+            &[],
+        ),
+        (&["set-var(txn.x) str(a)", "unset-var(txn.x)", "set-header X [%[var(txn.x)]]"], &["X: []"], &[]),
+        (
+            &["set-src req.hdr(x-forwarded-for,1)", "set-header X %[src]:%[src_port]"],
+            &["X: 10.0.0.1:4711"],
+            &[],
+        ),
+        (&["set-dst-port int(99)", "set-header X %[dst]:%[dst_port]"], &["X: 203.0.113.1:99"], &[]),
+        (&["normalize-uri path-strip-dotdot"], &["GET /static"], &[]),
+    ];
+    for (lines, present, absent) in request {
+        let mut world = World::new();
+        let outcome = run(&mut world, Ruleset::HttpRequest, lines);
+        assert!(matches!(outcome, Outcome::Done), "{lines:?} {outcome:?}");
+        let head = head(&world, false);
+        present.iter().for_each(|part| assert!(head.contains(part), "{lines:?} lacks {part:?} in\n{head}"));
+        absent
+            .iter()
+            .for_each(|part| assert!(!head.contains(part), "{lines:?} still has {part:?} in\n{head}"));
+    }
+    let mut world = World::new();
+    let lines = [
+        "set-header Server weir",
+        "del-header set-cookie",
+        "set-status 410 reason Vanished",
+        "set-header X %[status]",
+    ];
+    run(&mut world, Ruleset::HttpResponse, &lines);
+    let head = head(&world, true);
+    assert!(head.starts_with("HTTP/1.1 410 Vanished\r\n"), "{head}");
+    assert!(
+        head.contains("Server: weir\r\n") && head.contains("X: 410\r\n") && !head.contains("Set-Cookie"),
+        "{head}"
+    );
+}
+
+#[test]
+fn answers_are_what_their_arguments_say() {
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        ("return", &["HTTP/1.1 200 OK\r\n", "content-length: 0\r\n"], &["content-type"]),
+        ("return status 204", &["HTTP/1.1 204 No Content"], &[]),
+        ("return hdr x-custom-hdr %[url]", &["x-custom-hdr: /static/img"], &[]),
+        (
+            "return status 403 content-type text/plain string hello hdr x-a b",
+            &[
+                "403 Forbidden",
+                "content-length: 5\r\n",
+                "content-type: text/plain",
+                "x-a: b",
+                "\r\n\r\nhello",
+            ],
+            &[],
+        ),
+        (
+            "return content-type text/plain lf-string ip=%[src]",
+            &["\r\n\r\nip=192.0.2.7", "content-length: 12"],
+            &[],
+        ),
+        ("return content-type text/html lf-file page", &["\r\n\r\n<b>/static/img/logo.png</b>"], &[]),
+        ("return file empty", &["200 OK", "content-length: 0"], &["content-type"]),
+        ("return errorfile err", &["HTTP/1.1 503 Gone away", "x-y: z", "\r\n\r\nbye"], &[]),
+        ("return default-errorfiles", &["200 OK", "Service ready"], &[]),
+        ("deny", &["403 Forbidden", "Request forbidden by administrative rules"], &[]),
+        ("deny deny_status 429", &["429 Too Many Requests"], &[]),
+        ("deny status 400 content-type text/plain string no", &["400 Bad", "\r\n\r\nno"], &["html"]),
+        ("deny status 429", &["429 Too Many Requests", "content-length: 0"], &["html"]),
+        ("deny hdr a b", &["403 Forbidden", "a: b\r\n", "content-length: 0"], &["html"]),
+        ("deny status 429", &["429 Too Many Requests", "content-length: 0"], &["html"]),
+        ("deny hdr a b", &["403 Forbidden", "a: b\r\n", "content-length: 0"], &["html"]),
+        ("tarpit", &["500 Internal Server Error"], &[]),
+        ("auth realm x", &["401 Unauthorized", "Basic realm=\"x\""], &[]),
+        (
+            "redirect location /new?x=1",
+            &["302 Found", "location: /new?x=1\r\n", "content-length: 0", "cache-control: no-cache"],
+            &[],
+        ),
+        (
+            "redirect location /new?x=1 keep-query code 301",
+            &["301 Moved Permanently", "location: /new?x=1&a=1&b=two"],
+            &["cache-control"],
+        ),
+        ("redirect prefix https://h", &["location: https://h/static/img/logo.png?a=1&b=two"], &[]),
+        (
+            "redirect prefix / set-cookie SEEN=1",
+            &["location: /static/img/logo.png?a=1", "set-cookie: SEEN=1; path=/;\r\n"],
+            &[],
+        ),
+        (
+            "redirect prefix https://h drop-query append-slash",
+            &["location: https://h/static/img/logo.png/\r\n"],
+            &[],
+        ),
+        (
+            "redirect scheme https code 307 clear-cookie U=",
+            &[
+                "307 Temporary Redirect",
+                "location: https://www.Example.com:8080/static/img/logo.png?a=1",
+                "U=; path=/; Max-Age=0;",
+            ],
+            &[],
+        ),
+        (
+            "redirect location https://%[req.hdr(host),host_only]%[path]",
+            &["location: https://www.Example.com/static/img/logo.png\r\n"],
+            &[],
+        ),
+    ];
+    for (line, present, absent) in cases {
+        let mut world = World::new();
+        world.files.insert("page", "<b>%[path]</b>");
+        world.files.insert("empty", "");
+        world.files.insert("err", "HTTP/1.0 503 Gone away\r\nx-y: z\r\n\r\nbye");
+        let outcome = run(&mut world, Ruleset::HttpRequest, &[line]);
+        let text = answer(&world, &outcome);
+        present.iter().for_each(|part| assert!(text.contains(part), "{line} lacks {part:?} in\n{text}"));
+        absent.iter().for_each(|part| assert!(!text.contains(part), "{line} has {part:?} in\n{text}"));
+    }
+    let mut world = World::new();
+    let outcome = run(&mut world, Ruleset::HttpRequest, &["redirect location %[req.hdr(nope)] ignore-empty"]);
+    assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+    let mut world = World::new();
+    let outcome = run(&mut world, Ruleset::HttpResponse, &["deny"]);
+    assert!(answer(&world, &outcome).starts_with("HTTP/1.1 502 "));
+}
+
+#[test]
+fn a_rule_that_ends_the_set_skips_the_rest_and_is_remembered() {
+    let mut world = World::new();
+    let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &["set-header X-A a", "allow", "deny"], 0);
+    assert!(matches!(outcome, Outcome::Accept), "{outcome:?}");
+    assert_eq!(next, 2);
+    assert!(head(&world, false).contains("X-A: a"));
+    assert!(world.transaction.last_rule.is_some());
+    for (set, line) in
+        [(Ruleset::TcpRequest, "reject"), (Ruleset::HttpRequest, "reject"), (Ruleset::TcpResponse, "close")]
+    {
+        let outcome = run(&mut World::new(), set, &[line]);
+        assert!(matches!(outcome, Outcome::Final(Final::Reject)), "{outcome:?}");
+    }
+    let outcome = run(&mut World::new(), Ruleset::TcpRequest, &["silent-drop rst-ttl 5"]);
+    assert!(matches!(outcome, Outcome::Final(Final::SilentDrop { rst_ttl: Some(5) })), "{outcome:?}");
+}
+
+#[test]
+fn what_takes_time_is_handed_to_the_caller_who_resumes_behind_it() {
+    let lines = ["wait-for-body time 1s at-least 1k", "pause 20ms", "set-header X-A a"];
+    let mut world = World::new();
+    let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &lines, 0);
+    assert!(matches!(outcome, Outcome::Hold(Hold::Body { at_least: 1024, timeout_ms: 1000 })), "{outcome:?}");
+    let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &lines, next);
+    assert!(matches!(outcome, Outcome::Hold(Hold::Pause(20))), "{outcome:?}");
+    let (outcome, _) = run_at(&mut world, Ruleset::HttpRequest, &lines, next);
+    assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+    assert!(head(&world, false).contains("X-A: a"));
+}
+
+#[test]
+fn a_failed_rewrite_is_an_error_unless_the_mode_says_otherwise() {
+    // A method that is no token cannot be set.
+    let outcome =
+        run(&mut World::new(), Ruleset::HttpRequest, &["set-method %[str(a@b)]", "set-header X-A a"]);
+    assert!(matches!(outcome, Outcome::Final(Final::Internal)), "{outcome:?}");
+    let mut world = World::new();
+    let lines = ["strict-mode off", "set-method %[str(a@b)]", "set-header X-A a"];
+    let outcome = run(&mut world, Ruleset::HttpRequest, &lines);
+    assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+    assert!(head(&world, false).contains("X-A: a"));
+    let counted = world.frontend.frontend.all().map(|one| one.traffic.failed_rewrites.get()).sum::<u64>();
+    assert_eq!(counted, 1);
+}
+
+#[test]
+fn the_request_s_settings_are_those_of_its_rules() {
+    let mut world = World::new();
+    world.frontend = Arc::clone(&world.backend);
+    let lines = [
+        "set-timeout server 5s",
+        "set-timeout tunnel int(70)",
+        "set-retries 4",
+        "set-log-level silent",
+        "set-priority-class int(9999)",
+        "set-priority-offset int(-5)",
+        "disable-l7-retry",
+        "capture req.hdr(host) id 1",
+    ];
+    assert!(matches!(run(&mut world, Ruleset::HttpRequest, &lines), Outcome::Done));
+    let transaction = &world.transaction;
+    let slot = |slot: sample::TimeoutSlot| transaction.timeouts[slot as usize];
+    assert_eq!(
+        (slot(sample::TimeoutSlot::Server), slot(sample::TimeoutSlot::Tunnel)),
+        (Some(5000), Some(70))
+    );
+    assert_eq!(
+        (transaction.max_retries, transaction.log_level, transaction.priority),
+        (Some(4), Some(None), (2047, -5))
+    );
+    assert_eq!(transaction.kept(transaction.request_captures[1]), Some(&b"www.Example.com:8080"[..]));
+    assert!(transaction.no_replay);
+}
+
+#[test]
+fn maps_and_lists_change_as_rules_say() {
+    let mut world = World::new();
+    world.files.insert("m", "a 1\n");
+    let lines = [
+        "set-map(m) %[path] seen",
+        "set-map(m) a 2",
+        "set-header X %[path,map(m)]-%[str(a),map(m)]",
+        "del-map(m) a",
+        "set-header Y [%[str(a),map(m)]]",
+    ];
+    run(&mut world, Ruleset::HttpRequest, &lines);
+    let head = head(&world, false);
+    assert!(head.contains("X: seen-2\r\n") && head.contains("Y: []\r\n"), "{head}");
+    let mut world = World::new();
+    world.files.insert("l", "");
+    let lines = [
+        "add-acl(l) %[src]",
+        "set-header X yes if { src -f l }",
+        "del-acl(l) %[src]",
+        "set-header Y yes if { src -f l }",
+    ];
+    run(&mut world, Ruleset::HttpRequest, &lines);
+    let head = self::head(&world, false);
+    assert!(head.contains("X: yes") && !head.contains("Y: yes"), "{head}");
+}
+
+#[test]
+fn content_rules_wait_until_the_delay_is_over() {
+    let mut world = World::new();
+    world.complete = false;
+    world.transaction.is_http = false;
+    world.request_bytes = b"ab".to_vec();
+    let lines = ["accept if { req.len gt 5 }", "reject"];
+    let (outcome, next) = run_at(&mut world, Ruleset::TcpRequest, &lines, 0);
+    assert!(matches!(outcome, Outcome::Wait) && next == 0, "{outcome:?}");
+    world.request_bytes = b"abcdefgh".to_vec();
+    let (outcome, _) = run_at(&mut world, Ruleset::TcpRequest, &lines, next);
+    assert!(matches!(outcome, Outcome::Accept), "{outcome:?}");
+    world.request_bytes = b"ab".to_vec();
+    world.complete = true;
+    assert!(matches!(run(&mut world, Ruleset::TcpRequest, &lines), Outcome::Final(Final::Reject)));
+}
+
+#[test]
+fn wrong_rules_are_refused_with_the_reason() {
+    let world = World::new();
+    let cases = [
+        (Ruleset::HttpRequest, "", "needs an action"),
+        (Ruleset::HttpRequest, "deney", "deney"),
+        (Ruleset::HttpRequest, "accept", "accept"),
+        (Ruleset::TcpConnection, "set-header a b", "set-header"),
+        (Ruleset::HttpRequest, "track-sc0 src", "not supported yet"),
+        (Ruleset::HttpRequest, "set-header a", "needs"),
+        (Ruleset::HttpRequest, "set-header a b c", "unexpected `c`"),
+        (Ruleset::HttpRequest, "set-header a %[res.hdr(x)]", "cannot be used here"),
+        (Ruleset::HttpRequest, "set-timeout server 5s", "only be set in a backend"),
+        (Ruleset::HttpRequest, "set-retries 3", "only be used in a backend"),
+        (Ruleset::HttpRequest, "redirect code 305 location /", "305"),
+        (Ruleset::HttpRequest, "redirect code 301", "needs"),
+        (Ruleset::HttpRequest, "return string x", "content-type"),
+        (Ruleset::HttpRequest, "return status 99", "99"),
+        (Ruleset::HttpRequest, "deny deny_status 499", "499"),
+        (Ruleset::HttpRequest, "return errorfile gone", "gone"),
+        (Ruleset::HttpRequest, "set-var(foo) src", "foo"),
+        (Ruleset::HttpRequest, "set-var(txn.a) srcc", "unknown fetch method `srcc`"),
+        (Ruleset::HttpRequest, "deny if", "a condition needs an ACL"),
+        (Ruleset::HttpRequest, "deny if nope", "there is no ACL `nope`"),
+        (Ruleset::HttpRequest, "replace-path ( x", "("),
+        (Ruleset::HttpRequest, "set-log-level loud", "loud"),
+    ];
+    for (set, line, expected) in cases {
+        match compile(&world, set, &[line]) {
+            Ok(_) => panic!("`{line}` is accepted"),
+            Err(error) => assert!(error.contains(expected), "{line}: {error}"),
+        }
+    }
+}

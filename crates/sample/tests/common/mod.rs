@@ -1,0 +1,250 @@
+//! A connection, a request and its response for tests, and the names a configuration would know.
+
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use diag::Span;
+use sample::acl::Acls;
+use sample::auth::{Password, Userlist};
+use sample::pattern::PatternSets;
+use sample::vars::{Slots, Variables};
+use sample::{
+    Condition, Endpoint, Env, Expression, Format, FormatFor, Names, Place, Scope, Session, Test, Tlv,
+    Transaction, Word, Words,
+};
+use state::proxy::ProxySeed;
+use state::server::{ServerAddress, ServerSeed};
+use state::{Listener, Mode, Process, Proxy, Server};
+
+/// What a configuration knows.
+pub struct World {
+    pub files: HashMap<&'static str, &'static str>,
+    pub frontend: Arc<Proxy>,
+    pub backend: Arc<Proxy>,
+    pub users: Arc<Userlist>,
+    pub variables: RefCell<Variables>,
+    pub patterns: RefCell<PatternSets>,
+    pub acls: Acls,
+    pub process: Process,
+    pub session: Session,
+    pub transaction: Transaction,
+    pub place: Place,
+    pub request_bytes: Vec<u8>,
+    pub complete: bool,
+}
+
+impl Names for World {
+    fn backend(&self, name: &str) -> Option<Arc<Proxy>> {
+        (name == "be").then(|| Arc::clone(&self.backend))
+    }
+
+    fn frontend(&self, name: &str) -> Option<Arc<Proxy>> {
+        (name == "fe").then(|| Arc::clone(&self.frontend))
+    }
+
+    fn userlist(&self, name: &str) -> Option<Arc<Userlist>> {
+        (name == "users").then(|| Arc::clone(&self.users))
+    }
+
+    fn http_errors(&self, _: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>> {
+        None
+    }
+
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
+        self.files
+            .get(path)
+            .map(|text| text.as_bytes().to_vec())
+            .ok_or_else(|| "No such file or directory".into())
+    }
+}
+
+pub fn proxy(id: u32, name: &str, is_frontend: bool) -> Arc<Proxy> {
+    Arc::new(Proxy::new(ProxySeed {
+        id,
+        name: name.into(),
+        mode: Mode::Http,
+        is_frontend,
+        is_backend: !is_frontend,
+        maxconn: 0,
+        session_limit: 0,
+        disabled: false,
+    }))
+}
+
+pub fn server(id: u32, name: &str) -> Arc<Server> {
+    Server::new(ServerSeed {
+        id,
+        name: name.into(),
+        proxy: "be".into(),
+        backup: false,
+        maxconn: 10,
+        minconn: 0,
+        maxqueue: 0,
+        address: ServerAddress::Ip(SocketAddr::from(([10, 1, 1, 1], 80))),
+        weight: 100,
+        disabled: false,
+        checked: false,
+    })
+}
+
+fn end(text: &str) -> Endpoint {
+    Endpoint::Ip(text.parse().expect("an address with a port"))
+}
+
+impl World {
+    /// A GET request with a response, of a client at 192.0.2.7.
+    pub fn new() -> Self {
+        let frontend = proxy(2, "fe", true);
+        let backend = proxy(3, "be", false);
+        let chosen = server(1, "s1");
+        backend.servers.store(Arc::new(vec![Arc::clone(&chosen), server(2, "s2")]));
+        let mut users = Userlist::new("users");
+        users.add_user("joe", Some(Password::Plain("secret".into())), vec!["ops".into(), "dev".into()]);
+        let session = Session {
+            source: end("192.0.2.7:4711"),
+            destination: end("203.0.113.1:80"),
+            connection_source: end("10.9.9.9:5000"),
+            connection_destination: end("203.0.113.1:80"),
+            received_proxy: true,
+            tlvs: Some(
+                vec![
+                    Tlv { kind: 5, value: b"uid-1"[..].into() },
+                    Tlv { kind: 2, value: b"sni.example"[..].into() },
+                ]
+                .into(),
+            ),
+            accepted_wall_us: 1_234_567_890_123_456,
+            accepted_us: 1_000_000,
+            ready_us: 1_003_000,
+            frontend: Arc::clone(&frontend),
+            listener: Arc::new(Listener::new(1, "sock-1".into(), "*:80".into(), 0)),
+            requests: 1,
+            id: 9,
+            vars: Slots::default(),
+            log_level: None,
+        };
+        let mut transaction = Transaction { is_http: true, has_response: true, ..Transaction::default() };
+        let request = &mut transaction.request;
+        request.start_request(b"GET", b"/static/img/logo.png?a=1&b=two&A=3&empty=");
+        for (name, value) in [
+            ("Host", "www.Example.com:8080"),
+            ("User-Agent", "curl/8 \"x\""),
+            ("X-Forwarded-For", "10.0.0.1, 10.0.0.2"),
+            ("X-Forwarded-For", "10.0.0.3"),
+            ("Cookie", "sid=abc; n=42; sid=def"),
+            ("Accept-Language", "de-DE,fr;q=0.9,en;q=0.8"),
+            ("Authorization", "Basic am9lOnNlY3JldA=="),
+            ("Content-Length", "12"),
+        ] {
+            assert!(request.append(name.as_bytes(), value.as_bytes()));
+        }
+        let response = &mut transaction.response;
+        response.start_response(404, None);
+        for (name, value) in [("Set-Cookie", "sid=new; Path=/"), ("Server", "unit"), ("X-Num", "17 bytes")] {
+            assert!(response.append(name.as_bytes(), value.as_bytes()));
+        }
+        transaction.request_line =
+            transaction.keep(b"GET /static/img/logo.png?a=1&b=two&A=3&empty= HTTP/1.1");
+        transaction.unique_id = transaction.keep(b"id-77");
+        let first = transaction.keep(b"agent {x|y}");
+        transaction.request_captures = vec![first, None];
+        transaction.backend = Some(Arc::clone(&backend));
+        transaction.server = Some(chosen);
+        transaction.server_ends = Some((end("10.1.1.254:33000"), end("10.1.1.1:80")));
+        transaction.status = 404;
+        transaction.server_status = 404;
+        transaction.bytes_in = 300;
+        transaction.bytes_out = 2750;
+        transaction.id = 31;
+        let times = &mut transaction.times;
+        times.idle_from = 1_000_000;
+        times.started = 1_013_000;
+        times.started_wall = 1_234_567_890_136_456;
+        times.request = 1_023_000;
+        times.queued = 1_024_000;
+        times.connected = 1_054_000;
+        times.response = 1_123_000;
+        times.closed = 1_132_000;
+        Self {
+            files: HashMap::new(),
+            frontend,
+            backend,
+            users: Arc::new(users),
+            variables: RefCell::default(),
+            patterns: RefCell::default(),
+            acls: Acls::new(),
+            process: Process::default(),
+            session,
+            transaction,
+            place: Place::HttpRequest,
+            request_bytes: b"name=x&v=two".to_vec(),
+            complete: true,
+        }
+    }
+
+    pub fn scope(&self) -> Scope<'_> {
+        Scope {
+            names: self,
+            variables: &self.variables,
+            patterns: &self.patterns,
+            acls: &self.acls,
+            proxy: Some(&self.frontend),
+            mode: Mode::Http,
+            place: self.place,
+        }
+    }
+
+    pub fn env(&self) -> Env<'_> {
+        Env {
+            request_bytes: &self.request_bytes,
+            complete: self.complete,
+            ..Env::of(&self.process, &self.session, &self.transaction, 2_000)
+        }
+    }
+
+    /// The value of an expression as `type:text`; the message where it does not compile, `none` without a value.
+    pub fn eval(&self, text: &str) -> String {
+        let expression = match Expression::compile_str(text, Span::default(), &self.scope()) {
+            Ok(expression) => expression,
+            Err(error) => return format!("error: {}", error.message),
+        };
+        let env = self.env();
+        match expression.eval(&env) {
+            None => "none".into(),
+            Some(value) => {
+                let mut out = Vec::new();
+                value.write_text(&mut out);
+                format!("{}:{}", value.kind().name(), String::from_utf8_lossy(&out))
+            }
+        }
+    }
+
+    /// The result of a condition.
+    pub fn test(&self, text: &str) -> Result<Test, String> {
+        let list = words(text);
+        let mut words = Words::new(&list, Span::default());
+        let condition = Condition::compile(&mut words, &self.scope()).map_err(|error| error.message)?;
+        Ok(condition.eval(&self.env()))
+    }
+
+    /// What a format makes.
+    pub fn format(&self, text: &str, used_for: FormatFor) -> String {
+        match Format::compile(text, Span::default(), &self.scope(), used_for) {
+            Err(error) => format!("error: {}", error.message),
+            Ok(format) => {
+                let mut out = Vec::new();
+                format.render(&self.env(), &mut out);
+                String::from_utf8_lossy(&out).into_owned()
+            }
+        }
+    }
+}
+
+/// A line cut at blanks; quotes as in configurations are not needed here.
+pub fn words(text: &str) -> Vec<Word<'_>> {
+    text.split(' ').filter(|word| !word.is_empty()).map(|text| Word { text, span: Span::default() }).collect()
+}

@@ -1,0 +1,234 @@
+//! Expressions over a request, family by family: the text of each and the value it gives.
+
+mod common;
+
+use common::World;
+use sample::{Place, Test};
+
+fn check(world: &World, cases: &[(&str, &str)]) {
+    let failures: Vec<String> = cases
+        .iter()
+        .filter_map(|(text, expected)| {
+            let found = world.eval(text);
+            (found != *expected).then(|| format!("{text}\n   gives {found}\n  wanted {expected}"))
+        })
+        .collect();
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+#[test]
+#[rustfmt::skip]
+fn constants_and_the_connection() {
+    check(&World::new(), &[
+        ("str(a b)", "str:a b"), ("int(-7)", "sint:-7"), ("bool(true)", "bool:1"), ("bin(414243)", "bin:ABC"),
+        ("ipv4(1.2.3.4)", "ipv4:1.2.3.4"), ("ipv6(::1)", "ipv6:::1"), ("meth(GET)", "meth:GET"), ("always_false", "bool:0"),
+        ("src", "ipv4:192.0.2.7"), ("src_port", "sint:4711"), ("dst", "ipv4:203.0.113.1"), ("dst_port", "sint:80"),
+        ("fc_src", "ipv4:10.9.9.9"), ("fc_src_port", "sint:5000"), ("fc_rcvd_proxy", "bool:1"),
+        ("fc_pp_unique_id", "str:uid-1"), ("fc_pp_authority", "str:sni.example"), ("fc_pp_tlv(0x05)", "str:uid-1"),
+        ("fc_pp_tlv(AUTHORITY)", "str:sni.example"), ("fc_pp_tlv(0xee)", "none"), ("fc_pp_tlv(foo)", "error: `fc_pp_tlv`: the type is a number from 0x00 to 0xff or the name of a standard type"),
+        ("ssl_fc", "bool:0"), ("ssl_fc_sni", "none"), ("fe_name", "str:fe"), ("fe_id", "sint:2"), ("so_id", "sint:1"), ("so_name", "str:sock-1"),
+        ("be_name", "error: `be_name` cannot be used here: it needs the backend that was chosen"),
+        ("nbsrv(be)", "sint:2"), ("srv_is_up(be/s1)", "bool:1"), ("srv_conn(be/s2)", "sint:0"), ("srv_conn_free(be/s2)", "sint:10"),
+        ("nbsrv(nope)", "error: `nbsrv` argument 1: there is no backend `nope`"), ("fe_conn(fe)", "sint:0"),
+        ("rand(1)", "sint:0"), ("uuid,length", "sint:36"), ("uuid(7),bytes(14,1)", "bin:7"), ("thread", "sint:0"), ("nbproc", "sint:1"),
+        ("wait_end", "bool:1"), ("unique-id", "str:id-77"), ("txn.id32", "sint:31"), ("srcc", "error: unknown fetch method `srcc`"),
+        ("sc0_http_req_rate", "error: `sc0_http_req_rate` is not supported yet"), ("src,", "ipv4:192.0.2.7"),
+        ("src)", "error: unexpected `)` behind the expression `src`"), ("src(1)", "error: `src` takes no argument"),
+        ("str", "error: `str` needs argument 1: a string"), ("str()", "str:"), ("int(x)", "error: `int` argument 1: `x` is no integer"),
+        ("str(a", "error: the arguments of `str` have no closing parenthesis"),
+        ("src,lowerr", "error: unknown converter `lowerr`"),
+        ("res.hdr(x)", "error: `res.hdr` cannot be used here: it needs the response's contents"),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn the_request_line_and_its_parts() {
+    check(&World::new(), &[
+        ("method", "meth:GET"), ("path", "str:/static/img/logo.png"), ("pathq", "str:/static/img/logo.png?a=1&b=two&A=3&empty="),
+        ("query", "str:a=1&b=two&A=3&empty="), ("query(with_qm)", "str:?a=1&b=two&A=3&empty="), ("url", "str:/static/img/logo.png?a=1&b=two&A=3&empty="),
+        ("base", "str:www.Example.com:8080/static/img/logo.png"), ("url_param(b)", "str:two"), ("urlp(a)", "str:1"), ("urlp(a,,i)", "str:1"),
+        ("urlp(c)", "none"), ("urlp(empty)", "str:"), ("urlp_val(a)", "sint:1"), ("req.ver", "str:1.1"), ("req.proto_http", "bool:1"),
+        ("http_first_req", "bool:1"), ("http_auth(users)", "bool:1"), ("http_auth_user", "str:joe"), ("http_auth_pass", "str:secret"),
+        ("http_auth_type", "str:Basic"), ("capture.req.uri", "str:/static/img/logo.png?a=1&b=two&A=3&empty="),
+        ("capture.req.method", "str:GET"), ("capture.req.ver", "str:HTTP/1.1"), ("capture.req.hdr(0)", "str:agent {x|y}"), ("capture.req.hdr(1)", "none"),
+        ("req.body", "bin:name=x&v=two"), ("req.body_len", "sint:12"), ("req.body_size", "sint:12"), ("req.body_param(v)", "bin:two"), ("req.len", "sint:12"),
+        ("req.payload(0,4)", "bin:name"), ("req.payload(5,0)", "bin:x&v=two"), ("req.payload(5,99)", "none"),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn headers_and_cookies() {
+    let mut world = World::new();
+    check(&world, &[
+        ("req.hdr(host)", "str:www.Example.com:8080"), ("hdr(HOST)", "str:www.Example.com:8080"), ("req.hdr(x-forwarded-for)", "str:10.0.0.3"),
+        ("req.hdr(x-forwarded-for,1)", "str:10.0.0.1"), ("req.hdr(x-forwarded-for,-2)", "str:10.0.0.2"), ("req.hdr(x-forwarded-for,9)", "none"),
+        ("req.fhdr(x-forwarded-for,1)", "str:10.0.0.1, 10.0.0.2"), ("req.fhdr(x-forwarded-for)", "str:10.0.0.3"),
+        ("req.hdr_cnt(x-forwarded-for)", "sint:3"), ("req.fhdr_cnt(x-forwarded-for)", "sint:2"), ("req.hdr_cnt(nope)", "sint:0"),
+        ("req.hdr_ip(x-forwarded-for,1)", "ipv4:10.0.0.1"), ("req.hdr_val(content-length)", "sint:12"), ("req.hdr(nope)", "none"),
+        ("req.hdr_names(;)", "str:host;user-agent;x-forwarded-for;x-forwarded-for;cookie;accept-language;authorization;content-length"),
+        ("req.cook(sid)", "str:def"), ("req.cook(n)", "str:42"), ("req.cook_val(n)", "sint:42"), ("req.cook_cnt(sid)", "sint:2"), ("req.cook(zz)", "none"),
+        ("req.cook_names", "str:sid,n,sid"),
+    ]);
+    world.place = Place::HttpResponse;
+    check(&world, &[
+        ("status", "sint:404"), ("res.hdr(server)", "str:unit"), ("hdr(server)", "str:unit"), ("res.hdr_val(x-num)", "sint:17"), ("res.cook(sid)", "str:new"),
+        ("res.ver", "str:1.1"), ("server_status", "sint:404"), ("srv_name", "str:s1"), ("srv_id", "sint:1"), ("be_name", "str:be"), ("bc_src", "ipv4:10.1.1.254"), ("bc_dst_port", "sint:80"),
+        ("res.timer.hdr", "sint:69"), ("txn.timer.total", "sint:119"), ("bc.timer.connect", "sint:30"), ("req.timer.queue", "sint:1"), ("fc.timer.handshake", "sint:3"),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn converters_of_text() {
+    check(&World::new(), &[
+        ("str(AbC),lower", "str:abc"), ("str(AbC),upper", "str:ABC"), ("str(abc),length", "sint:3"), ("str(abc),reverse", "str:cba"),
+        ("str(www.a.example),reverse_dom", "str:example.a.www"), ("str(abcdef),bytes(2)", "bin:cdef"), ("str(abcdef),bytes(2,2)", "bin:cd"), ("str(abc),bytes(9)", "bin:"),
+        ("str(f1_f2_f3__f5),field(4,_)", "str:"), ("str(f1_f2_f3__f5),field(5,_)", "str:f5"), ("str(a.b),field(3,.)", "none"), ("str(f1_f2_f3__f5),field(2,_,0)", "str:f2_f3__f5"),
+        ("str(f1_f2_f3__f5),field(2,_,2)", "str:f2_f3"), ("str(f1_f2_f3__f5),field(-2,_,3)", "str:f2_f3_"), ("str(f1_f2_f3__f5),field(-3,_,0)", "str:f1_f2_f3"),
+        ("str(w1_w2_w3__w4),word(4,_)", "str:w4"), ("str(w1_w2_w3__w4),word(2,_,0)", "str:w2_w3__w4"), ("str(w1_w2_w3__w4),word(3,_,2)", "str:w3__w4"),
+        ("str(w1_w2_w3__w4),word(-2,_,3)", "str:w1_w2_w3"), ("str(w1_w2_w3__w4),word(-3,_,0)", "str:w1_w2"), ("str(/w1/w2),word(1,/)", "str:w1"),
+        ("str(a),concat(b,txn.nope,c)", "str:abc"), ("str(x),set-var(txn.v),concat(-,txn.v)", "str:x-x"), ("str(),add_item(\",\",,x)", "str:x"), ("str(a),add_item(\",\",,x)", "str:a,x"),
+        ("str(/a/b/a),regsub(a,X)", "str:/X/b/a"), ("str(/a/b/a),regsub(a,X,g)", "str:/X/b/X"), ("str(/A),regsub(a,X,i)", "str:/X"), (r#"str(/here/x),regsub("^/(here)(/|$)","my/\1",g)"#, "str:my/herex"),
+        ("str(abc),ltrim(ab)", "str:c"), ("str(abc),rtrim(bc)", "str:a"), ("str(\"a\\r\\nb\"),cut_crlf", "str:a"),
+        ("str(h:80),host_only", "str:h"), ("str([::1]:80),host_only", "str:[::1]"), ("str(h:80),port_only", "sint:80"), ("str(h),port_only", "sint:0"),
+        ("str(a=1&b=2),param(b)", "str:2"), ("str(a=1;b),param(b,;)", "str:"), ("str(ab=1),param(a)", "none"),
+        ("req.fhdr(accept-language),language(\"en;fr\",de)", "str:fr"), ("str(it),language(\"en;fr\",de)", "str:de"),
+        ("str(a b),url_enc", "str:a%20b"), ("str(a%20b),url_dec", "str:a b"), ("str(a%2),url_dec", "none"),
+        ("str(a\tb),has_ctl", "bool:0"), ("str(a\tb),has_ctl(any)", "bool:1"), ("str(a),json", "str:a"), ("str(\"a\\\"/\"),json(utf8)", "str:a\\\"\\/"),
+        (r#"str('{"a":{"b":[1,2]},"s":"x"}'),json_query('$.a.b[1]',int)"#, "sint:2"), (r#"str('{"s":"x"}'),json_query('$.s')"#, "str:x"), (r#"str('{}'),json_query('$.s')"#, "none"),
+        ("bool(true),iif(yes,no)", "str:yes"), ("int(0),iif(yes,no)", "str:no"),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn converters_of_numbers_bytes_and_dates() {
+    check(&World::new(), &[
+        ("int(7),add(3)", "sint:10"), ("int(7),sub(10)", "sint:-3"), ("int(7),mul(3)", "sint:21"), ("int(7),div(2)", "sint:3"), ("int(7),div(0)", "sint:9223372036854775807"),
+        ("int(7),mod(4)", "sint:3"), ("int(6),and(3)", "sint:2"), ("int(6),or(1)", "sint:7"), ("int(6),xor(3)", "sint:5"), ("int(0),cpl", "sint:-1"), ("int(5),neg", "sint:-5"),
+        ("int(0),not", "bool:1"), ("int(2),bool", "bool:1"), ("int(3),odd", "bool:1"), ("int(3),even", "bool:0"), ("str(4),add(1)", "sint:5"),
+        ("str(ab),hex", "str:6162"), ("str(ff),hex2i", "sint:255"), ("str(abc),base64", "str:YWJj"), ("str(YWJj),b64dec", "bin:abc"), ("str(YQ),b64dec", "none"), ("bool(1),hex", "str:0000000000000001"), ("str(abc),wt6", "sint:2483038440"), ("str(abc),crc32c", "sint:910901175"), ("str(abc),crc32(1)", "sint:930845320"), ("int(1234567890123),http_date(0,ms)", "str:Fri, 13 Feb 2009 23:31:30.123 GMT"), ("bin(fffe),ub64enc", "str:__4"), ("str(__4),ub64dec,hex", "str:FFFE"),
+        ("bin(01020304),be2dec(:,2)", "str:258:772"), ("bin(01020304),le2dec(:,2)", "str:513:1027"), ("bin(010203),be2hex(-,2)", "str:0102-03"), ("bin(05),base2", "str:00000101"), ("int(1),htonl,hex", "str:00000001"),
+        ("str(abc),crc32", "sint:891568578"), ("str(abc),djb2", "sint:193485963"), ("str(abc),sdbm", "sint:807794786"), ("str(abc),xxh64", "sint:4952883123889572249"), ("str(abc),sha1,hex", "str:A9993E364706816ABA3E25717850C26C9CD0D89D"),
+        ("str(abc),sha2,hex", "str:BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD"), ("str(abc),digest(sha512),length", "sint:64"),
+        ("str(data),hmac(sha256,a2V5),hex", "str:5031FE3D989C6D1537A013FA6E739DA23463FDAEC3B70137D828E36ACE221BD0"),
+        ("int(1234567890),utime(\"%Y-%m-%d %H:%M:%S %j %a %b\")", "str:2009-02-13 23:31:30 044 Fri Feb"), ("int(1234567890123),ms_utime(\"%S.%3N\")", "str:30.123"), ("int(0),http_date", "str:Thu, 01 Jan 1970 00:00:00 GMT"),
+        ("str('Sun, 06 Nov 1994 08:49:37 GMT'),date", "sint:784111777"), ("src,ipmask(24)", "ipv4:192.0.2.0"), ("src,ipmask(255.255.0.0)", "ipv4:192.0.0.0"), ("ipv6(2001:db8:1::1),ipmask(24,32)", "ipv6:2001:db8::"),
+        ("date(0,ms),div(1000000000000)", "sint:1"), ("src,ipmask(33)", "error: `ipmask` argument 1: `33` is no IPv4 mask"), ("str(a),add(x)", "error: `add` argument 1: `x` is neither a number nor a variable"),
+        ("int(5),set-var(txn.n),add(txn.n)", "sint:10"), ("str(secret),set-var(txn.k),secure_memcmp(txn.k)", "bool:1"), ("str(b),set-var(txn.k),strcmp(txn.k)", "sint:0"),
+        ("bin(41),ipmask(8)", "error: converter `ipmask` cannot be applied here: it takes addr and is given bin"),
+    ]);
+}
+
+#[test]
+fn maps_answer_by_their_method() {
+    let mut world = World::new();
+    world.files.insert("m", "/static dir\n/static/img deep\nwww.example.com host\n# x\n10 ten\n");
+    world.files.insert("ip", "192.0.2.0/24 net\n192.0.2.7 host\n");
+    world.files.insert("re", "^/static/(.*)\\.png$ img:\\1\n");
+    check(
+        &world,
+        &[
+            ("path,map_beg(m)", "str:deep"),
+            ("path,map_dir(m)", "str:dir"),
+            ("req.hdr(host),host_only,lower,map(m)", "str:host"),
+            ("str(zz),map(m,dflt)", "str:dflt"),
+            ("str(zz),map(m)", "none"),
+            ("src,map_ip(ip)", "str:host"),
+            ("ipv4(192.0.2.9),map_ip(ip)", "str:net"),
+            ("path,map_regm(re)", "str:img:img/logo"),
+            ("path,map_beg_key(m)", "str:/static/img"),
+            ("str(10),map_str_int(m,5)", "sint:5"),
+            (
+                "str(x),map(gone)",
+                "error: `map`: cannot read the patterns in `gone`: No such file or directory",
+            ),
+        ],
+    );
+}
+
+#[test]
+#[rustfmt::skip]
+fn conditions_hold_as_their_acls_do() {
+    let mut world = World::new();
+    world.files.insert("nets", "10.0.0.0/8\n192.0.2.0/24\n");
+    for line in ["img path_beg /static /images", "img path_end .gif", "old hdr(host) -i WWW.example.COM:8080", "xff req.hdr(x-forwarded-for) 10.0.0.1", "never always_false"] {
+        let list = common::words(line);
+        let (name, criterion) = sample::Acls::compile(&mut sample::Words::new(&list, diag::Span::default()), &world.scope()).unwrap();
+        world.acls.add(name, criterion);
+    }
+    let cases = [
+        ("img", Test::Yes), ("!img", Test::No), ("img old", Test::Yes), ("never || img", Test::Yes), ("never or never", Test::No), ("! never", Test::Yes), ("!!img", Test::Yes),
+        ("xff", Test::Yes), ("{ src -f nets }", Test::Yes), ("!{ src 10.0.0.0/8 }", Test::Yes), ("{ src 192.0.2 }", Test::No), ("{ dst_port 80 443 }", Test::Yes), ("{ dst_port gt 80 }", Test::No), ("{ dst_port ge 80 }", Test::Yes),
+        ("{ req.cook(sid) abc }", Test::Yes), ("{ req.hdr(nope) -m found }", Test::No), ("{ req.hdr(host) -m found }", Test::Yes), ("{ path -m reg ^/stat.*png$ }", Test::Yes), ("{ path_sub img }", Test::Yes), ("{ path_dir img }", Test::Yes),
+        ("{ hdr_dom(host) -i example.com }", Test::Yes), ("{ hdr_dom(host) xample }", Test::No), ("{ path,length gt 5 }", Test::Yes), ("{ path_len 20 }", Test::Yes), ("{ url_reg -i LOGO }", Test::Yes), ("{ method GET HEAD }", Test::Yes), ("METH_GET", Test::Yes), ("METH_POST", Test::No),
+        ("HTTP_1.1", Test::Yes), ("HTTP_URL_SLASH", Test::Yes), ("LOCALHOST", Test::No), ("TRUE !FALSE", Test::Yes), ("WAIT_END", Test::Yes), ("HTTP_CONTENT", Test::Yes), ("{ http_auth_group(users) dev }", Test::Yes), ("{ http_auth_group(users) admin }", Test::No),
+        ("{ http_auth(users) }", Test::Yes), ("{ str(a) -m bin 61 }", Test::Yes), ("{ var(txn.none) -m found }", Test::No), ("{ nbsrv(be) lt 3 }", Test::Yes), ("{ ssl_fc }", Test::No), ("{ acl(img,!never) }", Test::Yes), ("{ urlp(b) two }", Test::Yes), ("{ hdr_beg(host) -i www. }", Test::Yes),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(world.test(text), Ok(expected), "{text}");
+    }
+    let errors = [
+        ("nope", "there is no ACL `nope`"), ("", "a condition needs an ACL"), ("img or", "an ACL is missing behind the last `or`"), ("{ src 10.0.0.1", "the anonymous ACL has no closing brace"),
+        ("{ foo bar }", "unknown fetch method `foo` in ACL expression `foo`"), ("{ var(txn.x) 1 }", "`var(txn.x)` gives values of the type any, which has no match method of its own"), ("{ dst_port x }", "`x` is neither a number nor a range of numbers"),
+        ("{ path -m xx /a }", "unknown match method `xx`"), ("{ src,table_conn_cnt(t) gt 1 }", "`table_conn_cnt` is not supported yet"),
+    ];
+    for (text, expected) in errors {
+        assert_eq!(world.test(text), Err(expected.to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn a_condition_waits_for_what_more_bytes_may_change() {
+    let mut world = World::new();
+    world.place = Place::TcpRequestContent;
+    world.transaction.is_http = false;
+    world.request_bytes = b"abc".to_vec();
+    world.complete = false;
+    let cases = [
+        ("{ req.len gt 10 }", Test::Wait),
+        ("{ req.len gt 2 }", Test::Yes),
+        ("!{ req.len gt 2 }", Test::No),
+        ("WAIT_END", Test::Wait),
+        ("{ req.payload(0,3) -m bin 616263 }", Test::Yes),
+        ("{ req.payload(0,9) -m found }", Test::Wait),
+        ("{ src 10.0.0.1 } WAIT_END", Test::No),
+        ("{ src 192.0.2.7 } || WAIT_END", Test::Yes),
+        ("{ req.ssl_hello_type 1 }", Test::No),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(world.test(text), Ok(expected), "{text}");
+    }
+    world.complete = true;
+    assert_eq!(world.test("{ req.len gt 10 }"), Ok(Test::No));
+    assert_eq!(world.test("WAIT_END"), Ok(Test::Yes));
+}
+
+#[test]
+fn a_client_hello_tells_its_server_name() {
+    let mut world = World::new();
+    world.place = Place::TcpRequestContent;
+    world.transaction.is_http = false;
+    let name = b"sni.example.org";
+    let mut list = vec![0, (name.len() + 3) as u8, 0, 0, name.len() as u8];
+    list.extend_from_slice(name);
+    let mut extensions = vec![0, 0, 0, list.len() as u8];
+    extensions.extend_from_slice(&list);
+    let mut body = vec![3, 3];
+    body.extend_from_slice(&[7; 32]);
+    body.extend_from_slice(&[0, 0, 2, 0x13, 0x01, 1, 0, 0, extensions.len() as u8]);
+    body.extend_from_slice(&extensions);
+    let mut hello = vec![0x16, 3, 1, 0, (body.len() + 4) as u8, 1, 0, 0, body.len() as u8];
+    hello.extend_from_slice(&body);
+    for cut in 1..hello.len() {
+        world.request_bytes = hello[..cut].to_vec();
+        world.complete = false;
+        assert_eq!(world.test("{ req.ssl_sni -i sni.example.org }"), Ok(Test::Wait), "{cut}");
+    }
+    world.request_bytes = hello;
+    assert_eq!(world.eval("req.ssl_sni"), "str:sni.example.org");
+    assert_eq!(world.eval("req.ssl_ver"), "sint:196611");
+    assert_eq!(world.test("{ req_ssl_hello_type 1 }"), Ok(Test::Yes));
+}

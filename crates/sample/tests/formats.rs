@@ -1,0 +1,125 @@
+//! Log formats: the aliases, the default formats, quoting and escaping.
+
+mod common;
+
+use common::World;
+use sample::{FormatFor, Place};
+
+fn log(world: &World, text: &str) -> String {
+    world.format(text, FormatFor::Log)
+}
+
+fn world() -> World {
+    World { place: Place::Log, ..World::new() }
+}
+
+/// A date in the zone of whoever runs the test, with ms.
+fn local(us: u64) -> String {
+    let mut text = String::new();
+    base::clock::Date::local((us / 1_000_000) as i64)
+        .write_log((us / 1_000 % 1_000) as u32, &mut text)
+        .expect("a string takes all");
+    text
+}
+
+#[test]
+fn the_default_formats_tell_what_haproxy_tells() {
+    let world = world();
+    let date = local(1_234_567_890_136_456);
+    let http = log(&world, sample::format::HTTP_LOG);
+    assert_eq!(
+        http,
+        format!(
+            "192.0.2.7:4711 [{date}] fe be/s1 10/1/30/69/119 404 2750 - - ---- 0/0/0/0/0 0/0 {{agent #7Bx#7Cy#7D|}} \"GET /static/img/logo.png?a=1&b=two&A=3&empty= HTTP/1.1\""
+        )
+    );
+    let accepted = local(1_234_567_890_123_456);
+    let mut world = world;
+    world.transaction.is_http = false;
+    let tcp = log(&world, sample::format::TCP_LOG);
+    assert_eq!(tcp, format!("192.0.2.7:4711 [{accepted}] fe be/s1 24/30/132 2750 -- 0/0/0/0/0 0/0"));
+}
+
+#[test]
+fn every_alias_tells_its_part() {
+    let cases = [
+        ("%ci:%cp %fi:%fp", "192.0.2.7:4711 203.0.113.1:80"),
+        ("%bi:%bp %si:%sp", "10.1.1.254:33000 10.1.1.1:80"),
+        ("%{+X}ci:%cp", "C0000207:4711"),
+        ("%{+X}cp", "1267"),
+        ("%f %ft %b %s", "fe fe be s1"),
+        ("%Th %Ti %TR %Tq %Tw %Tc %Tr %Td %Ta %Tt %Tu", "3 10 10 23 1 30 69 9 119 132 122"),
+        ("%ST %B %U %rc %sq %bq %rt %lc %ts %tsc", "404 2750 300 0 0 0 31 0 -- ----"),
+        (
+            "%HM %HP %HPO %HQ %HV",
+            "GET /static/img/logo.png /static/img/logo.png ?a=1&b=two&A=3&empty= HTTP/1.1",
+        ),
+        ("%ID %CC %CS", "id-77 - -"),
+        ("%T %Ts %ms %trg", "13/Feb/2009:23:31:30 +0000 1234567890 123 13/Feb/2009:23:31:30 +0000"),
+        ("%hr|%hs|%hrl", "{agent #7Bx#7Cy#7D|}||agent #7Bx#7Cy#7D -"),
+        ("%{+Q}o %{-Q}ci %s %hrl", "192.0.2.7 \"s1\" \"agent #7Bx#7Cy#7D\" \"\""),
+        ("a   b%%", "a b%"),
+        ("%[src]/%[capture.req.hdr(1)]/%{+Q}[capture.req.hdr(1)]", "192.0.2.7/-/\"\""),
+        ("%(n)[fe_name]", "fe"),
+        (
+            "%{+json}o %(status)ST %(who)[src] %(none)CC text",
+            "{\"status\": 404, \"who\": \"192.0.2.7\", \"none\": null}",
+        ),
+        ("%{+E}[str(a\\\"b])]", "a\\\"b\\]"),
+    ];
+    for (text, expected) in cases {
+        let found = log(&world(), text);
+        // The flags' own item leaves a blank behind.
+        assert_eq!(found.trim_start(), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_missing_shows_as_a_dash_in_logs_and_as_nothing_elsewhere() {
+    let mut world = world();
+    world.transaction.server = None;
+    world.transaction.server_ends = None;
+    world.transaction.request_line = None;
+    world.transaction.unique_id = None;
+    assert_eq!(log(&world, "%s %si:%sp %ID %{+Q}r"), "<NOSRV> -:- - \"<BADREQ>\"");
+    world.place = Place::HttpRequest;
+    assert_eq!(world.format("a%[req.hdr(nope)]b  c", FormatFor::Header), "ab  c");
+}
+
+#[test]
+fn control_characters_are_escaped_by_use() {
+    let mut world = World::new();
+    world.transaction.request.set(&http::Name::new(b"x-odd"), b"a\x01\"b");
+    assert_eq!(world.format("%[req.hdr(x-odd)]", FormatFor::Header), "a%01\"b");
+    assert_eq!(world.format("%[req.hdr(x-odd)]", FormatFor::Text), "a\u{1}\"b");
+    world.transaction.request_line = world.transaction.keep(b"GET /\x01\"# HTTP/1.0");
+    world.place = Place::Log;
+    assert_eq!(log(&world, "%r"), "GET /#01#22#23 HTTP/1.0");
+}
+
+#[test]
+fn errors_in_formats_say_what_and_where() {
+    let cases = [
+        ("%zz", "there is no log format alias `zz`"),
+        ("100%", "there is no log format alias `%`"),
+        ("%[src", "`]` is missing behind the expression in a log format"),
+        ("%[srcc]", "unknown fetch method `srcc`"),
+        ("%{+Z}ci", "unknown flag `Z` in a log format"),
+        ("%{+Q", "`}` is missing in a log format"),
+        ("%[req.hdr(x)]", "`req.hdr` cannot be used here: it needs the request's contents"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(log(&world(), text), format!("error: {expected}"), "{text}");
+    }
+}
+
+#[test]
+fn a_format_without_items_is_constant() {
+    let world = World::new();
+    let compile = |text: &str| {
+        sample::Format::compile(text, diag::Span::default(), &world.scope(), FormatFor::Header).unwrap()
+    };
+    assert_eq!(compile("max-age=1; 100%%").as_constant(), Some(&b"max-age=1; 100%"[..]));
+    assert_eq!(compile("").as_constant(), Some(&b""[..]));
+    assert_eq!(compile("%[src]").as_constant(), None);
+}
