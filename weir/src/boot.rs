@@ -45,7 +45,9 @@ fn start(plan: Arc<Plan>, args: &Args, messages: Messages) -> Result<Ending, Str
     if (global.daemon) && !global.master_worker {
         net::sys::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."))?;
     }
-    if global.master_worker && let Some(ending) = master::supervise(global, args, messages)? {
+    if global.master_worker
+        && let Some(ending) = master::supervise(global, args, messages)?
+    {
         return Ok(ending);
     }
     system::write_pidfile(global)?;
