@@ -71,7 +71,9 @@ pub(crate) enum Stop {
     Fault(Fault),
     /// The answer was made here and lies in the transaction's response and `reply_body`.
     Reply,
-    /// Nothing is said: the connection just ends.
+    /// The connection just ends.
+    Close,
+    /// The connection just ends, and no log line tells of it.
     Silent,
 }
 
@@ -181,7 +183,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     route::bind_server(client, x, &backend);
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
-    rules_step::of_response(client, x, &backend).await?;
+    rules_step::of_response(client, x, &backend, &mut upstream).await?;
     cookie::of_response(client, x, &backend, &lease);
     fields::of_response(client, x, &backend, &upstream);
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
@@ -255,6 +257,7 @@ async fn attempt(
 ) -> Result<Upstream, (Fault, bool)> {
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
     let reused = upstream.uses > 1;
+    x.txn.server_reused = reused;
     count_request(x, backend, lease);
     x.txn.server_ends = upstream.ends;
     x.phase = Phase::Headers;

@@ -37,6 +37,9 @@ pub(crate) enum Recoding {
     Enchunk,
 }
 
+/// Bodies up to this size are copied behind their head: cheaper than two pieces for the kernel.
+const COPY: usize = 2048;
+
 /// Why a direction stopped before its end.
 #[derive(Debug)]
 pub(crate) enum FlowError {
@@ -211,6 +214,11 @@ impl Flow {
         buffer: &mut Buffer,
         to: &mut Stream,
     ) -> Poll<Result<(), FlowError>> {
+        if self.ready > 0 && self.ready <= COPY && !self.staged.is_empty() && self.staged_sent == 0 {
+            self.staged.extend_from_slice(&buffer.filled()[..self.ready]);
+            buffer.consume(self.ready);
+            self.ready = 0;
+        }
         while self.is_blocked() {
             let staged = &self.staged[self.staged_sent..];
             let ready = &buffer.filled()[..self.ready];
@@ -247,6 +255,8 @@ impl Flow {
         buffer: &mut Buffer,
         to: &mut Stream,
     ) -> Poll<Result<(), FlowError>> {
+        // What came with the head leaves with it, in one call.
+        self.admit(buffer)?;
         loop {
             match self.poll_send(context, buffer, to) {
                 Poll::Ready(Ok(())) => {}
@@ -306,11 +316,6 @@ impl Flow {
         Ok(())
     }
 
-    /// Whether the last body byte came with an enchunked end still to be staged: bodies of known end that
-    /// are recoded end here.
-    pub(crate) fn recoding(&self) -> Recoding {
-        self.recoding
-    }
 }
 
 
