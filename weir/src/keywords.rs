@@ -4,6 +4,8 @@ use config::keyword::{self, Where};
 use rules::Ruleset;
 use sample::args::Spec;
 
+use crate::messages::say;
+
 /// The classes: name, what `-dKhelp` says of it, and what prints it.
 #[rustfmt::skip]
 const CLASSES: &[(&str, &str, fn())] = &[
@@ -28,24 +30,29 @@ pub(crate) fn dump(classes: &str) {
 }
 
 fn help() {
-    println!("# List of supported keyword classes:\nall: list all keywords");
-    CLASSES.iter().for_each(|(name, what, _)| println!("{name}: {what}"));
+    say(format_args!("# List of supported keyword classes:\nall: list all keywords"));
+    CLASSES.iter().for_each(|(name, what, _)| say(format_args!("{name}: {what}")));
 }
 
 fn sections() {
-    println!("# List of registered configuration keywords:");
+    say(format_args!("# List of registered configuration keywords:"));
     for (title, place) in [("global", Where::GLOBAL), ("listen", Where(15)), ("userlist", Where::USERLIST)] {
-        println!("{title}");
+        say(format_args!("{title}"));
         let rows = keyword::rows().filter(|row| row.places.holds(place) && row.is_supported());
         let mut lines: Vec<String> = rows.map(|row| row.name.to_owned()).collect();
         if title == "listen" {
-            lines.extend(config::bind::TABLE.iter().map(|row| parameter("bind <addr>", row.name, row.signature)));
-            lines
-                .extend(config::server::TABLE.iter().map(|row| parameter("server <name> <addr>", row.name, row.signature)));
+            lines.extend(
+                config::bind::TABLE.iter().map(|row| parameter("bind <addr>", row.name, row.signature)),
+            );
+            lines.extend(
+                config::server::TABLE
+                    .iter()
+                    .map(|row| parameter("server <name> <addr>", row.name, row.signature)),
+            );
             lines.extend(Ruleset::ALL.iter().flat_map(|set| actions(*set)));
         }
         lines.sort();
-        lines.iter().for_each(|line| println!("\t{line}"));
+        lines.iter().for_each(|line| say(format_args!("\t{line}")));
     }
 }
 
@@ -55,18 +62,20 @@ fn parameter(line: &str, name: &str, signature: &str) -> String {
 
 fn actions(set: Ruleset) -> impl Iterator<Item = String> {
     let rows = rules::ACTIONS.iter().filter(move |row| row.built && row.sets & set as u8 != 0);
-    rows.map(move |row| format!("{} {}{}", set.name(), row.name, if row.arguments.starts_with('(') { "(*)" } else { "" }))
+    rows.map(move |row| {
+        format!("{} {}{}", set.name(), row.name, if row.arguments.starts_with('(') { "(*)" } else { "" })
+    })
 }
 
 fn acls() {
-    println!("# List of registered ACL keywords:");
+    say(format_args!("# List of registered ACL keywords:"));
     let mut lines: Vec<String> = sample::fetch::all().map(|fetch| format!("{0} = {0}", fetch.name)).collect();
     lines.sort();
-    lines.iter().for_each(|line| println!("{line}"));
+    lines.iter().for_each(|line| say(format_args!("{line}")));
 }
 
 fn fetches() {
-    println!("# List of registered sample fetch functions:");
+    say(format_args!("# List of registered sample fetch functions:"));
     let columns = |fetch: &sample::fetch::Fetch| {
         fetch.columns.show().chars().flat_map(|column| [column, ' ']).collect::<String>()
     };
@@ -77,11 +86,11 @@ fn fetches() {
         })
         .collect();
     lines.sort();
-    lines.iter().for_each(|(_, line)| println!("{line}"));
+    lines.iter().for_each(|(_, line)| say(format_args!("{line}")));
 }
 
 fn converters() {
-    println!("# List of registered sample converter functions:");
+    say(format_args!("# List of registered sample converter functions:"));
     let mut lines: Vec<String> = sample::convert::all()
         .map(|convert| {
             let shown = arguments(convert.args);
@@ -89,7 +98,7 @@ fn converters() {
         })
         .collect();
     lines.sort();
-    lines.iter().for_each(|line| println!("{line}"));
+    lines.iter().for_each(|line| say(format_args!("{line}")));
 }
 
 /// `(string[,integer])`.
@@ -112,15 +121,17 @@ fn arguments(specs: &[Spec]) -> String {
 }
 
 fn commands() {
-    println!("# List of registered CLI keywords:");
-    control::commands().filter(|command| command.built).for_each(|command| println!("{} [WORKER] ", command.words));
+    say(format_args!("# List of registered CLI keywords:"));
+    control::commands()
+        .filter(|command| command.built)
+        .for_each(|command| say(format_args!("{} [WORKER] ", command.words)));
 }
 
 fn filters() {
-    println!("# List of registered filter names:");
+    say(format_args!("# List of registered filter names:"));
 }
 
 fn services() {
-    println!("# List of registered service names:");
-    println!("prometheus-exporter");
+    say(format_args!("# List of registered service names:"));
+    say(format_args!("prometheus-exporter"));
 }

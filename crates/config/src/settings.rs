@@ -14,7 +14,7 @@ use syntax::Word;
 use crate::draft::{Kind, Section, Statement};
 use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::Logger;
-use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, Timeouts};
+use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
 use crate::plan::server::{HttpExpect, Source};
 use crate::server::ServerDraft;
 
@@ -193,6 +193,10 @@ pub struct Settings<'a> {
     pub cookie: Option<Rc<Cookie>>,
     /// `dynamic-cookie-key`.
     pub dynamic_cookie_key: Option<&'a str>,
+    /// `load-server-state-from-file`; the path of `Local` is empty until resolved.
+    pub server_state: StateFile,
+    /// `server-state-file-name`; `None` for the backend's name.
+    pub server_state_name: Option<&'a str>,
     /// `source`.
     pub source: Option<Rc<Source>>,
     /// `dispatch`.
@@ -265,6 +269,8 @@ impl<'a> Settings<'a> {
             balance_factor: 0,
             cookie: None,
             dynamic_cookie_key: None,
+            server_state: StateFile::None,
+            server_state_name: None,
             source: None,
             dispatch: None,
             transparent: false,

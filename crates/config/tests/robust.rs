@@ -42,7 +42,7 @@ fn section() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn any_lines_of_known_keywords_end_in_a_plan_or_in_errors(sections in proptest::collection::vec(section(), 0..5)) {
