@@ -58,6 +58,8 @@ pub(crate) struct Exchange {
     pub(crate) keep_alive: bool,
     /// Time spent in queues, µs.
     pub(crate) waited_us: u64,
+    /// Whether the client asked with HEAD, whatever rules made of it.
+    pub(crate) head_only: bool,
     /// Whether the server said, before our own edits, that it closes.
     pub(crate) server_closes: bool,
     /// Whether the client waits for a 100 that nobody has sent yet.
@@ -123,6 +125,7 @@ impl Exchange {
         self.answered = false;
         self.keep_alive = false;
         self.waited_us = 0;
+        self.head_only = false;
         self.server_closes = false;
         self.expects_continue = false;
     }

@@ -328,7 +328,7 @@ fn splice_pipe(client: &Connection, x: &Exchange, backend: &Proxy) -> Option<Pip
     if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) {
         return None;
     }
-    x.download.remaining().filter(|&left| left >= SPLICE_FROM)?;
+    x.download.remaining().filter(|&left| left >= SPLICE_FROM && !x.head_only)?;
     Pipe::take(global.tune.pipesize).ok()
 }
 
