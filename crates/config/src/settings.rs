@@ -207,6 +207,8 @@ pub struct Settings<'a> {
     pub stats: Rc<StatsDraft<'a>>,
     /// Health checks.
     pub check: Rc<CheckDraft<'a>>,
+    /// Whether they come from defaults: the first line of its own begins afresh.
+    pub check_inherited: bool,
     /// `default-server`, parsed.
     pub default_server: Rc<ServerDraft<'a>>,
     /// `default-server name …`, parsed.
@@ -276,6 +278,7 @@ impl<'a> Settings<'a> {
             transparent: false,
             stats: Rc::default(),
             check: Rc::default(),
+            check_inherited: false,
             default_server: Rc::default(),
             named_servers: Rc::default(),
             request_inspect_delay: None,
@@ -291,6 +294,7 @@ impl<'a> Settings<'a> {
     pub fn inherit(&self, section: &'a Section) -> Self {
         let mut own = Self { kind: section.kind, name: &section.name, ..self.clone() };
         own.id = None;
+        own.check_inherited = true;
         own.description = None;
         if !own.rules.is_empty() {
             let mut all = own.inherited_rules.as_ref().clone();
@@ -298,6 +302,16 @@ impl<'a> Settings<'a> {
             own.inherited_rules = Rc::new(all);
         }
         own
+    }
+
+    /// The health check of its own: what defaults say is forgotten at its first line, but for the kind.
+    pub fn own_check(&mut self) -> &mut CheckDraft<'a> {
+        let check = Rc::make_mut(&mut self.check);
+        if std::mem::take(&mut self.check_inherited) {
+            let CheckDraft { mode, disable_on_404, send_state, .. } = *check;
+            *check = CheckDraft { mode, disable_on_404, send_state, ..CheckDraft::default() };
+        }
+        check
     }
 
     /// Whether it has a frontend's side.

@@ -288,7 +288,7 @@ fn server_parameters_set_the_server() {
         ),
         (
             "option redis-check\n server s 10.0.0.1:80 check",
-            |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 2),
+            |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 3),
         ),
         ("option smtpchk EHLO me\n server s 10.0.0.1:80 check", |s| {
             matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps)
@@ -300,7 +300,7 @@ fn server_parameters_set_the_server() {
         }),
         (
             "option mysql-check user u pre-41\n server s 10.0.0.1:80 check",
-            |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 4),
+            |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 5),
         ),
         ("option ldap-check\n no option ldap-check\n server s 10.0.0.1:80 check", |s| {
             matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Tcp)

@@ -27,7 +27,7 @@ pub static TABLE: &[Keyword] = &[
 /// Makes the script the backend's check, or the plain check again when negated.
 fn set<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, steps: Vec<CheckStep>) -> Outcome {
     args.finish()?;
-    let check = Rc::make_mut(&mut settings.check);
+    let check = settings.own_check();
     if args.statement.negation == Negation::None {
         (check.mode, check.steps) = (CheckMode::Script, steps);
     } else {
@@ -41,19 +41,29 @@ fn send(bytes: &[u8]) -> CheckStep {
 }
 
 fn expect(min_recv: usize, pattern: &str) -> Result<CheckStep, Diagnostic> {
-    let regex: Result<Regex, _> =
-        RegexBuilder::new(pattern).unicode(false).dot_matches_new_line(true).build();
-    // The patterns are those below.
-    let regex =
-        regex.map_err(|error| Diagnostic::alert(format!("a pattern of a check is wrong: {error}")))?;
-    Ok(CheckStep::Expect { negate: false, min_recv: Some(min_recv), what: ExpectBytes::Regex(regex) })
+    let what = ExpectBytes::Regex(pattern_of(pattern)?);
+    Ok(CheckStep::Expect { negate: false, min_recv: Some(min_recv), what })
+}
+
+/// The patterns are those of this file: an error is a mistake in it, which tests find.
+fn pattern_of(pattern: &str) -> Result<Regex, Diagnostic> {
+    let regex = RegexBuilder::new(pattern).unicode(false).dot_matches_new_line(true).build();
+    regex.map_err(|error| Diagnostic::alert(format!("a pattern of a check is wrong: {error}")))
+}
+
+/// What a passed check says: a text, or what the groups of `pattern` find (code, then information).
+fn report(text: &str, pattern: &str) -> Result<CheckStep, Diagnostic> {
+    Ok(CheckStep::Report { pattern: pattern_of(pattern)?, text: text.into() })
 }
 
 fn redis<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let pong = ExpectBytes::Bytes(b"+PONG\r\n".as_slice().into());
     let expect = CheckStep::Expect { negate: false, min_recv: None, what: pong };
-    set(settings, args, vec![send(b"*1\r\n$4\r\nPING\r\n"), expect])
+    set(settings, args, vec![send(b"*1\r\n$4\r\nPING\r\n"), expect, report("Redis server is ok", "")?])
 }
+
+/// A whole answer that begins with 2: lines with a dash behind the code are followed by more.
+const SMTP_OK: &str = "^(?:2[0-9]{2}-[^\n]*\n)*2[0-9]{2}[ \r][^\n]*\n?";
 
 fn smtp<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let hello = match (args.next(), args.next()) {
@@ -64,11 +74,12 @@ fn smtp<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         _ => "HELO localhost\r\n".to_owned(),
     };
     let steps = vec![
-        expect(4, "^2[0-9]{2}[- \r]")?,
+        expect(4, SMTP_OK)?,
         send(hello.as_bytes()),
-        expect(4, "^2[0-9]{2}[- \r]")?,
+        expect(4, SMTP_OK)?,
         send(b"QUIT\r\n"),
-        expect(4, "^2[0-9]{2}[- \r]")?,
+        expect(4, SMTP_OK)?,
+        report("", "^([0-9]{3})[- ]?([^\r\n]*)")?,
     ];
     set(settings, args, steps)
 }
@@ -77,7 +88,8 @@ fn ldap<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     // RFC 4511: message 1, bind request, version 3, no name, simple authentication without a password.
     let bind = b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00";
     // A bind response (application 1) whose result is success (0).
-    let steps = vec![send(bind), expect(14, r"^\x30.*\x02\x01\x01\x61.*\x0a\x01\x00")?];
+    let steps =
+        vec![send(bind), expect(14, r"^\x30.*\x02\x01\x01\x61.*\x0a\x01\x00")?, report("Success", "")?];
     set(settings, args, steps)
 }
 
@@ -109,7 +121,12 @@ fn pgsql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let length = startup.len() as u32;
     startup[..4].copy_from_slice(&length.to_be_bytes());
     // An authentication request of any kind says that the server is alive and knows the user.
-    set(settings, args, vec![send(&startup), expect(9, r"^R\x00\x00\x00.\x00\x00\x00[\x00\x02-\x06\x0a]")?])
+    let steps = vec![
+        send(&startup),
+        expect(9, r"^R\x00\x00\x00.\x00\x00\x00[\x00\x02-\x06\x0a]")?,
+        report("PostgreSQL server is ok", "")?,
+    ];
+    set(settings, args, steps)
 }
 
 fn mysql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -122,7 +139,7 @@ fn mysql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         )?,
     };
     // The greeting: three bytes of length, number 0, then anything but an error (0xff).
-    let mut steps = vec![expect(5, r"^...\x00[^\xff]")?];
+    let mut steps = vec![expect(5, r"^...\x00[^\xff]")?, report("", r"^...\x00.()([^\x00]*)")?];
     if let Some(name) = name {
         steps.push(send(&login(name, kind)));
         steps.push(expect(5, r"^...\x02[^\xff]")?);
