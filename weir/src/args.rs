@@ -183,7 +183,9 @@ fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
 
 /// Process numbers up to the next flag; HAProxy allows none at all.
 fn take_pids(words: &mut std::iter::Peekable<impl Iterator<Item = OsString>>, pids: &mut Vec<i32>) {
-    while let Some(pid) = words.peek().and_then(|word| word.to_str()?.parse::<i32>().ok()).filter(|pid| *pid > 0) {
+    while let Some(pid) =
+        words.peek().and_then(|word| word.to_str()?.parse::<i32>().ok()).filter(|pid| *pid > 0)
+    {
         pids.push(pid);
         words.next();
     }
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(args.ineffective, ["-dM0x50"]);
         assert_eq!(read("-cc streq(a,a)").unwrap().condition, "streq(a,a)");
         assert_eq!(read("--check --config x").unwrap().action, Action::Check);
-        assert_eq!(read("-q -V -f x").unwrap().quiet, false);
+        assert!(!read("-q -V -f x").unwrap().quiet);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use proxy::{Services, Shared, Worker};
 use state::Process;
 
 use crate::args::Args;
+use crate::checks::Teller;
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
 use crate::signals::{self, Ending};
@@ -22,7 +23,12 @@ pub(crate) fn run(plan: Plan, args: Args) -> ExitCode {
     let messages = Messages::new(args.quiet || plan.global.quiet);
     match start(Arc::new(plan), &args, messages) {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
-        Ok(Ending::Signal(number)) => ExitCode::from(128u8.wrapping_add(number as u8)),
+        // As HAProxy: whoever waits for the process sees that the signal ended it.
+        Ok(Ending::Signal(number)) => {
+            let _ = signal_hook::low_level::emulate_default_handler(number);
+            ExitCode::from(128u8.wrapping_add(number as u8))
+        }
+        Ok(Ending::Code(code)) => ExitCode::from(code),
         Err(message) => {
             if !message.is_empty() {
                 messages.say(Severity::Alert, &message);
@@ -64,15 +70,18 @@ fn run_workers(
     process.connection_limit.store(plan.global.max_connection_rate, Relaxed);
     process.session_limit.store(plan.global.max_session_rate, Relaxed);
     count_panics(&process);
-    let runtime = Arc::new(Runtime::new(process.clone(), view::of(&plan, &limits)));
+    let teller = Teller::default();
+    let runtime = Runtime::new(process.clone(), view::of(&plan, &limits)).with_notify(teller.notify(messages));
+    let runtime = Arc::new(runtime);
     let services = services(runtime.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
+    teller.bind(&shared);
     let mut shares = listeners::share(bound, threads);
     for index in 0..threads {
-        let (shared, runtime) = (shared.clone(), runtime.clone());
+        let (shared, runtime, teller) = (shared.clone(), runtime.clone(), teller.clone());
         let share = std::mem::take(&mut shares[index]);
         let group = listeners::group_of(&plan.global, index, threads);
-        let main = move || async move { work(shared, runtime, share, group, messages).await };
+        let main = move || async move { work(shared, runtime, teller, share, group, messages).await };
         inboxes.spawn(index, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
     }
     system::announce(messages);
@@ -83,6 +92,7 @@ fn run_workers(
 async fn work(
     shared: Arc<Shared>,
     runtime: Arc<Runtime>,
+    teller: Teller,
     share: Vec<Bound>,
     group: std::ops::Range<usize>,
     messages: Messages,
@@ -109,7 +119,7 @@ async fn work(
             }
         }
     }
-    crate::checks::start(&shared, &worker).await;
+    let _checks = crate::checks::start(&shared, &teller, messages);
     std::future::pending::<()>().await;
 }
 

@@ -17,14 +17,18 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     let Some(mut plan) = plan else {
         let names: Vec<&str> = sources.files().map(|(_, file)| file.name()).collect();
         if !names.is_empty() {
-            messages.say(Severity::Alert, &format!("config : Error(s) found in configuration file : {}", names.join(", ")));
+            messages.say(
+                Severity::Alert,
+                &format!("config : Error(s) found in configuration file : {}", names.join(", ")),
+            );
         }
         messages.say(Severity::Alert, "config : Fatal errors found in configuration.");
         return Err(ExitCode::FAILURE);
     };
     apply(args, &mut plan);
     if diagnostics.has_warnings() && plan.global.zero_warning {
-        messages.say(Severity::Alert, "config : Some warnings were found and 'zero-warning' is set. Aborting.");
+        messages
+            .say(Severity::Alert, "config : Some warnings were found and 'zero-warning' is set. Aborting.");
         return Err(ExitCode::FAILURE);
     }
     let listens = plan.proxies.iter().any(|proxy| !proxy.binds.is_empty() && !proxy.disabled);
@@ -75,7 +79,8 @@ fn apply(args: &Args, plan: &mut Plan) {
 }
 
 fn boot(args: &Args) -> Boot {
-    let disabled = [(args.no_splice, "SPLICE"), (args.no_reuseport, "REUSEPORT"), (args.no_getaddrinfo, "GETADDRINFO")];
+    let disabled =
+        [(args.no_splice, "SPLICE"), (args.no_reuseport, "REUSEPORT"), (args.no_getaddrinfo, "GETADDRINFO")];
     let disabled: Vec<&str> = disabled.iter().filter(|(off, _)| *off).map(|(_, name)| *name).collect();
     let mut environment = Environment::from_process();
     environment.set("HAPROXY_STARTUP_VERSION", version::SPOKEN);
@@ -92,7 +97,8 @@ fn boot(args: &Args) -> Boot {
 }
 
 fn local_peer(args: &Args) -> String {
-    let hostname = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let hostname =
+        || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
     args.local_peer.clone().unwrap_or_else(hostname)
 }
 

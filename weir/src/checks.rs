@@ -1,8 +1,58 @@
-//! Starting health checks: each worker takes its part of the servers.
+//! Starting health checks, and telling changes of servers: to the logs of their backend and to standard error.
 
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock, Weak};
 
-use proxy::{Shared, Worker};
+use diag::Severity;
+use proxy::Shared;
+use proxy::log::Outbox;
 
-/// Starts the calling worker's checks.
-pub(crate) async fn start(_shared: &Shared, _worker: &Rc<Worker>) {}
+use crate::messages::Messages;
+
+thread_local! {
+    /// The calling thread's way out for these messages.
+    static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
+}
+
+/// Tells changes of servers. Made before what it needs to know of the plan, which comes with [`Teller::bind`].
+#[derive(Clone, Default)]
+pub(crate) struct Teller(Arc<OnceLock<Weak<Shared>>>);
+
+impl Teller {
+    /// Says which plan's loggers are to be used.
+    pub(crate) fn bind(&self, shared: &Arc<Shared>) {
+        // A second call could only come with the same plan.
+        let _ = self.0.set(Arc::downgrade(shared));
+    }
+
+    /// The function that health checks and the runtime socket call.
+    pub(crate) fn notify(&self, messages: Messages) -> health::Notify {
+        let teller = self.clone();
+        Arc::new(move |proxy, level, text| {
+            // HAProxy shows on standard error what went down or came up, in two degrees.
+            let severity = if level == 0 { Severity::Alert } else { Severity::Warning };
+            if level <= 1 || text.contains(" is UP") {
+                messages.say(severity, text);
+            }
+            if let Some(shared) = teller.0.get().and_then(Weak::upgrade) {
+                log(&shared, proxy, level, text);
+            }
+        })
+    }
+}
+
+fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
+    let Some(plan) = shared.plan.proxies.iter().find(|plan| plan.state.id == proxy.id) else { return };
+    if plan.loggers.is_empty() {
+        return;
+    }
+    OUTBOX.with_borrow_mut(|outbox| {
+        let outbox = outbox.get_or_insert_with(|| Outbox::new(shared));
+        outbox.send_all(plan.index, &plan.loggers, &plan.log_tag, level, b"", text.as_bytes());
+    });
+}
+
+/// Starts the calling worker's share of the checks; they end when the result is dropped.
+pub(crate) fn start(shared: &Shared, teller: &Teller, messages: Messages) -> health::Checks {
+    health::start(&shared.plan, teller.notify(messages))
+}

@@ -41,5 +41,7 @@ fn binds() {
 
 fn servers() {
     println!("# List of server keywords:");
-    config::server::TABLE.iter().for_each(|row| println!("\tserver <name> <addr> {} {}", row.name, row.signature));
+    config::server::TABLE
+        .iter()
+        .for_each(|row| println!("\tserver <name> <addr> {} {}", row.name, row.signature));
 }

@@ -52,14 +52,12 @@ fn watch(worker: i32, messages: Messages) -> Ending {
                 _ => {}
             }
             if let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG) {
-                if let Some(signal) = asked {
-                    return Ending::Signal(signal);
-                }
-                return match (status.exit_status(), status.terminating_signal()) {
-                    (Some(0), _) => Ending::Clean,
-                    (Some(code), _) if code > 128 => Ending::Signal(code - 128),
-                    (_, Some(signal)) => Ending::Signal(signal),
-                    _ => Ending::Signal(1),
+                return match (asked, status.exit_status(), status.terminating_signal()) {
+                    // An orderly end is a success for service managers; an interrupted one is not.
+                    (Some(SIGTERM), ..) | (_, Some(0), _) => Ending::Clean,
+                    (Some(signal), ..) => Ending::Code(128 + signal as u8),
+                    (None, Some(code), _) => Ending::Code(code as u8),
+                    (None, _, signal) => Ending::Code(128 + signal.unwrap_or(SIGTERM) as u8),
                 };
             }
         }

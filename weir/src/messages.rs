@@ -30,7 +30,11 @@ impl Messages {
         if self.quiet || diagnostics.is_empty() {
             return;
         }
-        let colour = if self.terminal && std::env::var_os("NO_COLOR").is_none() { Colour::Always } else { Colour::Never };
+        let colour = if self.terminal && std::env::var_os("NO_COLOR").is_none() {
+            Colour::Always
+        } else {
+            Colour::Never
+        };
         let pid = std::process::id();
         let mut out = String::new();
         if !self.terminal && (diagnostics.has_errors() || diagnostics.has_warnings()) {

@@ -19,6 +19,8 @@ pub(crate) enum Ending {
     Clean,
     /// A signal ended it at once.
     Signal(i32),
+    /// With this exit code: what a master tells of its worker.
+    Code(u8),
 }
 
 /// How often a stopping process looks whether its connections have ended.

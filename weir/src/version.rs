@@ -52,8 +52,10 @@ pub(crate) fn short(as_haproxy: bool) -> String {
 
 /// What `-vv` prints.
 pub(crate) fn long(as_haproxy: bool) -> String {
-    let features: Vec<String> =
-        FEATURES.iter().map(|(name, present)| format!("{}{name}", if *present { '+' } else { '-' })).collect();
+    let features: Vec<String> = FEATURES
+        .iter()
+        .map(|(name, present)| format!("{}{name}", if *present { '+' } else { '-' }))
+        .collect();
     let tune = config::plan::global::Tune::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     format!(

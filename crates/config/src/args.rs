@@ -107,7 +107,10 @@ impl<'a, 'd> Args<'a, 'd> {
         Diagnostic::alert(format!("`{keyword}` expects {what}"))
             .at(Span { start: last.end, ..last })
             .label(format!("usage: {keyword} {}", self.statement.keyword.signature))
-            .haproxy(format!("'{keyword}' expects {what} as argument."))
+            .haproxy(match what.ends_with("argument") {
+                true => format!("'{keyword}' expects {what}."),
+                false => format!("'{keyword}' expects {what} as argument."),
+            })
     }
 
     /// An error about the argument taken last.
@@ -148,7 +151,7 @@ impl<'a, 'd> Args<'a, 'd> {
             Ok(_) => Err(Diagnostic::alert(format!("`{keyword}`: {word} is out of range"))
                 .at(word.span())
                 .label(format!("{low} to {high}"))
-                .haproxy(format!("'{keyword}' expects a number between {low} and {high} (got '{word}').", ))),
+                .haproxy(format!("'{keyword}' expects a number between {low} and {high} (got '{word}').",))),
             Err(_) => Err(Diagnostic::alert(format!("`{keyword}`: `{word}` is not a whole number"))
                 .at(word.span())
                 .haproxy(format!("'{keyword}' expects an integer argument (got '{word}')."))),
@@ -195,9 +198,12 @@ impl<'a, 'd> Args<'a, 'd> {
     fn time_and_garbage(&mut self, word: &Word, unit: DefaultUnit) -> Option<Duration> {
         let Err(UnitError::Unexpected { at, .. }) = units::parse_duration(word, unit) else { return None };
         let (time, garbage) = word.as_str().split_at(at);
-        let time = time.ends_with(|last: char| last.is_ascii_alphabetic()).then(|| units::parse_duration(time, unit))?;
+        let time = time
+            .ends_with(|last: char| last.is_ascii_alphabetic())
+            .then(|| units::parse_duration(time, unit))?;
         self.diagnostics.push(
-            Diagnostic::warning(format!("`{garbage}` behind a time is ignored")).at(word.part(at, word.len())),
+            Diagnostic::warning(format!("`{garbage}` behind a time is ignored"))
+                .at(word.part(at, word.len())),
         );
         time.ok()
     }

@@ -105,7 +105,11 @@ pub static TABLE: &[BindKeyword] = &[
 ];
 
 /// Parses the parameters left in `args`; `title` is `bind :80`, for messages.
-pub fn parse_params<'a>(args: &mut Args<'a, '_>, title: &str, section: &str) -> Result<BindDraft<'a>, Diagnostic> {
+pub fn parse_params<'a>(
+    args: &mut Args<'a, '_>,
+    title: &str,
+    section: &str,
+) -> Result<BindDraft<'a>, Diagnostic> {
     let mut draft = BindDraft::default();
     while let Some(word) = args.next() {
         let Some(row) = TABLE.iter().find(|row| word == row.name) else {
@@ -129,7 +133,9 @@ fn unknown(word: &Word, title: &str, section: &str) -> Diagnostic {
             "ssl" | "crt" | "crt-list" | "alpn" | "ca-file" | "verify" => "TLS".to_owned(),
             other => format!("{other} (of a bind line)"),
         };
-        return not_supported(&what).at(word.span()).haproxy(format!("'{title}' in section '{section}': '{word}' is not supported yet"));
+        return not_supported(&what)
+            .at(word.span())
+            .haproxy(format!("'{title}' in section '{section}': '{word}' is not supported yet"));
     }
     let mut known: Vec<&str> = TABLE.iter().map(|row| row.name).chain(surface::bind_keywords()).collect();
     known.sort_unstable();
@@ -188,7 +194,8 @@ fn mode<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 fn user<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.value()?;
     draft.uid = Some(user_id(name).ok_or_else(|| {
-        args.wrong(format!("there is no user `{name}`")).haproxy(format!("'user' : unknown user name '{name}'"))
+        args.wrong(format!("there is no user `{name}`"))
+            .haproxy(format!("'user' : unknown user name '{name}'"))
     })?);
     Ok(())
 }
@@ -196,7 +203,8 @@ fn user<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 fn group<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.value()?;
     draft.gid = Some(group_id(name).ok_or_else(|| {
-        args.wrong(format!("there is no group `{name}`")).haproxy(format!("'group' : unknown group name '{name}'"))
+        args.wrong(format!("there is no group `{name}`"))
+            .haproxy(format!("'group' : unknown group name '{name}'"))
     })?);
     Ok(())
 }
@@ -218,7 +226,11 @@ fn severity_output<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Ou
     let word = args.value()?;
     draft.severity_output = args.choice(
         word,
-        &[("none", SeverityOutput::None), ("number", SeverityOutput::Number), ("string", SeverityOutput::String)],
+        &[
+            ("none", SeverityOutput::None),
+            ("number", SeverityOutput::Number),
+            ("string", SeverityOutput::String),
+        ],
     )?;
     Ok(())
 }
@@ -237,7 +249,9 @@ fn proto<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
         "h1" | "none" => Ok(()),
-        "h2" | "quic" | "fcgi" | "spop" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        "h2" | "quic" | "fcgi" | "spop" | "qmux" => {
+            Err(not_supported(&format!("proto {word}")).at(word.span()))
+        }
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),

@@ -65,6 +65,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("dynamic-update", Kind::Unsupported),
     ("fcgi-app", Kind::Unsupported),
     ("haterm", Kind::Unsupported),
+    ("healthcheck", Kind::Unsupported),
     ("log-forward", Kind::Unsupported),
     ("log-profile", Kind::Unsupported),
     ("mailers", Kind::Unsupported),
@@ -207,6 +208,11 @@ fn section_kind(word: &Word) -> Option<Kind> {
     SECTIONS.iter().find(|(name, _)| word == name).map(|(_, kind)| *kind)
 }
 
+/// The words that begin sections.
+pub fn section_names() -> impl Iterator<Item = &'static str> {
+    SECTIONS.iter().map(|(name, _)| *name)
+}
+
 fn is_section(word: &Word) -> bool {
     section_kind(word).is_some()
 }
@@ -218,10 +224,13 @@ fn outside(word: &Word) -> Diagnostic {
     if let Some(near) = near {
         haproxy = format!("unknown keyword '{word}' out of section; did you mean '{near}' maybe ?");
     }
-    let message = Diagnostic::alert(format!("`{word}` stands before any section")).at(word.span()).haproxy(haproxy);
+    let message =
+        Diagnostic::alert(format!("`{word}` stands before any section")).at(word.span()).haproxy(haproxy);
     match near {
         Some(_) => message.did_you_mean(near),
-        None if known => message.help("each file must begin with a section such as `global` or `frontend` (section 2.1)"),
+        None if known => {
+            message.help("each file must begin with a section such as `global` or `frontend` (section 2.1)")
+        }
         None => message,
     }
 }
@@ -323,7 +332,9 @@ fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagn
         return Err(Diagnostic::alert(format!("`{prefix}` cannot stand before `{name}`"))
             .at(prefix.span())
             .label("only options, `log` and a few others can be negated")
-            .haproxy(format!("negation/default currently supported only for options and log; got '{prefix} {name}'.")));
+            .haproxy(format!(
+                "negation/default currently supported only for options and log; got '{prefix} {name}'."
+            )));
     }
     let statement =
         Statement { keyword, negation, words: words.drain(..).collect(), span: line.span, line: line.number };
@@ -331,7 +342,10 @@ fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagn
         Apply::Removed(way_out) => Err(Diagnostic::alert(format!("the keyword `{}` is gone", keyword.name))
             .at(statement.keyword_span())
             .label(way_out)
-            .haproxy(format!("the '{}' directive is not supported anymore since HAProxy 2.1. {way_out}.", keyword.name))),
+            .haproxy(format!(
+                "the '{}' directive is not supported anymore since HAProxy 2.1. {way_out}.",
+                keyword.name
+            ))),
         Apply::Unsupported => Err(not_supported(keyword.name).at(statement.keyword_span())),
         _ => Ok(statement),
     }
@@ -353,6 +367,7 @@ fn environment_arity(statement: &Statement) -> Result<(), Diagnostic> {
 pub fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
     let name = statement.keyword.name;
     diagnostics.push(
-        Diagnostic::new(Severity::Warning, format!("`{name}` has no effect: {reason}")).at(statement.keyword_span()),
+        Diagnostic::new(Severity::Warning, format!("`{name}` has no effect: {reason}"))
+            .at(statement.keyword_span()),
     );
 }

@@ -9,7 +9,7 @@ use diag::{Diagnostic, suggest};
 use syntax::{Environment, Word};
 
 use crate::args::Args;
-use crate::draft::{Kind, Section};
+use crate::draft::{self, Kind, Section};
 use crate::settings::{GlobalSettings, Settings};
 use crate::surface;
 use crate::tables;
@@ -46,7 +46,8 @@ impl Where {
 
     /// The columns of the manual's matrix: `DFLB`, or the section's name.
     pub fn letters(self) -> String {
-        let names = [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B"), (Self::GLOBAL, "global")];
+        let names =
+            [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B"), (Self::GLOBAL, "global")];
         let more = [(Self::USERLIST, "userlist"), (Self::ERRORS, "http-errors")];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -268,7 +269,8 @@ pub fn sections(places: Where) -> String {
         (Where::USERLIST, "userlist"),
         (Where::ERRORS, "http-errors"),
     ];
-    let names: Vec<&str> = NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();
+    let names: Vec<&str> =
+        NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();
     names.join(", ")
 }
 
@@ -285,17 +287,20 @@ fn unknown_second(words: &[Word], rows: &[&'static Keyword], place: Where, secti
             .label(format!("one of: {}", seconds.join(", ")))
             .haproxy(format!("'{first}' expects an argument ({})", seconds.join(", ")));
     };
-    if surface::is_known(&format!("{first} {second}")) {
-        return not_supported(&format!("{first} {second}")).at(words[0].span().to(second.span()));
+    let bare = second.split('(').next().unwrap_or(second);
+    if surface::is_known(&format!("{first} {bare}")) {
+        return not_supported(&format!("{first} {bare}")).at(words[0].span().to(second.span()));
     }
     let near = suggest(second, seconds.iter().copied());
-    let mut message = Diagnostic::alert(format!("unknown {first} `{second}` in `{section}` section")).at(second.span());
+    let mut message =
+        Diagnostic::alert(format!("unknown {first} `{second}` in `{section}` section")).at(second.span());
     message = match near {
         Some(_) => message.did_you_mean(near),
         None if seconds.len() <= 16 => message.help(format!("one of: {}", seconds.join(", "))),
         None => message,
     };
     let mut haproxy = match first {
+        "option" if near.is_some() => format!("unknown option '{second}'"),
         "option" => format!("unknown option '{second}'."),
         _ => format!("'{first}' does not know '{second}'."),
     };
@@ -312,7 +317,8 @@ fn unknown(first: &Word, place: Where, section: &str) -> Diagnostic {
     let here = index().iter().filter(|(_, rows)| rows.iter().any(|row| row.places.holds(place)));
     let mut names: Vec<&str> = here.map(|(name, _)| *name).chain(surface::first_words(place)).collect();
     names.sort_unstable();
-    let near = suggest(first, names.iter().copied());
+    // A section may have been meant as well, but less likely than a keyword that is as near.
+    let near = suggest(first, names.into_iter().chain(draft::section_names()));
     let mut haproxy = format!("unknown keyword '{first}' in '{section}' section");
     if let Some(near) = near {
         haproxy.push_str(&format!("; did you mean '{near}' maybe ?"));

@@ -15,6 +15,7 @@ use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
 use crate::plan::server::{HashKey, Observe, OnError, SendProxy, Source, UseSource};
 use crate::resolve::names::resolve_host;
+use crate::settings::Settings;
 use crate::surface;
 
 /// One way to find a server's address at start (`init-addr`).
@@ -226,14 +227,53 @@ pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, ti
             args.parameter = Some(row.name);
             (row.apply)(draft, args).map_err(|error| titled(error, title))?;
             args.parameter = None;
-        } else if let Some(id) = word.strip_prefix("set-proxy-v2-tlv-fmt(").and_then(|rest| rest.strip_suffix(')')) {
-            let id = parse_tlv(id).ok_or_else(|| args.wrong(format!("`{id}` is no type of a TLV")).label("0x00 to 0xff"))?;
-            draft.tlvs.push((id, args.value()?));
+        } else if let Some(id) =
+            word.strip_prefix("set-proxy-v2-tlv-fmt(").and_then(|rest| rest.strip_suffix(')'))
+        {
+            let id = parse_tlv(id)
+                .ok_or_else(|| args.wrong(format!("`{id}` is no type of a TLV")).label("0x00 to 0xff"))?;
+            // Without a format the TLV is empty.
+            if let Some(format) = args.next() {
+                draft.tlvs.push((id, format));
+            }
         } else {
             return Err(unknown(word, title));
         }
     }
     Ok(())
+}
+
+/// `from <origin>`, when it stands here: the parameters to begin with.
+pub fn origin<'a>(
+    args: &mut Args<'a, '_>,
+    settings: &Settings<'a>,
+) -> Result<Option<ServerDraft<'a>>, Diagnostic> {
+    if !args.take("from") {
+        return Ok(None);
+    }
+    let word = args.required("'none', 'be:' or 'srv:<name>'")?;
+    let draft = match word.as_str().split_once(':') {
+        None if word == "none" => ServerDraft::default(),
+        Some(("be", backend)) if backend.is_empty() || backend == settings.name => {
+            settings.default_server.as_ref().clone()
+        }
+        Some(("srv", name)) if !name.contains('/') => {
+            settings.named_servers.get(name).cloned().ok_or_else(|| {
+                args.wrong(format!("there is no default-server named `{name}` above"))
+                    .did_you_mean(diag::suggest(name, settings.named_servers.keys().copied()))
+                    .haproxy(format!("'from' : cannot find server or default-server '{name}'."))
+            })?
+        }
+        Some(("be" | "srv", _)) => return Err(not_supported("from another backend").at(word.span())),
+        _ => {
+            return Err(args
+                .wrong(format!("`from` does not know `{word}`"))
+                .label("`none`, `be:` or `srv:<name>`")
+                .haproxy(format!("'from' : invalid origin '{word}'.")));
+        }
+    };
+    // An origin has no number of its own to give away.
+    Ok(Some(ServerDraft { id: None, ..draft }))
 }
 
 fn titled(mut error: Diagnostic, title: &str) -> Diagnostic {
@@ -246,9 +286,9 @@ fn titled(mut error: Diagnostic, title: &str) -> Diagnostic {
 fn unknown(word: &Word, title: &str) -> Diagnostic {
     let name = word.split('(').next().unwrap_or(word);
     if surface::is_server_keyword(name) {
-        return not_supported(&format!("{name} (of a server)")).at(word.span()).haproxy(format!(
-            "'{title}' : '{name}' is not supported yet"
-        ));
+        return not_supported(&format!("{name} (of a server)"))
+            .at(word.span())
+            .haproxy(format!("'{title}' : '{name}' is not supported yet"));
     }
     let mut known: Vec<&str> = TABLE.iter().map(|row| row.name).chain(surface::server_keywords()).collect();
     known.sort_unstable();
@@ -284,7 +324,9 @@ fn inter<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     let time = args.time(word, Milliseconds)?;
     if time.is_zero() {
-        return Err(args.wrong("`inter` must not be zero").haproxy("invalid value 0 for argument 'inter' of server."));
+        return Err(args
+            .wrong("`inter` must not be zero")
+            .haproxy("invalid value 0 for argument 'inter' of server."));
     }
     draft.inter = time;
     Ok(())
@@ -324,14 +366,15 @@ fn weight<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn hash_key<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.hash_key = args.choice(word, &[("id", HashKey::Id), ("addr", HashKey::Addr), ("addr-port", HashKey::AddrPort)])?;
+    draft.hash_key =
+        args.choice(word, &[("id", HashKey::Id), ("addr", HashKey::Addr), ("addr-port", HashKey::AddrPort)])?;
     Ok(())
 }
 
 fn observe<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.observe =
-        args.choice(word, &[("none", Observe::None), ("layer4", Observe::Layer4), ("layer7", Observe::Layer7)])?;
+    draft.observe = args
+        .choice(word, &[("none", Observe::None), ("layer4", Observe::Layer4), ("layer7", Observe::Layer7)])?;
     Ok(())
 }
 
@@ -390,8 +433,12 @@ fn proto<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
         "h1" | "none" => Ok(()),
-        "h2" | "fcgi" | "spop" | "quic" => Err(not_supported(&format!("proto {word}")).at(word.span())),
-        other => Err(args.wrong(format!("unknown protocol `{other}`")).haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
+        "h2" | "fcgi" | "spop" | "quic" | "qmux" => {
+            Err(not_supported(&format!("proto {word}")).at(word.span()))
+        }
+        other => Err(args
+            .wrong(format!("unknown protocol `{other}`"))
+            .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
     }
 }
 
@@ -423,7 +470,9 @@ fn proxy_v2_options<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) ->
             }
             other => {
                 let near = diag::suggest(other, ["unique-id", "crc32c", "authority", "ssl", "cert-cn"]);
-                return Err(args.wrong(format!("`proxy-v2-options` does not know `{other}`")).did_you_mean(near));
+                return Err(args
+                    .wrong(format!("`proxy-v2-options` does not know `{other}`"))
+                    .did_you_mean(near));
             }
         }
     }
@@ -440,7 +489,8 @@ fn parse_tlv(text: &str) -> Option<u8> {
 fn socks4<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     let address = args.address(word, Accepts { port: PortRule::Required, range: false, offset: false })?;
-    draft.socks4 = Some(address.socket_addr().ok_or_else(|| args.wrong(format!("`{word}` is no address and port")))?);
+    draft.socks4 =
+        Some(address.socket_addr().ok_or_else(|| args.wrong(format!("`{word}` is no address and port")))?);
     Ok(())
 }
 

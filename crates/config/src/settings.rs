@@ -4,6 +4,7 @@
 //! A proxy begins with a clone of its `defaults`; what is rarely changed is shared by `Rc`, so that tens of thousands
 //! of backends inherit cheaply.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,9 +14,7 @@ use syntax::Word;
 use crate::draft::{Kind, Section, Statement};
 use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::Logger;
-use crate::plan::proxy::{
-    Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, Timeouts,
-};
+use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, Timeouts};
 use crate::plan::server::{HttpExpect, Source};
 use crate::server::ServerDraft;
 
@@ -124,6 +123,8 @@ pub struct Settings<'a> {
     pub id: Option<(&'a Statement, u32)>,
     /// `disabled`.
     pub disabled: bool,
+    /// `be-unpublished`.
+    pub unpublished: bool,
     /// `description`.
     pub description: Option<Rc<str>>,
     /// `option …`.
@@ -204,6 +205,8 @@ pub struct Settings<'a> {
     pub check: Rc<CheckDraft<'a>>,
     /// `default-server`, parsed.
     pub default_server: Rc<ServerDraft<'a>>,
+    /// `default-server name …`, parsed.
+    pub named_servers: Rc<HashMap<&'a str, ServerDraft<'a>>>,
     /// `tcp-request inspect-delay`.
     pub request_inspect_delay: Option<Duration>,
     /// `tcp-response inspect-delay`.
@@ -227,6 +230,7 @@ impl<'a> Settings<'a> {
             mode: Mode::Tcp,
             id: None,
             disabled: false,
+            unpublished: false,
             description: None,
             options: Options::default(),
             timeouts: Timeouts::default(),
@@ -267,6 +271,7 @@ impl<'a> Settings<'a> {
             stats: Rc::default(),
             check: Rc::default(),
             default_server: Rc::default(),
+            named_servers: Rc::default(),
             request_inspect_delay: None,
             response_inspect_delay: None,
             inherited_rules: Rc::default(),

@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use crate::keyword::Where;
 
-/// Kind, section or class, name; one a line, separated by tabs.
+/// Kind, section or class, name, and for keywords of proxies the letters of the manual's matrix; one a line, separated
+/// by tabs.
 const NAMES: &str = include_str!("../data/surface.tsv");
 
 struct Names {
@@ -45,7 +46,7 @@ fn names() -> &'static Names {
                     names.server.insert(name);
                     continue;
                 }
-                ("proxy", letters) => places_of(letters),
+                ("proxy", _) => places_of(columns.next().unwrap_or("")),
                 ("section", "global") => Where::GLOBAL,
                 ("section", "userlist") => Where::USERLIST,
                 _ => continue,

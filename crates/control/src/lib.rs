@@ -1,4 +1,4 @@
-//! The runtime socket (management manual, chapter 9.3) and the statistics page.
+//! The runtime socket (management manual, chapter 9.3), the statistics page and the Prometheus exporter.
 //!
 //! Reads and changes what lives in `state`; never calls the data path. What it must know of the configuration
 //! comes as a [`View`], made anew at each reload. Called by the binary (sockets) and by `proxy` (the page, a pure function).
@@ -8,16 +8,20 @@
 pub mod field;
 pub mod line;
 pub mod page;
+pub mod prometheus;
 pub mod session;
+pub mod state_file;
 pub mod statistics;
 pub mod view;
 
+mod admin;
 mod command;
 mod info;
+mod patterns;
 mod sets;
 mod shows;
 mod stat;
 mod streams;
 
 pub use session::serve;
-pub use view::{Level, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};
+pub use view::{Level, Notify, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};

@@ -186,11 +186,8 @@ impl Page {
         if let Some(outcome) = &self.options.outcome
             && let Some((_, class, text)) = OUTCOMES.iter().find(|row| row.0 == outcome)
         {
-            let _ = write!(
-                out,
-                "<p class=\"note {class}\">{text} <a href=\"{}\">Dismiss</a></p>\n",
-                self.link("")
-            );
+            let link = self.link("");
+            let _ = writeln!(out, "<p class=\"note {class}\">{text} <a href=\"{link}\">Dismiss</a></p>");
         }
         self.write_links(out);
     }

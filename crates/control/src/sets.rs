@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use base::clock::now_ms;
 use base::units::{DefaultUnit, parse_duration};
+use state::Server;
 use state::proxy::Admission;
-use state::server::{Operational, ServerAddress};
-use state::{Admin, Server};
+use state::server::ServerAddress;
 
+use crate::admin;
 use crate::command::{Call, Reply, Severity, error};
-use crate::view::{Level, ProxyView, SeverityOutput, View};
+use crate::view::{Level, ProxyView, Runtime, SeverityOutput, View};
 
 /// The server that `backend/server` names, or the error.
 pub(crate) fn server(view: &View, name: &str) -> Result<(ProxyView, Arc<Server>), Reply> {
@@ -35,70 +35,23 @@ fn with_server(
     }
 }
 
-/// The administrative states of `set server … state` and of the page's actions.
-pub(crate) fn set_state(view: &View, server: &Arc<Server>, state: &str) -> bool {
-    let (set, clear) = match state {
-        "ready" => (0, Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT | Admin::FORCED_DRAIN),
-        "drain" => (Admin::FORCED_DRAIN, Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT),
-        "maint" => (Admin::FORCED_MAINT, 0),
-        _ => return false,
-    };
-    server.change_admin(set, clear, now_ms());
-    inherit(view, server);
-    true
-}
-
-/// Passes a server's maintenance and draining on to the servers that track it.
-fn inherit(view: &View, tracked: &Arc<Server>) {
-    let admin = tracked.admin();
-    let flags =
-        [(admin.in_maintenance(), Admin::INHERITED_MAINT), (admin.draining(), Admin::INHERITED_DRAIN)];
-    let (mut set, mut clear) = (0, 0);
-    for (on, flag) in flags {
-        *(if on { &mut set } else { &mut clear }) |= flag;
-    }
-    let followers = view.proxies.iter().flat_map(|proxy| proxy.servers.values()).filter(|server| {
-        server.tracks.as_ref().is_some_and(|of| Arc::ptr_eq(of, tracked))
-            && !Arc::ptr_eq(&server.state, tracked)
-    });
-    for follower in followers {
-        if follower.state.change_admin(set, clear, now_ms()) {
-            inherit(view, &follower.state);
-        }
-    }
-}
-
-/// Sets what checks would have found, and the level that goes with it.
-pub(crate) fn set_health(server: &Server, health: &str) -> bool {
-    let full = server.health.rise.load(Relaxed) + server.health.fall.load(Relaxed);
-    let (state, level) = match health {
-        "up" => (Operational::Running, full.saturating_sub(1)),
-        "stopping" => (Operational::Stopping, full.saturating_sub(1)),
-        "down" => (Operational::Stopped, 0),
-        _ => return false,
-    };
-    server.health.level.store(level, Relaxed);
-    server.set_operational(state, now_ms());
-    true
-}
-
 pub(crate) fn disable_server(call: &mut Call<'_>) -> Reply {
     with_server(call, |call, _, server| {
-        set_state(&call.runtime.view(), server, "maint");
+        admin::set_state(call.runtime, server, "maint");
         Reply::Done
     })
 }
 
 pub(crate) fn enable_server(call: &mut Call<'_>) -> Reply {
     with_server(call, |call, _, server| {
-        set_state(&call.runtime.view(), server, "ready");
+        admin::set_state(call.runtime, server, "ready");
         Reply::Done
     })
 }
 
 pub(crate) fn disable_health(call: &mut Call<'_>) -> Reply {
     with_server(call, |_, _, server| {
-        server.checked.store(false, Relaxed);
+        admin::disable_checks(server);
         Reply::Done
     })
 }
@@ -118,13 +71,13 @@ agent-send | check-addr | check-port | fqdn | health | name | ssl | state | weig
 
 pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
     with_server(call, |call, proxy, server| match call.arg(1) {
-        "state" if set_state(&call.runtime.view(), server, call.arg(2)) => Reply::Done,
+        "state" if admin::set_state(call.runtime, server, call.arg(2)) => Reply::Done,
         "state" => error("'set server <srv> state' expects 'ready', 'drain' and 'maint'."),
-        "weight" => change_weight(proxy, server, call.arg(2)),
+        "weight" => change_weight(call.runtime, proxy, server, call.arg(2)),
         "health" if proxy.server(server.id).is_some_and(|view| view.tracks.is_some()) => {
             error("cannot change health on a tracking server.")
         }
-        "health" if set_health(server, call.arg(2)) => Reply::Done,
+        "health" if admin::set_health(call.runtime, server, call.arg(2)) => Reply::Done,
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
         "addr" => change_address(server, call),
         "check-port" => match call.arg(2).parse::<u16>() {
@@ -176,7 +129,7 @@ fn change_address(server: &Server, call: &Call<'_>) -> Reply {
 }
 
 /// Absolute weights from 0 to 256, or a percentage of the initial one. Static algorithms allow 0 and all only.
-fn change_weight(proxy: &ProxyView, server: &Server, text: &str) -> Reply {
+fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &str) -> Reply {
     if text.is_empty() {
         return error("Require <weight> or <weight%>.");
     }
@@ -201,11 +154,12 @@ fn change_weight(proxy: &ProxyView, server: &Server, text: &str) -> Reply {
         return error("Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.");
     }
     server.set_weight(weight);
+    admin::refresh(runtime, &proxy.state);
     Reply::Done
 }
 
 pub(crate) fn weight(call: &mut Call<'_>) -> Reply {
-    with_server(call, |call, proxy, server| change_weight(proxy, server, call.arg(1)))
+    with_server(call, |call, proxy, server| change_weight(call.runtime, proxy, server, call.arg(1)))
 }
 
 pub(crate) fn get_weight(call: &mut Call<'_>) -> Reply {

@@ -254,9 +254,8 @@ impl Filter {
     }
 
     fn wants_server(&self, server: &Server) -> bool {
-        let shown = !(self.up && !server.is_up())
-            && !((self.up || self.no_maintenance) && server.admin().in_maintenance());
-        shown && self.server.is_none_or(|id| id == server.id)
+        let hidden = (self.up && !server.is_up()) || (self.no_maintenance && server.admin().in_maintenance());
+        !hidden && self.server.is_none_or(|id| id == server.id)
     }
 
     fn wants_kind(&self, bit: u32) -> bool {

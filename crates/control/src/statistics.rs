@@ -8,12 +8,12 @@ use base::clock::now_ms;
 use runtime::{shard, worker};
 use state::sessions::{self, Kill};
 
+use crate::admin;
 use crate::info::Format;
 use crate::page;
-use crate::sets;
 use crate::shows::{self, StatPieces};
 use crate::stat::{Filter, Show};
-use crate::view::{Runtime, View};
+use crate::view::Runtime;
 
 /// How the page was configured (`stats …`).
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,7 @@ pub struct PageResponse {
     pub status: u16,
     /// Headers, names in lower case; the length is not among them.
     pub headers: Vec<(&'static str, String)>,
-    /// The body, in pieces that each take little time to make.
+    /// The body, in pieces that each take little time to make. A piece may be empty, which must not end a chunked body.
     pub body: Box<dyn Iterator<Item = Vec<u8>>>,
 }
 
@@ -250,7 +250,7 @@ fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_
     }
     let (mut done, mut failed) = (0, 0);
     for name in &servers {
-        match proxy.state.server(name).map(|server| apply(&view, &server, &action)) {
+        match proxy.state.server(name).map(|server| apply(runtime, &server, &action)) {
             Some(Some(())) => done += 1,
             Some(None) => return Outcome::Unknown,
             None => failed += 1,
@@ -264,18 +264,18 @@ fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_
 }
 
 /// One action on one server; `None` for an action that does not exist.
-fn apply(view: &View, server: &Arc<state::Server>, action: &str) -> Option<()> {
+fn apply(runtime: &Arc<Runtime>, server: &Arc<state::Server>, action: &str) -> Option<()> {
     use std::sync::atomic::Ordering::Relaxed;
     match action {
-        "ready" | "drain" | "maint" => sets::set_state(view, server, action).then_some(()),
-        "enable" => sets::set_state(view, server, "ready").then_some(()),
-        "disable" => sets::set_state(view, server, "maint").then_some(()),
-        "stop" => sets::set_state(view, server, "drain").then_some(()),
-        "hrunn" => sets::set_health(server, "up").then_some(()),
-        "hnolb" => sets::set_health(server, "stopping").then_some(()),
-        "hdown" => sets::set_health(server, "down").then_some(()),
+        "ready" | "drain" | "maint" => admin::set_state(runtime, server, action).then_some(()),
+        "enable" => admin::set_state(runtime, server, "ready").then_some(()),
+        "disable" => admin::set_state(runtime, server, "maint").then_some(()),
+        "stop" => admin::set_state(runtime, server, "drain").then_some(()),
+        "hrunn" => admin::set_health(runtime, server, "up").then_some(()),
+        "hnolb" => admin::set_health(runtime, server, "stopping").then_some(()),
+        "hdown" => admin::set_health(runtime, server, "down").then_some(()),
         "dhlth" => {
-            server.checked.store(false, Relaxed);
+            admin::disable_checks(server);
             Some(())
         }
         "ehlth" => {

@@ -78,50 +78,54 @@ Dumps active streams (formerly called 'sessions'). Available options:\n\
 Without option, all active streams are dumped in a short format. With 'all' or an\n\
 identifier, they are dumped in the detailed format.\n";
 
-pub(crate) fn show_sess(call: &mut Call<'_>) -> Reply {
+/// What `show sess` asks for, and whether in detail.
+fn sess_arguments(call: &Call<'_>) -> Result<(Wanted, bool), Reply> {
     let view = call.runtime.view();
     let mut wanted = Wanted::default();
     let mut detailed = false;
     let mut words = call.args.iter().map(String::as_str);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| error(format!("'{word}' expects an argument.")));
-        let parsed = match word {
-            "help" => return Reply::Text(SHOW_SESS_USAGE.into()),
-            "all" => {
-                detailed = true;
-                Ok(())
+        match word {
+            "help" => return Err(Reply::Text(SHOW_SESS_USAGE.into())),
+            "all" => detailed = true,
+            "backend" => {
+                let name = value()?;
+                let found = view.backend(name).ok_or_else(|| error(format!("No such backend '{name}'.")))?;
+                wanted.backend = Some(found.state.id);
             }
-            "backend" => value().and_then(|name| match view.backend(name) {
-                Some(proxy) => Ok(wanted.backend = Some(proxy.state.id)),
-                None => Err(error(format!("No such backend '{name}'."))),
-            }),
-            "frontend" => value().and_then(|name| match view.frontend(name) {
-                Some(proxy) => Ok(wanted.frontend = Some(proxy.state.id)),
-                None => Err(error(format!("No such frontend '{name}'."))),
-            }),
-            "server" => value().and_then(|name| {
-                let (proxy, server) = sets::server(&view, name)?;
+            "frontend" => {
+                let name = value()?;
+                let found =
+                    view.frontend(name).ok_or_else(|| error(format!("No such frontend '{name}'.")))?;
+                wanted.frontend = Some(found.state.id);
+            }
+            "server" => {
+                let (proxy, server) = sets::server(&view, value()?)?;
                 wanted.server = Some((proxy.state.id, server.id));
-                Ok(())
-            }),
-            "older" => value().and_then(|age| match parse_duration(age, DefaultUnit::Seconds) {
-                Ok(age) => Ok(wanted.older_ms = age.as_millis() as u64),
-                Err(_) => Err(error(format!("Invalid age '{age}'."))),
-            }),
-            "show-uri" | "susp" => Err(error(format!("'show sess {word}' is not supported yet."))),
-            id => match parse_id(id) {
-                Some(id) => {
-                    wanted.id = Some(id);
-                    detailed = true;
-                    Ok(())
-                }
-                None => Err(error(format!("Unsupported option '{id}', try 'help' for more info."))),
-            },
-        };
-        if let Err(reply) = parsed {
-            return reply;
+            }
+            "older" => {
+                let age = value()?;
+                let parsed = parse_duration(age, DefaultUnit::Seconds);
+                wanted.older_ms =
+                    parsed.map_err(|_| error(format!("Invalid age '{age}'.")))?.as_millis() as u64;
+            }
+            "show-uri" | "susp" => return Err(error(format!("'show sess {word}' is not supported yet."))),
+            id => {
+                let unknown = || error(format!("Unsupported option '{id}', try 'help' for more info."));
+                wanted.id = Some(parse_id(id).ok_or_else(unknown)?);
+                detailed = true;
+            }
         }
     }
+    Ok((wanted, detailed))
+}
+
+pub(crate) fn show_sess(call: &mut Call<'_>) -> Reply {
+    let (wanted, detailed) = match sess_arguments(call) {
+        Ok(parsed) => parsed,
+        Err(reply) => return reply,
+    };
     Reply::Later(Box::pin(async move {
         let one = wanted.id.is_some();
         let entries = collect(wanted).await;

@@ -121,6 +121,8 @@ pub struct View {
     pub open_files: u64,
     /// Thread groups.
     pub thread_groups: usize,
+    /// Lists of patterns: ACLs and maps.
+    pub patterns: Arc<sample::pattern::PatternSets>,
 }
 
 impl Default for View {
@@ -138,12 +140,15 @@ impl Default for View {
             busy_polling: false,
             open_files: 0,
             thread_groups: 1,
+            patterns: Arc::default(),
         }
     }
 }
 
+/// Takes a message: the proxy it is about, its syslog level, its text.
+pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
+
 /// What a new view of the configuration replaces, and what lives on.
-#[derive(Debug)]
 pub struct Runtime {
     /// The process's counters and limits.
     pub process: Arc<state::Process>,
@@ -161,10 +166,19 @@ pub struct Runtime {
     pub(crate) sessions: std::sync::atomic::AtomicU32,
     /// CPU time and instant at the last `show info`, for `Idle_pct`.
     pub(crate) cpu_seen: std::sync::Mutex<(u64, u64)>,
+    pub(crate) notify: Option<Notify>,
+    /// Versions of lists under preparation.
+    pub(crate) versions: std::sync::Mutex<crate::patterns::Versions>,
     view: ArcSwap<View>,
 }
 
 impl Runtime {
+    /// The same, telling changes of servers to `notify`.
+    #[must_use]
+    pub fn with_notify(self, notify: Notify) -> Self {
+        Self { notify: Some(notify), ..self }
+    }
+
     /// A runtime that started now.
     pub fn new(process: Arc<state::Process>, view: View) -> Self {
         Self {
@@ -176,6 +190,8 @@ impl Runtime {
             started_ms: now_ms(),
             sessions: std::sync::atomic::AtomicU32::new(0),
             cpu_seen: std::sync::Mutex::default(),
+            notify: None,
+            versions: std::sync::Mutex::default(),
             view: ArcSwap::from_pointee(view),
         }
     }

@@ -1,5 +1,7 @@
 //! Claims about the runtime socket and the statistics page, over an in-memory connection.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -260,7 +262,32 @@ fn a_server_shows_its_state_as_haproxy_names_it() {
     assert_eq!((status(), csv(&runtime, "be", "BACKEND")["status"].clone()), ("MAINT".into(), "DOWN".into()));
     assert!(!ask(&runtime, "show stat no-maint\n").contains("be,s1,"));
     ask(&runtime, "enable server be/s1\n");
-    assert_eq!(status(), "UP");
+    assert_eq!(status(), "UP 1/3", "up, but the first failed check brings it down");
+}
+
+#[test]
+fn changes_by_hand_are_told_in_haproxys_words() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let list = told.clone();
+    let runtime = Arc::into_inner(runtime()).unwrap();
+    let notify = move |_: &Proxy, level: u8, text: &str| list.lock().unwrap().push((level, text.to_owned()));
+    let runtime = Arc::new(runtime.with_notify(Arc::new(notify)));
+    let tail = "0 sessions active, 0 requeued, 0 remaining in queue.";
+    #[rustfmt::skip]
+    let cases: &[(&str, &[(u8, String)])] = &[
+        ("disable server be/s1", &[(1, format!("Server be/s1 is going DOWN for maintenance. 1 active and 1 backup servers left. {tail}"))]),
+        ("disable server be/s1", &[]),
+        ("set server be/s2 state drain", &[(5, "Server be/s2 enters drain state. 0 active and 1 backup servers online. Running on backup. \
+            0 sessions requeued, 0 total in queue.".into())]),
+        ("set server be/s3 state maint", &[(1, format!("Backup Server be/s3 is going DOWN for maintenance. 0 active and 0 backup servers left. {tail}")),
+            (0, "backend be has no server available!".into())]),
+        ("enable server be/s1", &[(5, "Server be/s1 is UP/READY (leaving forced maintenance).".into())]),
+        ("set server be/s2 state ready", &[(5, "Server be/s2 is UP (leaving forced drain).".into())]),
+    ];
+    for (command, messages) in cases {
+        ask(&runtime, &format!("{command}\n"));
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), *messages, "{command}");
+    }
 }
 
 #[test]
@@ -273,7 +300,7 @@ fn maintenance_is_inherited_by_the_servers_that_track() {
     ask(&runtime, "set server be/s1 state maint\n");
     assert_eq!(csv(&runtime, "be", "s2")["status"], "MAINT (via be/s1)");
     ask(&runtime, "set server be/s1 state ready\n");
-    assert_eq!(csv(&runtime, "be", "s2")["status"], "UP");
+    assert_eq!(csv(&runtime, "be", "s2")["status"], "UP 1/3");
 }
 
 #[test]
@@ -328,6 +355,70 @@ fn sessions_are_listed_and_killed() {
     assert!(ask(&runtime, &format!("show sess {id}\n")).contains("  frontend=fe (id=2 mode=http)"));
     assert_eq!(ask(&runtime, &format!("shutdown session {id}\n")), "\n");
     assert_eq!(entry.killed(), Some(state::sessions::Kill::Operator));
+}
+
+struct NoNames;
+
+impl sample::Names for NoNames {
+    fn backend(&self, _: &str) -> Option<Arc<Proxy>> {
+        None
+    }
+    fn frontend(&self, _: &str) -> Option<Arc<Proxy>> {
+        None
+    }
+    fn userlist(&self, _: &str) -> Option<Arc<sample::auth::Userlist>> {
+        None
+    }
+    fn http_errors(&self, _: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>> {
+        None
+    }
+    fn read_file(&self, _: &str) -> Result<Vec<u8>, String> {
+        Ok(b"/a 1\n/b two words\n".to_vec())
+    }
+}
+
+#[test]
+fn lists_are_shown_changed_and_replaced_at_once() {
+    let mut sets = sample::pattern::PatternSets::default();
+    sets.file("m.map", true, &NoNames).unwrap();
+    sets.file("a.lst", false, &NoNames).unwrap();
+    let view = View { patterns: Arc::new(sets), ..View::default() };
+    let runtime = Arc::new(Runtime::new(Arc::default(), view));
+    #[rustfmt::skip]
+    let cases = [
+        ("show map", "# id (file) description\n0 (m.map) pattern loaded from file 'm.map' used by map. curr_ver=0 next_ver=0 entry_cnt=2\n"),
+        ("show map m.map", "0x1 /a 1\n0x2 /b two words\n"),
+        ("show acl #1", "0x1 /a 1\n0x2 /b two words\n"),
+        ("show map #1", "Unknown map identifier. Please use #<id> or <file>.\n"),
+        ("add map m.map /c", "'add map' expects three parameters (map identifier, key and value) or one parameter (map identifier) and a payload\n"),
+        ("add map m.map /c 3", ""),
+        ("add map m.map <<\n/d 4 5\n/e 6\n", ""),
+        ("set map m.map #0x2 two", ""),
+        ("set map m.map /nope 1", "entry not found.\n"),
+        ("del map m.map /a", ""),
+        ("del map m.map #0x3", ""),
+        ("del map m.map /a", "Key not found.\n"),
+        ("del acl a.lst", "This command expects two parameters: ACL identifier and key.\n"),
+        ("show map m.map", "0x2 /b two\n0x4 /d 4 5\n0x5 /e 6\n"),
+        ("prepare map m.map", "New version created: 1\n"),
+        ("add map @1 m.map /x 1", ""),
+        ("add map @7 m.map /x 1", "Version number out of range.\n"),
+        ("show map m.map", "0x2 /b two\n0x4 /d 4 5\n0x5 /e 6\n"),
+        ("commit map @1 m.map", ""),
+        ("commit map @1 m.map", "Version number out of range.\n"),
+        ("show map m.map", "0x6 /x 1\n"),
+        ("clear map m.map", ""),
+        ("show map m.map", ""),
+        ("add acl a.lst /z;show acl a.lst", "\n0x1 /a 1\n0x2 /b two words\n0x3 /z\n"),
+    ];
+    for (command, answer) in cases {
+        assert_eq!(ask(&runtime, &format!("{command}\n")), format!("{answer}\n"), "{command}");
+    }
+    sample::vars::process_variable("seen").set(&sample::value::Value::str(b"bar"));
+    assert_eq!(
+        ask(&runtime, "get var proc.seen;get var proc.other\n"),
+        "proc.seen: type=str value=<bar>\n\nVariable not found.\n\n"
+    );
 }
 
 fn page(
@@ -408,4 +499,76 @@ fn a_huge_table_is_made_in_small_pieces() {
         assert!(sizes.len() > 100, "{uri}: {} pieces", sizes.len());
         assert!(sizes.iter().all(|&size| size < 1 << 20));
     }
+}
+
+#[test]
+fn a_scrape_gives_each_metric_once_with_its_samples_together() {
+    let runtime = runtime();
+    let scrape = |method, uri| {
+        let response =
+            control::prometheus::respond(&runtime, &PageRequest { method, uri, body: b"", admin: false });
+        (response.status, String::from_utf8(response.body.flatten().collect()).unwrap())
+    };
+    let (status, text) = scrape(http::Method::Get, "/metrics");
+    assert_eq!(status, 200);
+    for line in [
+        "haproxy_process_max_connections 1000",
+        "haproxy_frontend_status{proxy=\"fe\",state=\"UP\"} 1",
+        "haproxy_backend_active_servers{proxy=\"be\"} 2",
+        "haproxy_server_status{proxy=\"be\",server=\"s1\",state=\"UP\"} 1",
+        "haproxy_server_status{proxy=\"be\",server=\"s1\",state=\"DOWN\"} 0",
+        "haproxy_server_check_status{proxy=\"be\",server=\"s1\",state=\"INI\"} 1",
+        "haproxy_server_http_responses_total{proxy=\"be\",server=\"s2\",code=\"2xx\"} 0",
+        "haproxy_server_queue_time_average_seconds{proxy=\"be\",server=\"s1\"} 0.000000",
+        "# TYPE haproxy_frontend_sessions_total counter",
+        "# TYPE haproxy_server_weight gauge",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}");
+    }
+    // Samples of one name stand together, under exactly one TYPE.
+    let mut names: Vec<&str> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with("# HELP")) {
+        let name = line.trim_start_matches("# TYPE ").split(['{', ' ']).next().unwrap();
+        if line.starts_with("# TYPE") {
+            assert!(!names.contains(&name), "{name} twice");
+            names.push(name);
+        }
+        assert_eq!(names.last(), Some(&name), "{line}");
+    }
+    let (_, only) = scrape(http::Method::Get, "/metrics?scope=server&no-maint");
+    assert!(
+        only.contains("haproxy_server_")
+            && !only.contains("haproxy_process_")
+            && !only.contains("haproxy_frontend_")
+    );
+    assert_eq!(scrape(http::Method::Get, "/metrics?scope=bogus").0, 400);
+    assert_eq!(scrape(http::Method::Post, "/metrics").0, 405);
+    assert_eq!(scrape(http::Method::Head, "/metrics"), (200, String::new()));
+}
+
+#[test]
+fn states_that_were_dumped_can_be_put_back() {
+    let before = runtime();
+    ask(
+        &before,
+        "set server be/s1 weight 3;set server be/s1 health down;disable server be/s2;set server be/s3 state drain\n",
+    );
+    let dump = ask(&before, "show servers state\n");
+    let after = runtime();
+    assert_eq!(control::state_file::load(&dump, &after.view(), None), Ok(3));
+    let strip = |text: String| {
+        // The time since the last change is the one column that moves.
+        let words = |line: &str| {
+            line.split(' ')
+                .enumerate()
+                .filter(|(i, _)| *i != 9)
+                .map(|(_, w)| w.to_owned())
+                .collect::<Vec<_>>()
+        };
+        text.lines().map(words).collect::<Vec<_>>()
+    };
+    assert_eq!(strip(ask(&after, "show servers state\n")), strip(dump.clone()));
+    assert_eq!(control::state_file::load(&dump, &after.view(), Some("other")), Ok(0));
+    assert_eq!(control::state_file::load("1\n9 gone 1 s1 - 2\nbroken\n", &after.view(), None), Ok(0));
+    assert!(control::state_file::load("2\n", &after.view(), None).is_err());
 }

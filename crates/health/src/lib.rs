@@ -1,3 +1,153 @@
-//! Health checks and what they decide.
+//! Health checks: what they ask, what the answers mean, and what follows for servers and backends.
+//!
+//! One local task a checked server. [`start`] is called on every worker, which takes its share of the servers; the
+//! returned [`Checks`] ends them when dropped (a reload). Results go into [`state::Server`], messages to a
+//! [`Notify`] that the binary wires to the logs.
 
 #![forbid(unsafe_code)]
+
+mod http_check;
+mod probe;
+mod script;
+mod verdict;
+mod watch;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::Plan;
+use config::plan::server::{CheckSettings, SendProxy, ServerSettings, Source};
+use tokio::task::JoinHandle;
+
+pub use probe::{Outcome, Verdict};
+
+/// Takes a message: the backend it is about, its syslog level, its text.
+pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
+
+/// Everything a check of one server needs to know.
+#[derive(Clone)]
+pub struct Subject {
+    /// The backend.
+    pub proxy: Arc<state::Proxy>,
+    /// The server.
+    pub server: Arc<state::Server>,
+    /// What is asked, and when.
+    pub settings: CheckSettings,
+    /// `slowstart`.
+    pub slow_start: Option<Duration>,
+    /// `on-marked-down shutdown-sessions`.
+    pub shutdown_when_down: bool,
+    /// `on-marked-up shutdown-backup-sessions`.
+    pub shutdown_backups_when_up: bool,
+    /// `source`.
+    pub source: Option<Source>,
+    /// `namespace`.
+    pub namespace: Option<Box<str>>,
+    /// The header sent with `check-send-proxy`.
+    pub send_proxy: SendProxy,
+}
+
+/// What all checks share.
+pub struct Context {
+    /// Where messages go.
+    pub notify: Notify,
+    /// `node`, for `http-check send-state`.
+    pub node: Box<str>,
+    /// `spread-checks`, in percent.
+    pub spread: u32,
+    /// The largest answer read: `tune.bufsize`.
+    pub buffer: usize,
+    /// Servers that follow another's state, by the address of the one followed.
+    followers: HashMap<*const state::Server, Vec<Follower>>,
+}
+
+/// A server with `track`.
+struct Follower {
+    proxy: Arc<state::Proxy>,
+    server: Arc<state::Server>,
+    slow_start: Option<Duration>,
+}
+
+/// The checks of one worker; dropping it ends them.
+#[derive(Debug)]
+pub struct Checks(Vec<JoinHandle<()>>);
+
+impl Drop for Checks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Starts the calling worker's share of a plan's checks: server `i` of all those checked goes to worker `i mod n`.
+pub fn start(plan: &Plan, notify: Notify) -> Checks {
+    let subjects = subjects(plan);
+    let context = std::rc::Rc::new(Context {
+        notify,
+        node: plan.global.node.clone().unwrap_or_default(),
+        spread: plan.global.spread_checks,
+        buffer: plan.global.tune.bufsize,
+        followers: followers(plan),
+    });
+    let workers = runtime::shard::workers();
+    let own = runtime::current_worker();
+    let shortest = subjects.iter().map(|subject| subject.settings.inter).min().unwrap_or_default();
+    let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));
+    let count = subjects.len() as u32;
+    let tasks = subjects.into_iter().enumerate().filter(|(index, _)| index % workers == own).map(
+        |(index, subject)| {
+            // The first checks are spread over the shortest interval, so that they do not all fall together.
+            let delay = spread * index as u32 / count;
+            tokio::task::spawn_local(watch::watch(subject, context.clone(), delay))
+        },
+    );
+    Checks(tasks.collect())
+}
+
+/// The checked servers of a plan, in its order. Sets what the statistics show of their checks.
+fn subjects(plan: &Plan) -> Vec<Subject> {
+    let servers = plan
+        .proxies
+        .iter()
+        .filter(|proxy| !proxy.disabled)
+        .flat_map(|proxy| proxy.servers.iter().filter_map(|server| subject(&proxy.state, server)));
+    servers.collect()
+}
+
+fn subject(proxy: &Arc<state::Proxy>, server: &ServerSettings) -> Option<Subject> {
+    let settings = server.check.clone()?;
+    Some(Subject {
+        proxy: proxy.clone(),
+        server: server.state.clone(),
+        slow_start: server.slow_start,
+        shutdown_when_down: server.shutdown_sessions_when_down,
+        shutdown_backups_when_up: server.shutdown_backups_when_up,
+        source: server.source.clone(),
+        namespace: server.namespace.clone(),
+        send_proxy: match server.send_proxy {
+            _ if !settings.send_proxy => SendProxy::None,
+            SendProxy::None => SendProxy::V1,
+            version => version,
+        },
+        settings,
+    })
+}
+
+fn followers(plan: &Plan) -> HashMap<*const state::Server, Vec<Follower>> {
+    let mut followers: HashMap<_, Vec<_>> = HashMap::new();
+    for proxy in &plan.proxies {
+        for server in &proxy.servers {
+            if let Some((_, followed)) = &server.track {
+                followers.entry(Arc::as_ptr(followed)).or_default().push(Follower {
+                    proxy: proxy.state.clone(),
+                    server: server.state.clone(),
+                    slow_start: server.slow_start,
+                });
+            }
+        }
+    }
+    followers
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,10 @@
 //! Which backend (`use_backend`, `default_backend`), which server by rule (`use-server`), and the hash of the
 //! key that `balance` asks for.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use balance::{Algorithm, HashFunction};
 use base::hash;
@@ -27,28 +29,20 @@ pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
 pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>, Fault> {
     let frontend = &client.frontend;
     let shared = &client.worker.shared;
-    let mut chosen = frontend.default_backend;
+    let forced = !frontend.force_be_switch.is_empty()
+        && envs::with(client, x, |env| frontend.force_be_switch.iter().any(|when| holds(Some(when), env)));
+    // Backends that are disabled or unpublished are passed over, but for the proxy's own side.
+    let eligible = |index: usize| {
+        let plan = &shared.proxies[index].plan;
+        forced || index == frontend.index || !(plan.disabled || plan.state.unpublished.load(Relaxed))
+    };
+    let mut by_rule = None;
     if !frontend.use_backends.is_empty() {
-        let by_rule = envs::with(client, x, |env| {
-            frontend.use_backends.iter().filter(|rule| holds(rule.condition.as_ref(), env)).find_map(|rule| {
-                match &rule.target {
-                    BackendTarget::Fixed(index) => Some(*index),
-                    BackendTarget::Named(format) => {
-                        let mut name = Vec::new();
-                        format.render(env, &mut name);
-                        let name = std::str::from_utf8(&name).ok()?;
-                        shared.backends.get(name).copied()
-                    }
-                }
-            })
-        });
-        chosen = by_rule.or(chosen);
+        by_rule = envs::with(client, x, |env| choose_by_rule(frontend, &shared.backends, env, eligible));
     }
-    let index = chosen.ok_or(Fault::NoBackend)?;
+    let index =
+        by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or(Fault::NoBackend)?;
     let backend = shared.proxies[index].plan.clone();
-    if backend.disabled {
-        return Err(Fault::NoBackend);
-    }
     x.txn.backend = Some(backend.state.clone());
     x.backend = Some(backend.clone());
     let traffic = &backend.state.backend.mine().traffic;
@@ -56,6 +50,29 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>
     traffic.sessions_total.add(1);
     traffic.session_rate.tick(x.txn.times.request / 1000);
     Ok(backend)
+}
+
+/// The backend of the first `use_backend` that holds. A name made at run time that is no backend's ends the search.
+fn choose_by_rule(
+    frontend: &Proxy,
+    backends: &HashMap<Box<str>, usize>,
+    env: &Env<'_>,
+    eligible: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    for rule in frontend.use_backends.iter().filter(|rule| holds(rule.condition.as_ref(), env)) {
+        let index = match &rule.target {
+            BackendTarget::Fixed(index) => *index,
+            BackendTarget::Named(format) => {
+                let mut name = Vec::new();
+                format.render(env, &mut name);
+                backends.get(std::str::from_utf8(&name).ok()?).copied()?
+            }
+        };
+        if eligible(index) {
+            return Some(index);
+        }
+    }
+    None
 }
 
 /// `use-server`, unless persistence has already bound the request.
@@ -131,9 +148,10 @@ fn hash_of(settings: &balance::Settings, bytes: &[u8]) -> u32 {
 
 /// `hash-type … none`: the key is a number already.
 fn number(bytes: &[u8]) -> u32 {
-    bytes.iter().take_while(|byte| byte.is_ascii_digit()).fold(0u32, |value, digit| {
-        value.wrapping_mul(10).wrapping_add(u32::from(digit - b'0'))
-    })
+    bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0u32, |value, digit| value.wrapping_mul(10).wrapping_add(u32::from(digit - b'0')))
 }
 
 /// Addresses are hashed as the exclusive or of their 32-bit words.

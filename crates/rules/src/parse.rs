@@ -191,7 +191,9 @@ pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = context.need("a header name")?;
-    if !http::is_token(name.text.as_bytes()) {
+    // A colon at the end is a common slip, which HAProxy sends as it is.
+    let token = name.text.strip_suffix(':').unwrap_or(name.text);
+    if !http::is_token(token.as_bytes()) {
         return Err(Diagnostic::alert(format!("`{}` is no header name", name.text)).at(name.span));
     }
     let value = context.format("a value", FormatFor::Header)?;

@@ -2,7 +2,7 @@
 
 use diag::{Diagnostic, Span};
 
-use crate::args::{self, Args};
+use crate::args::{self, Args, Kind, Spec};
 use crate::convert::{self, Convert};
 use crate::env::{Env, Scope};
 use crate::fetch::{self, Cursor, Fetch};
@@ -177,7 +177,7 @@ impl Parser<'_, '_> {
         &rest[..length]
     }
 
-    fn arguments(&mut self, start: usize, name: &str) -> Result<Vec<String>, Diagnostic> {
+    fn arguments(&mut self, start: usize, name: &str, specs: &[Spec]) -> Result<Vec<String>, Diagnostic> {
         if !self.rest().starts_with('(') {
             return Ok(Vec::new());
         }
@@ -185,7 +185,9 @@ impl Parser<'_, '_> {
         match length {
             Some(length) => {
                 self.at += 1 + length;
-                Ok(texts)
+                // `str()` is the empty text.
+                let empty = specs.first().is_some_and(|spec| !spec.optional && spec.kind == Kind::Str);
+                Ok(if texts.is_empty() && empty { vec![String::new()] } else { texts })
             }
             None => {
                 self.at = self.text.len();
@@ -206,7 +208,7 @@ impl Parser<'_, '_> {
                 fetch::suggest(&name),
             ));
         };
-        let texts = self.arguments(start, &name)?;
+        let texts = self.arguments(start, &name, fetch.args)?;
         let mut args = args::resolve(&texts, fetch.args, self.scope)
             .map_err(|error| self.error(start, format!("`{name}` {error}")))?;
         if let Some(prepare) = fetch.prepare {
@@ -242,7 +244,7 @@ impl Parser<'_, '_> {
                     convert::suggest(&name),
                 ));
             };
-            let texts = self.arguments(start, &name)?;
+            let texts = self.arguments(start, &name, convert.args)?;
             if !gives.casts_to(convert.takes) {
                 let message = format!(
                     "converter `{name}` cannot be applied here: it takes {} and is given {}",

@@ -190,6 +190,33 @@ impl List {
         })
     }
 
+    /// Sets the value of the entry with that id; says whether there is one.
+    pub fn set_id(&self, id: u64, value: &str) -> bool {
+        self.change(|entries| match entries.iter_mut().find(|entry| entry.id == id) {
+            Some(entry) => {
+                entry.value = Some(value.into());
+                true
+            }
+            None => false,
+        })
+    }
+
+    /// Removes the entry with that id; says whether there was one.
+    pub fn remove_id(&self, id: u64) -> bool {
+        self.change(|entries| {
+            let before = entries.len();
+            entries.retain(|entry| entry.id != id);
+            entries.len() != before
+        })
+    }
+
+    /// Replaces all entries at once (`commit map`): no lookup sees a mixture.
+    pub fn replace(&self, lines: Vec<(Box<str>, Option<Box<str>>)>) {
+        let first = self.next_id.fetch_add(lines.len() as u64, Relaxed);
+        let new = lines.into_iter().zip(first..).map(|((key, value), id)| Entry { id, key, value }).collect();
+        self.change(|entries| *entries = new);
+    }
+
     /// Removes all entries.
     pub fn clear(&self) {
         self.change(Vec::clear);

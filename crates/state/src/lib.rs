@@ -12,6 +12,7 @@ pub mod proxy;
 pub mod queue;
 pub mod server;
 pub mod sessions;
+pub mod transition;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
 pub use process::Process;

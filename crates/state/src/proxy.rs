@@ -97,6 +97,8 @@ pub struct Proxy {
     pub default_backend: std::sync::OnceLock<Box<str>>,
     /// Log lines of the frontend so far (`%lc`). Written by every worker that logs with that alias.
     pub log_lines: AtomicU32,
+    /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by the runtime socket.
+    pub unpublished: AtomicBool,
 }
 
 /// What makes a proxy at boot.
@@ -143,6 +145,7 @@ impl Proxy {
             changed_at: AtomicU64::new(0),
             last_session: AtomicU64::new(0),
             downs: AtomicU32::new(0),
+            unpublished: AtomicBool::new(false),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: std::sync::OnceLock::new(),

@@ -151,8 +151,69 @@ pub struct Health {
     pub configured: AtomicBool,
     /// `set server … check-port`: 0 for the configuration's own.
     pub port: AtomicU32,
+    /// Errors in a row seen on real traffic (`observe`).
+    pub errors: AtomicU32,
+    /// What the traffic asks of the checks; see [`Health::demand`].
+    demand: AtomicU8,
+    waiting: std::sync::Mutex<Option<std::task::Waker>>,
     /// The last result as the statistics show it (`L4OK`, `L7STS` …), and its explanation.
     pub last: ArcSwap<CheckResult>,
+}
+
+/// What real traffic asks of a server's checks (`on-error`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Demand {
+    /// Check sooner.
+    FastInter = 1,
+    /// Count a failed check.
+    FailCheck = 2,
+    /// Count failed checks until one is left.
+    SuddenDeath = 3,
+    /// Mark the server down.
+    MarkDown = 4,
+}
+
+impl Health {
+    /// Asks the checking task, on whatever worker it is, to do something now.
+    pub fn demand(&self, demand: Demand) {
+        self.demand.store(demand as u8, Relaxed);
+        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(waker) = waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// Ready with what was asked; otherwise the checking task is woken then.
+    pub fn poll_demand(&self, context: &mut std::task::Context<'_>) -> std::task::Poll<Demand> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let demand = match self.demand.swap(0, Relaxed) {
+            1 => Demand::FastInter,
+            2 => Demand::FailCheck,
+            3 => Demand::SuddenDeath,
+            4 => Demand::MarkDown,
+            _ => {
+                *waiting = Some(context.waker().clone());
+                return std::task::Poll::Pending;
+            }
+        };
+        std::task::Poll::Ready(demand)
+    }
+
+    /// Tells of one exchange or connection (`observe`): a success ends a run of errors, the error that makes
+    /// `limit` in a row asks for `action`.
+    #[inline]
+    pub fn observe(&self, ok: bool, limit: u32, action: Demand) {
+        if ok {
+            // Read first: nearly always zero, and then the line stays shared.
+            if self.errors.load(Relaxed) != 0 {
+                self.errors.store(0, Relaxed);
+            }
+        } else if self.errors.fetch_add(1, Relaxed) + 1 >= limit {
+            self.errors.store(0, Relaxed);
+            self.demand(action);
+        }
+    }
 }
 
 /// The result of one check.

@@ -40,6 +40,8 @@ pub struct Proxy {
     pub backlog: u32,
     /// `use_backend`, in order.
     pub use_backends: Vec<UseBackend>,
+    /// `force-be-switch`: when backends that are disabled or unpublished may be chosen too.
+    pub force_be_switch: Vec<Condition>,
     /// `default_backend`; a `listen` without one has itself.
     pub default_backend: Option<ProxyIndex>,
     /// `monitor-uri`.

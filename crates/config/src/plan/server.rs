@@ -104,6 +104,18 @@ pub enum OnError {
     MarkDown,
 }
 
+impl OnError {
+    /// What [`state::server::Health::observe`] is to ask of the checks.
+    pub fn demand(self) -> state::server::Demand {
+        match self {
+            Self::FastInter => state::server::Demand::FastInter,
+            Self::FailCheck => state::server::Demand::FailCheck,
+            Self::SuddenDeath => state::server::Demand::SuddenDeath,
+            Self::MarkDown => state::server::Demand::MarkDown,
+        }
+    }
+}
+
 /// `send-proxy`, `send-proxy-v2` and `proxy-v2-options`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SendProxy {

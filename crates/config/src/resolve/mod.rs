@@ -16,6 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Diagnostics, SourceMap};
 use state::proxy::ProxySeed;
@@ -51,10 +52,12 @@ pub(crate) struct Context<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) setting: &'a Setting,
     pub(crate) diagnostics: &'a mut Diagnostics,
-    pub(crate) names: NameTable,
+    pub(crate) names: NameTable<'a>,
     pub(crate) variables: RefCell<sample::vars::Variables>,
     pub(crate) patterns: RefCell<sample::pattern::PatternSets>,
     pub(crate) global: Global,
+    /// Servers whose lines were refused, as `backend/server`: what refers to them is not wrong too.
+    pub(crate) refused: HashSet<String>,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
 }
@@ -92,10 +95,11 @@ pub(crate) fn resolve(
         environment: &draft.environment,
         setting,
         diagnostics,
-        names: NameTable::default(),
+        names: NameTable::new(sources),
         variables: RefCell::default(),
         patterns: RefCell::default(),
         global: Global::default(),
+        refused: HashSet::new(),
         hosts: HashMap::new(),
     };
     let global = read_global(draft, &mut context);
@@ -155,7 +159,8 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
             continue;
         }
         let settings = Rc::new(settings);
-        if !section.name.is_empty() && seen.named.insert(&section.name, (settings.clone(), section)).is_some() {
+        if !section.name.is_empty() && seen.named.insert(&section.name, (settings.clone(), section)).is_some()
+        {
             seen.ambiguous.insert(&section.name);
         }
         seen.last = Some(settings);
@@ -177,7 +182,10 @@ fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Contex
                 context.diagnostics.push(
                     Diagnostic::alert(format!("there are several defaults sections named `{from}`"))
                         .at(from.span())
-                        .haproxy(format!("ambiguous defaults section name '{from}' referenced by '{}'.", section.name)),
+                        .haproxy(format!(
+                            "ambiguous defaults section name '{from}' referenced by '{}'.",
+                            section.name
+                        )),
                 );
             }
             settings.inherit(section)
@@ -210,13 +218,17 @@ fn read_line<'a>(
             let outcome = apply(settings, &mut args);
             context.note(outcome);
         }
-        Apply::Rule if section.kind == Kind::Defaults && section.name.is_empty() && needs_a_name(statement) => {
+        Apply::Rule
+            if section.kind == Kind::Defaults && section.name.is_empty() && needs_a_name(statement) =>
+        {
             let name = statement.keyword.name;
             context.diagnostics.push(
-                Diagnostic::alert(format!("`{name}` is only allowed in `defaults` sections that have a name"))
-                    .at(statement.keyword_span())
-                    .label("give the section a name, and proxies `from` that name")
-                    .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
+                Diagnostic::alert(format!(
+                    "`{name}` is only allowed in `defaults` sections that have a name"
+                ))
+                .at(statement.keyword_span())
+                .label("give the section a name, and proxies `from` that name")
+                .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
             );
         }
         Apply::Rule => settings.rules.push(statement),
@@ -229,7 +241,10 @@ fn read_line<'a>(
 
 /// Rules in defaults need a section that is chosen on purpose; error messages do not.
 fn needs_a_name(statement: &Statement) -> bool {
-    !matches!(statement.keyword.name, "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error")
+    !matches!(
+        statement.keyword.name,
+        "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error"
+    )
 }
 
 fn finish<'a>(
@@ -269,7 +284,11 @@ fn finish<'a>(
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(context.variables.take()),
         patterns: Arc::new(context.patterns.take()),
-        environment: draft.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        environment: draft
+            .environment
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
     }
 }
 
@@ -297,7 +316,9 @@ fn check_names(proxies: &[(&Section, Settings<'_>)], context: &mut Context<'_>) 
             Diagnostic::alert(format!("{kind} `{name}` has the same name as another {other_kind}"))
                 .at(section.name.span())
                 .related(other.name.span(), "the first stands here")
-                .haproxy(format!(": {kind} '{name}' has the same name as {other_kind} '{name}' declared at {place}.")),
+                .haproxy(format!(
+                    ": {kind} '{name}' has the same name as {other_kind} '{name}' declared at {place}."
+                )),
         );
     }
 }
@@ -307,6 +328,20 @@ fn kind_name(section: &Section) -> &'static str {
         Kind::Frontend => "frontend",
         Kind::Backend => "backend",
         _ => "proxy",
+    }
+}
+
+/// What runtime commands and sample fetches read of the settings.
+fn publish_settings(state: &state::Proxy, settings: &Settings<'_>) {
+    let own = &settings.timeouts;
+    let timeouts = [own.client, own.server, own.tunnel, own.connect, own.queue, own.tarpit];
+    for (slot, timeout) in state.timeouts.iter().zip(timeouts) {
+        slot.store(timeout.map_or(0, |timeout| timeout.as_millis() as u32), Relaxed);
+    }
+    state.retries.store(settings.retries, Relaxed);
+    state.unpublished.store(settings.unpublished, Relaxed);
+    if let Some(name) = settings.default_backend.filter(|_| settings.is_frontend()) {
+        let _ = state.default_backend.set(name.as_str().into());
     }
 }
 
@@ -320,7 +355,9 @@ fn make_states<'a>(proxies: Vec<(&'a Section, Settings<'a>)>, context: &mut Cont
                 Diagnostic::alert(format!("proxies `{name}` and `{other_name}` have the same id {id}"))
                     .at(statement.words.last().map_or(statement.span, |word| word.span()))
                     .related(other.name.span(), "the first stands here")
-                    .haproxy(format!(": proxy {name} reuses same custom id as proxy {other_name} (declared at {place}).")),
+                    .haproxy(format!(
+                        ": proxy {name} reuses same custom id as proxy {other_name} (declared at {place})."
+                    )),
             );
         }
     }
@@ -349,6 +386,7 @@ fn make_states<'a>(proxies: Vec<(&'a Section, Settings<'a>)>, context: &mut Cont
             session_limit: settings.session_limit,
             disabled: settings.disabled,
         }));
+        publish_settings(&state, &settings);
         if settings.is_backend() {
             context.names.backends.insert(settings.name.into(), state.clone());
         }

@@ -1,12 +1,13 @@
 //! What names mean while a plan is resolved: proxies, userlists, files, hosts, users and groups of the system.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::address::{Family, Host};
+use diag::{SourceMap, Span};
 use sample::auth::Userlist;
 
 use crate::plan::global::DefaultPath;
@@ -14,9 +15,13 @@ use crate::plan::global::DefaultPath;
 /// A raw message by status.
 pub(crate) type Messages = Arc<[(u16, Arc<[u8]>)]>;
 
+/// A capture: the header's name, or none for a slot that rules fill, and the longest length.
+pub(crate) type CaptureDraft = (Option<Box<str>>, usize);
+
 /// All names of one configuration.
-#[derive(Default)]
-pub(crate) struct NameTable {
+pub(crate) struct NameTable<'a> {
+    /// For the places of rules.
+    sources: &'a SourceMap,
     /// Proxies with a backend's side.
     pub(crate) backends: HashMap<Box<str>, Arc<state::Proxy>>,
     /// Proxies with a frontend's side.
@@ -29,13 +34,28 @@ pub(crate) struct NameTable {
     pub(crate) default_path: DefaultPath,
     /// The directory of the file whose lines are being compiled.
     pub(crate) directory: RefCell<PathBuf>,
+    /// Lengths of the request captures of the frontend being compiled; `None` in a backend.
+    pub(crate) captures: RefCell<Option<Vec<CaptureDraft>>>,
     /// Files already read, by path as used: thousands of proxies share their error files.
     files: RefCell<HashMap<PathBuf, Arc<[u8]>>>,
-    /// Counts reads, for tests.
-    pub(crate) reads: Cell<usize>,
 }
 
-impl NameTable {
+impl<'a> NameTable<'a> {
+    /// No name yet.
+    pub(crate) fn new(sources: &'a SourceMap) -> Self {
+        Self {
+            sources,
+            backends: HashMap::new(),
+            frontends: HashMap::new(),
+            userlists: HashMap::new(),
+            http_errors: HashMap::new(),
+            default_path: DefaultPath::default(),
+            directory: RefCell::default(),
+            captures: RefCell::default(),
+            files: RefCell::default(),
+        }
+    }
+
     /// Where a relative path points (`default-path`).
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         let path = Path::new(path);
@@ -56,14 +76,13 @@ impl NameTable {
         if let Some(known) = self.files.borrow().get(&path) {
             return Ok(known.clone());
         }
-        self.reads.set(self.reads.get() + 1);
         let bytes: Arc<[u8]> = std::fs::read(&path).map_err(|error| error_text(&error))?.into();
         self.files.borrow_mut().insert(path, bytes.clone());
         Ok(bytes)
     }
 }
 
-impl sample::Names for NameTable {
+impl sample::Names for NameTable<'_> {
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
         self.backends.get(name).cloned()
     }
@@ -78,6 +97,17 @@ impl sample::Names for NameTable {
 
     fn http_errors(&self, name: &str) -> Option<Messages> {
         self.http_errors.get(name).cloned()
+    }
+
+    fn capture_slot(&self, length: usize) -> Option<usize> {
+        let mut captures = self.captures.borrow_mut();
+        let captures = captures.as_mut()?;
+        captures.push((None, length));
+        Some(captures.len() - 1)
+    }
+
+    fn position(&self, span: Span) -> (String, u32) {
+        (self.sources.file(span.file).name().to_owned(), self.sources.position(span).line)
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
@@ -102,7 +132,10 @@ pub(crate) fn resolve_host(host: &Host) -> Result<IpAddr, String> {
                 Some(Family::V6) => address.is_ipv6(),
                 None => true,
             };
-            found.find(wanted).map(|address| address.ip()).ok_or_else(|| "no address of that family".to_owned())
+            found
+                .find(wanted)
+                .map(|address| address.ip())
+                .ok_or_else(|| "no address of that family".to_owned())
         }
     }
 }

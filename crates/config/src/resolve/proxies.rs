@@ -16,7 +16,7 @@ use syntax::Word;
 use crate::args::Args;
 use crate::bind;
 use crate::draft::{Kind, Statement};
-use crate::keyword::{not_supported, Outcome};
+use crate::keyword::{Outcome, not_supported};
 use crate::plan::bind::Bind;
 use crate::plan::log::Logger;
 use crate::plan::proxy::{Capture, Cookie, Proxy, StatsPage};
@@ -58,10 +58,11 @@ pub(crate) fn resolve(
         binds,
         backlog: settings.backlog,
         use_backends: compiled.use_backends,
+        force_be_switch: compiled.force_be_switch,
         default_backend,
         monitor_uri: settings.monitor_uri.map(|uri| uri.bytes().into()),
         monitor_fail: compiled.monitor_fail,
-        request_captures: captures(&settings.request_captures),
+        request_captures: captures(&compiled.request_captures),
         response_captures: captures(&settings.response_captures),
         cookie_capture: settings.cookie_capture.clone(),
         unique_id_format: formats.unique_id,
@@ -110,7 +111,8 @@ fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind> {
     let mut binds: Vec<Bind> = Vec::new();
     let mut ids: HashMap<u32, (&Word, u32)> = HashMap::new();
     for statement in &proxy.settings.binds {
-        match bind_line(statement, proxy.section.keyword.as_str(), binds.len() as u32 + 1, &mut ids, context) {
+        match bind_line(statement, proxy.section.keyword.as_str(), binds.len() as u32 + 1, &mut ids, context)
+        {
             Ok(mut made) => binds.append(&mut made),
             Err(error) => context.diagnostics.push(error),
         }
@@ -215,10 +217,10 @@ fn one_format(
 ) -> Option<Format> {
     let word = statement?.arguments().first()?;
     let compiled = {
-        let place = if statement?.keyword.name == "unique-id-format" { Place::HttpRequest } else { Place::Log };
+        let place =
+            if statement?.keyword.name == "unique-id-format" { Place::HttpRequest } else { Place::Log };
         let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, place);
         let what = match statement?.keyword.name {
-            "log-format-sd" => FormatFor::Log,
             "unique-id-format" => FormatFor::UniqueId,
             _ => FormatFor::Log,
         };
@@ -242,9 +244,9 @@ fn log_format(proxy: &Pending<'_>, acls: &Acls, context: &Context<'_>) -> Result
         LogFormatChoice::Clf(statement) if http => (format::CLF_LOG, statement.span),
         LogFormatChoice::Https(statement) if http => (format::HTTPS_LOG, statement.span),
         // Warned of elsewhere.
-        LogFormatChoice::Http(statement) | LogFormatChoice::Clf(statement) | LogFormatChoice::Https(statement) => {
-            (format::TCP_LOG, statement.span)
-        }
+        LogFormatChoice::Http(statement)
+        | LogFormatChoice::Clf(statement)
+        | LogFormatChoice::Https(statement) => (format::TCP_LOG, statement.span),
     };
     let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::Log);
     Format::compile(text, span, &scope, FormatFor::Log).map(Some)
@@ -261,9 +263,9 @@ fn loggers(settings: &Settings<'_>, context: &Context<'_>) -> Vec<Logger> {
     loggers
 }
 
-fn captures(captures: &[(Option<&str>, usize)]) -> Vec<Capture> {
-    let capture = |(name, length): &(Option<&str>, usize)| Capture {
-        header: name.map(|name| http::Name::new(name.as_bytes())),
+fn captures(captures: &[(Option<impl AsRef<str>>, usize)]) -> Vec<Capture> {
+    let capture = |(name, length): &(Option<_>, usize)| Capture {
+        header: name.as_ref().map(|name| http::Name::new(AsRef::<str>::as_ref(name).as_bytes())),
         length: *length,
     };
     captures.iter().map(capture).collect()
@@ -384,7 +386,9 @@ fn algorithm(
         }
         "hdr" => {
             let header = inside.filter(|name| !name.is_empty()).ok_or_else(|| {
-                args.wrong("`hdr` needs the name of a header").label("such as `hdr(host)`").haproxy("'hdr(name)' requires an http header field name.")
+                args.wrong("`hdr` needs the name of a header")
+                    .label("such as `hdr(host)`")
+                    .haproxy("'hdr(name)' requires an http header field name.")
             })?;
             let domain_only = args.take("use_domain_only");
             Algorithm::Header { name: http::Name::new(header.as_bytes()), domain_only }
@@ -399,7 +403,16 @@ fn algorithm(
 
 fn unknown_algorithm(name: &str, word: &Word) -> Diagnostic {
     const KNOWN: &[&str] = &[
-        "roundrobin", "static-rr", "leastconn", "first", "source", "random", "uri", "url_param", "hdr", "rdp-cookie",
+        "roundrobin",
+        "static-rr",
+        "leastconn",
+        "first",
+        "source",
+        "random",
+        "uri",
+        "url_param",
+        "hdr",
+        "rdp-cookie",
         "hash",
     ];
     Diagnostic::alert(format!("`balance` does not know `{word}`"))
@@ -469,7 +482,11 @@ fn server_settings(
             cookie: draft.cookie.map(Into::into),
             redirect: draft.redirect.map(Into::into),
             send_proxy: draft.send_proxy,
-            source: draft.source.as_ref().or(proxy.settings.source.as_ref()).map(|source| source.as_ref().clone()),
+            source: draft
+                .source
+                .as_ref()
+                .or(proxy.settings.source.as_ref())
+                .map(|source| source.as_ref().clone()),
             namespace: draft.namespace.map(Into::into),
             tcp_ut: draft.tcp_ut,
             tfo: draft.tfo,
@@ -547,12 +564,21 @@ fn finish_server(
     }
     let Some(track) = draft.track else { return Ok(()) };
     let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));
-    let found = context.names.backends.get(backend).and_then(|backend| Some((backend.clone(), backend.server(name)?)));
+    let found = context
+        .names
+        .backends
+        .get(backend)
+        .and_then(|backend| Some((backend.clone(), backend.server(name)?)));
     let title = format!("server {}/{}", proxy.settings.name, own.state.name);
     let Some((backend, server)) = found else {
+        if context.refused.contains(&format!("{backend}/{name}")) {
+            return Ok(());
+        }
         return Err(Diagnostic::alert(format!("there is no server `{track}` to track"))
             .at(track.span())
-            .haproxy(format!("'{title}' : unable to find required proxy or server '{track}' for tracking.")));
+            .haproxy(format!(
+                "'{title}' : unable to find required proxy or server '{track}' for tracking."
+            )));
     };
     if Arc::ptr_eq(&server, &own.state) {
         return Err(Diagnostic::alert("a server cannot track itself")
@@ -562,7 +588,10 @@ fn finish_server(
     if draft.check {
         return Err(Diagnostic::alert("a server that tracks another cannot be checked itself")
             .at(statement.keyword_span().to(track.span()))
-            .haproxy(format!("'{title}' : unable to use {backend}/{name} for tracking: tracking disabled.", backend = backend.name)));
+            .haproxy(format!(
+                "'{title}' : unable to use {backend}/{name} for tracking: tracking disabled.",
+                backend = backend.name
+            )));
     }
     own.track = Some((backend, server));
     Ok(())
@@ -610,8 +639,17 @@ fn forwarded(
             "for_port" | "for_port-expr" => port(&mut own.for_, expression),
             other => {
                 const KNOWN: &[&str] = &[
-                    "proto", "host", "host-expr", "by", "by-expr", "by_port", "by_port-expr", "for", "for-expr",
-                    "for_port", "for_port-expr",
+                    "proto",
+                    "host",
+                    "host-expr",
+                    "by",
+                    "by-expr",
+                    "by_port",
+                    "by_port-expr",
+                    "for",
+                    "for-expr",
+                    "for_port",
+                    "for_port-expr",
                 ];
                 return Err(Diagnostic::alert(format!("`option forwarded` does not know `{other}`"))
                     .at(word.span())

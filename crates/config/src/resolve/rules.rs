@@ -18,6 +18,7 @@ use syntax::Word;
 use crate::draft::Statement;
 use crate::keyword::{Outcome, not_supported};
 use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
+use crate::resolve::names::CaptureDraft;
 use crate::resolve::{Context, Pending};
 
 /// The words of a statement as `sample` and `rules` read them.
@@ -29,7 +30,7 @@ pub(crate) fn arguments(statement: &Statement) -> WordList<'_> {
 }
 
 /// Any run of words.
-pub(crate) fn words(words: &[Word]) -> WordList<'_> {
+fn words(words: &[Word]) -> WordList<'_> {
     words.iter().map(|word| sample::Word { text: word.as_str(), span: word.span() }).collect()
 }
 
@@ -41,7 +42,15 @@ pub(crate) fn scope<'s>(
     mode: Mode,
     place: Place,
 ) -> Scope<'s> {
-    Scope { names: &context.names, variables: &context.variables, patterns: &context.patterns, acls, proxy, mode, place }
+    Scope {
+        names: &context.names,
+        variables: &context.variables,
+        patterns: &context.patterns,
+        acls,
+        proxy,
+        mode,
+        place,
+    }
 }
 
 /// The compiled rules of a proxy.
@@ -59,11 +68,14 @@ pub(crate) struct Rules {
     pub(crate) stats_rules: RuleSet,
     pub(crate) stats_admin: Vec<Condition>,
     pub(crate) monitor_fail: Vec<Condition>,
+    pub(crate) force_be_switch: Vec<Condition>,
     pub(crate) force_persist: Vec<Condition>,
     pub(crate) ignore_persist: Vec<Condition>,
     pub(crate) use_backends: Vec<UseBackend>,
     pub(crate) use_servers: Vec<UseServer>,
     pub(crate) errors: Vec<(u16, Arc<Reply>)>,
+    /// Declared captures and those that rules made.
+    pub(crate) request_captures: Vec<CaptureDraft>,
 }
 
 /// Compiles every rule of a proxy, in order.
@@ -74,10 +86,24 @@ pub(crate) fn compile(
     context: &mut Context<'_>,
 ) -> Rules {
     let mut rules = Rules::default();
+    let declared = proxy.settings.request_captures.iter();
+    let declared = declared.map(|(name, length)| (name.map(Into::into), *length)).collect();
+    context.names.captures.replace(proxy.settings.is_frontend().then_some(declared));
+    let mut broken: Vec<String> = Vec::new();
     for statement in proxy.settings.all_rules() {
-        let outcome = one(&mut rules, statement, proxy, index, pending, context);
-        context.note(outcome);
+        match one(&mut rules, statement, proxy, index, pending, context) {
+            Ok(()) => {}
+            // Of an ACL that was refused, the first message is enough.
+            Err(error) if broken.contains(&error.message) => {}
+            Err(error) => {
+                if let ("acl", Some(name)) = (statement.keyword.name, statement.arguments().first()) {
+                    broken.push(format!("there is no ACL `{name}`"));
+                }
+                context.diagnostics.push(error);
+            }
+        }
     }
+    rules.request_captures = context.names.captures.take().unwrap_or_default();
     rules
 }
 
@@ -97,7 +123,9 @@ fn one(
         "http-after-response" => {
             rule(rules, statement, proxy, context, HttpAfterResponse, |r| &mut r.http_after_response)
         }
-        "tcp-request connection" => rule(rules, statement, proxy, context, TcpConnection, |r| &mut r.tcp_connection),
+        "tcp-request connection" => {
+            rule(rules, statement, proxy, context, TcpConnection, |r| &mut r.tcp_connection)
+        }
         "tcp-request session" => rule(rules, statement, proxy, context, TcpSession, |r| &mut r.tcp_session),
         "tcp-request content" => rule(rules, statement, proxy, context, TcpRequest, |r| &mut r.tcp_request),
         "tcp-response content" => {
@@ -107,8 +135,13 @@ fn one(
         "stats http-request" => rule(rules, statement, proxy, context, HttpRequest, |r| &mut r.stats_rules),
         "stats admin" => condition(statement, proxy, rules, context).map(|it| rules.stats_admin.push(it)),
         "monitor fail" => condition(statement, proxy, rules, context).map(|it| rules.monitor_fail.push(it)),
+        "force-be-switch" => {
+            condition(statement, proxy, rules, context).map(|it| rules.force_be_switch.push(it))
+        }
         "force-persist" => condition(statement, proxy, rules, context).map(|it| rules.force_persist.push(it)),
-        "ignore-persist" => condition(statement, proxy, rules, context).map(|it| rules.ignore_persist.push(it)),
+        "ignore-persist" => {
+            condition(statement, proxy, rules, context).map(|it| rules.ignore_persist.push(it))
+        }
         "use_backend" => use_backend(rules, statement, proxy, index, pending, context),
         "use-server" => use_server(rules, statement, proxy, context),
         _ => error_message(rules, statement, proxy, context),
@@ -160,12 +193,11 @@ fn rule(
 }
 
 fn redirect(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
-    // `redirect …` is `http-request redirect …`, evaluated later.
-    let list = words(&statement.words);
+    let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let compiled = {
         let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
-        rules::compile(Ruleset::HttpRequest, &mut words, &scope)?
+        rules::compile_redirect(&mut words, &scope)?
     };
     rules.redirects.push(compiled);
     Ok(())
@@ -265,10 +297,9 @@ pub(crate) fn no_backend(
 ) -> Diagnostic {
     let known = index.keys().map(|name| &**name);
     let near = if index.len() > 2_000 { None } else { diag::suggest(name, known) };
-    Diagnostic::alert(format!("there is no backend `{name}`"))
-        .at(span)
-        .did_you_mean(near)
-        .haproxy_whole(format!("Proxy '{}': unable to find required {keyword}: '{name}'.", proxy.settings.name))
+    Diagnostic::alert(format!("there is no backend `{name}`")).at(span).did_you_mean(near).haproxy_whole(
+        format!("Proxy '{}': unable to find required {keyword}: '{name}'.", proxy.settings.name),
+    )
 }
 
 /// A frontend may only use a backend of its mode.
@@ -301,7 +332,12 @@ pub(crate) fn check_modes(
     Err(message.at(span).related(to.section.name.span(), format!("its mode is {}", other.name())))
 }
 
-fn use_server(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
+fn use_server(
+    rules: &mut Rules,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &Context<'_>,
+) -> Outcome {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let name = target(&mut words, statement, "server")?;
@@ -313,6 +349,7 @@ fn use_server(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, con
         None if name.text.contains('%') => {
             ServerTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Text)?)
         }
+        None if context.refused.contains(&format!("{}/{}", proxy.settings.name, name.text)) => return Ok(()),
         None => {
             let near = diag::suggest(name.text, servers.iter().map(|server| &*server.name));
             let backend = proxy.settings.name;
@@ -393,7 +430,8 @@ fn error_message(
         "http-error" => {
             let list = arguments(statement);
             let mut words = Words::new(&list, statement.end());
-            let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpResponse);
+            let scope =
+                scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
             let reply = Reply::compile_error(&mut words, &scope)?;
             found.push((reply.status, Arc::new(reply)));
         }
@@ -427,7 +465,9 @@ fn errorfiles(statement: &Statement, context: &Context<'_>, found: &mut Vec<(u16
     for word in wanted {
         statuses.push(parse_status(word).ok_or_else(|| wrong_status("errorfiles", word))?);
     }
-    for (status, bytes) in messages.iter().filter(|(status, _)| statuses.is_empty() || statuses.contains(status)) {
+    for (status, bytes) in
+        messages.iter().filter(|(status, _)| statuses.is_empty() || statuses.contains(status))
+    {
         found.push((*status, Arc::new(raw_reply(*status, bytes, statement)?)));
     }
     Ok(())

@@ -17,7 +17,8 @@ pub(crate) fn userlists(draft: &Draft, context: &mut Context<'_>) {
         let mut list = Userlist::new(&section.name);
         let (groups, users): (Vec<_>, Vec<_>) =
             section.statements.iter().partition(|statement| statement.keyword.name == "group");
-        let known: Vec<&str> = groups.iter().filter_map(|group| group.arguments().first()).map(|word| word.as_str()).collect();
+        let known: Vec<&str> =
+            groups.iter().filter_map(|group| group.arguments().first()).map(|word| word.as_str()).collect();
         for statement in users {
             let outcome = user(&mut list, statement, &known, context);
             context.note(outcome);
@@ -45,7 +46,9 @@ fn user(list: &mut Userlist, statement: &Statement, groups: &[&str], context: &m
                         return Err(args
                             .wrong(format!("there is no group `{group}` in this userlist"))
                             .did_you_mean(diag::suggest(group, groups.iter().copied()))
-                            .haproxy(format!("userlist: no such group '{group}' specified in user '{name}'")));
+                            .haproxy(format!(
+                                "userlist: no such group '{group}' specified in user '{name}'"
+                            )));
                     }
                     member_of.push(group.into());
                 }

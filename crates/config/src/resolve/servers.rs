@@ -14,7 +14,7 @@ use crate::args::Args;
 use crate::draft::{Statement, is_name_character};
 use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
-use crate::server::{InitAddr, ServerDraft, ServerPlace, host_name, parse_params, parse_place};
+use crate::server::{InitAddr, ServerDraft, ServerPlace, host_name, origin, parse_params, parse_place};
 
 /// A server whose state is made and whose settings still lack what refers to names.
 pub(crate) struct MadeServer<'a> {
@@ -39,7 +39,12 @@ fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeS
         };
         match parsed {
             Ok(mut parsed) => lines.append(&mut parsed),
-            Err(error) => context.diagnostics.push(error),
+            Err(error) => {
+                if let Some(name) = statement.arguments().first() {
+                    context.refused.insert(format!("{}/{name}", proxy.settings.name));
+                }
+                context.diagnostics.push(error);
+            }
         }
     }
     check_unique(proxy, &lines, context);
@@ -86,7 +91,8 @@ fn server<'a>(
     check_name(name)?;
     let title = format!("server {}/{name}", proxy.settings.name);
     let place = Rc::new(parse_place(address, &args)?);
-    let mut draft = proxy.settings.default_server.as_ref().clone();
+    let origin = origin(&mut args, &proxy.settings)?;
+    let mut draft = origin.unwrap_or_else(|| proxy.settings.default_server.as_ref().clone());
     parse_params(&mut draft, &mut args, &title)?;
     let name_text = name.as_str().into();
     Ok(vec![ServerLine { statement, name: name_text, name_word: name, address_word: address, place, draft }])
@@ -95,9 +101,11 @@ fn server<'a>(
 fn check_name(name: &Word) -> Result<(), Diagnostic> {
     match name.char_indices().find(|(_, character)| !is_name_character(*character)) {
         None => Ok(()),
-        Some((at, wrong)) => Err(Diagnostic::alert(format!("character `{wrong}` is not permitted in the name of a server"))
-            .at(name.part(at, at + wrong.len_utf8()))
-            .haproxy(format!("character '{wrong}' is not permitted in server name '{name}'."))),
+        Some((at, wrong)) => {
+            Err(Diagnostic::alert(format!("character `{wrong}` is not permitted in the name of a server"))
+                .at(name.part(at, at + wrong.len_utf8()))
+                .haproxy(format!("character '{wrong}' is not permitted in server name '{name}'.")))
+        }
     }
 }
 
@@ -113,14 +121,16 @@ fn template<'a>(
     let range = args.required("<nb | range> <addr>[:<port>]")?;
     let (low, high) = range.split_once('-').unwrap_or(("1", range));
     let bounds = low.parse::<u32>().ok().zip(high.parse::<u32>().ok());
-    let (low, high) = bounds.filter(|(low, high)| low <= high && *high > 0 && high - low < 100_000).ok_or_else(|| {
-        args.wrong(format!("`{range}` is no number or range of servers"))
-            .label("such as `3` or `1-3`")
-            .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
-    })?;
+    let (low, high) =
+        bounds.filter(|(low, high)| low <= high && *high > 0 && high - low < 100_000).ok_or_else(|| {
+            args.wrong(format!("`{range}` is no number or range of servers"))
+                .label("such as `3` or `1-3`")
+                .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
+        })?;
     let address = args.required("<addr>[:<port>]")?;
     let place = Rc::new(parse_place(address, &args)?);
-    let mut draft = proxy.settings.default_server.as_ref().clone();
+    let origin = origin(&mut args, &proxy.settings)?;
+    let mut draft = origin.unwrap_or_else(|| proxy.settings.default_server.as_ref().clone());
     parse_params(&mut draft, &mut args, &format!("server-template {}/{prefix}", proxy.settings.name))?;
     let line = |number| ServerLine {
         statement,
@@ -149,7 +159,8 @@ fn check_unique(proxy: &Pending<'_>, lines: &[ServerLine<'_>], context: &mut Con
             }
         }
     }
-    let mut ids: Vec<(u32, &ServerLine<'_>)> = lines.iter().filter_map(|line| Some((line.draft.id?, line))).collect();
+    let mut ids: Vec<(u32, &ServerLine<'_>)> =
+        lines.iter().filter_map(|line| Some((line.draft.id?, line))).collect();
     ids.sort_by_key(|(id, line)| (*id, line.statement.line));
     for pair in ids.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let ((id, other), (_, line)) = (pair[0], pair[1]);
@@ -212,7 +223,9 @@ fn address(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>
         Place::Unix(path) => ServerAddress::Unix(path.into()),
         Place::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
         Place::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
-        Place::Ip { host: base::address::Host::Ip(ip), ports } => ServerAddress::Ip(SocketAddr::new(*ip, port(ports))),
+        Place::Ip { host: base::address::Host::Ip(ip), ports } => {
+            ServerAddress::Ip(SocketAddr::new(*ip, port(ports)))
+        }
         Place::Ip { ports, .. } => match lookup(line, proxy, context) {
             Some(ip) => ServerAddress::Ip(SocketAddr::new(ip, port(ports))),
             None => ServerAddress::Unresolved,

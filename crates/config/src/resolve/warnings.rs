@@ -23,7 +23,9 @@ pub(crate) fn check(
     }
     if settings.kind == crate::draft::Kind::Frontend && binds == 0 && settings.binds.is_empty() {
         warn(proxy, context, |kind, name| {
-            format!("{kind} '{name}' has no 'bind' directive. Please declare it as a backend if this was intended.")
+            format!(
+                "{kind} '{name}' has no 'bind' directive. Please declare it as a backend if this was intended."
+            )
         });
     }
     if settings.mode != Mode::Http {
@@ -38,7 +40,9 @@ fn warn(proxy: &Pending<'_>, context: &mut Context<'_>, text: impl FnOnce(&str, 
     let mut message = haproxy.clone();
     // Quoted names stand between backticks in the terminal's form.
     message = message.trim_end_matches('.').replace('\'', "`");
-    context.diagnostics.push(Diagnostic::warning(message).at(proxy.section.name.span()).haproxy_whole(haproxy));
+    context
+        .diagnostics
+        .push(Diagnostic::warning(message).at(proxy.section.name.span()).haproxy_whole(haproxy));
 }
 
 fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
@@ -62,7 +66,9 @@ fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
         });
     }
     if settings.cookie.is_some() && own("cookie") {
-        warn(proxy, context, |kind, name| format!("cookie will be ignored for {kind} '{name}' (needs 'mode http')."));
+        warn(proxy, context, |kind, name| {
+            format!("cookie will be ignored for {kind} '{name}' (needs 'mode http').")
+        });
     }
     let http_log = match settings.log_format {
         LogFormatChoice::Http(statement) => Some((statement, "httplog")),
@@ -95,7 +101,9 @@ fn log_format(proxy: &Pending<'_>, loggers: &[Logger], context: &mut Context<'_>
         }
     };
     if chosen_here && loggers.is_empty() && proxy.settings.is_frontend() {
-        warn(proxy, context, |kind, name| format!("log format ignored for {kind} '{name}' since it has no log address."));
+        warn(proxy, context, |kind, name| {
+            format!("log format ignored for {kind} '{name}' since it has no log address.")
+        });
     }
 }
 
@@ -115,7 +123,12 @@ fn missing_timeouts(proxy: &Pending<'_>, servers: usize, context: &mut Context<'
         missing.push("`timeout client`");
     }
     if back {
-        missing.extend([("`timeout connect`", timeouts.connect), ("`timeout server`", timeouts.server)].iter().filter(|(_, set)| set.is_none()).map(|(text, _)| *text));
+        missing.extend(
+            [("`timeout connect`", timeouts.connect), ("`timeout server`", timeouts.server)]
+                .iter()
+                .filter(|(_, set)| set.is_none())
+                .map(|(text, _)| *text),
+        );
     }
     context.diagnostics.push(
         Diagnostic::warning(format!("missing timeouts for {kind} `{name}`"))

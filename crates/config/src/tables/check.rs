@@ -53,7 +53,10 @@ fn http_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
             }
             "uri-lf" | "body-lf" => return Err(args.unsupported()),
             other => {
-                let near = diag::suggest(other, ["meth", "uri", "uri-lf", "ver", "hdr", "body", "body-lf", "comment"]);
+                let near = diag::suggest(
+                    other,
+                    ["meth", "uri", "uri-lf", "ver", "hdr", "body", "body-lf", "comment"],
+                );
                 return Err(args
                     .wrong(format!("`http-check send` does not know `{other}`"))
                     .did_you_mean(near)
@@ -78,7 +81,7 @@ struct Expectation {
     min_recv: Option<usize>,
 }
 
-fn expectation<'a>(args: &mut Args<'a, '_>) -> Result<(Expectation, &'a Word), Diagnostic> {
+fn expectation<'a>(args: &mut Args<'a, '_>) -> Result<(Expectation, &'a str), Diagnostic> {
     let mut expectation = Expectation { negate: false, min_recv: None };
     loop {
         let word = args.required("a match")?;
@@ -91,14 +94,19 @@ fn expectation<'a>(args: &mut Args<'a, '_>) -> Result<(Expectation, &'a Word), D
             "ok-status" | "error-status" | "tout-status" | "on-success" | "on-error" | "status-code" => {
                 return Err(args.unsupported());
             }
-            _ => return Ok((expectation, word)),
+            other => {
+                // The mark may be glued to the match.
+                let bare = other.strip_prefix('!');
+                expectation.negate ^= bare.is_some();
+                return Ok((expectation, bare.unwrap_or(other)));
+            }
         }
     }
 }
 
 fn http_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let (expectation, kind) = expectation(args)?;
-    let what = match kind.as_str() {
+    let what = match kind {
         "status" => HttpExpectWhat::Status(statuses(args)?),
         "rstatus" => HttpExpectWhat::StatusRegex(regex(args)?),
         "string" => HttpExpectWhat::Body(args.value()?.bytes().into()),
@@ -112,7 +120,7 @@ fn http_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
         }
     };
     Rc::make_mut(&mut settings.check).expect.push(HttpExpect { negate: expectation.negate, what });
-    args.finish()
+    trailing_comment(args)
 }
 
 fn statuses(args: &mut Args<'_, '_>) -> Result<Vec<(u16, u16)>, Diagnostic> {
@@ -168,8 +176,11 @@ fn tcp_connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
             }
             "addr" | "via-socks4" | "ssl" | "sni" | "alpn" | "proto" => return Err(args.unsupported()),
             other => {
-                let near = diag::suggest(other, ["default", "port", "addr", "send-proxy", "comment", "linger"]);
-                return Err(args.wrong(format!("`tcp-check connect` does not know `{other}`")).did_you_mean(near));
+                let near =
+                    diag::suggest(other, ["default", "port", "addr", "send-proxy", "comment", "linger"]);
+                return Err(args
+                    .wrong(format!("`tcp-check connect` does not know `{other}`"))
+                    .did_you_mean(near));
             }
         }
     }
@@ -193,15 +204,15 @@ fn hexadecimal(args: &mut Args<'_, '_>) -> Result<Box<[u8]>, Diagnostic> {
     let word = args.required("<BINARY STRING>")?;
     let digits: Option<Vec<u8>> =
         word.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0).ok_or_else(|| {
-        args.wrong(format!("`{word}` is not an even number of hexadecimal digits"))
-    })?;
+    let digits = digits
+        .filter(|digits| digits.len() % 2 == 0)
+        .ok_or_else(|| args.wrong(format!("`{word}` is not an even number of hexadecimal digits")))?;
     Ok(digits.chunks_exact(2).map(|pair| pair[0] * 16 + pair[1]).collect())
 }
 
 fn tcp_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let (Expectation { negate, min_recv }, kind) = expectation(args)?;
-    let what = match kind.as_str() {
+    let what = match kind {
         "string" => ExpectBytes::Bytes(args.value()?.bytes().into()),
         "rstring" => ExpectBytes::Regex(regex(args)?),
         "binary" => ExpectBytes::Bytes(hexadecimal(args)?),
@@ -214,5 +225,5 @@ fn tcp_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outco
         }
     };
     step(settings, CheckStep::Expect { negate, min_recv, what });
-    args.finish()
+    trailing_comment(args)
 }

@@ -8,7 +8,7 @@ use diag::Diagnostic;
 
 use crate::args::Args;
 use crate::keyword::places::G;
-use crate::keyword::{Keyword, Outcome, global, ineffective, removed};
+use crate::keyword::{Keyword, Outcome, global, ineffective, removed, unsupported};
 use crate::plan::global::DefaultPath;
 use crate::resolve::names::{group_id, user_id};
 use crate::settings::GlobalSettings;
@@ -153,6 +153,10 @@ pub static TABLE: &[Keyword] = &[
     ineffective("httpclient.ssl.ca-file",        G, CLIENT),
     ineffective("httpclient.ssl.verify",         G, CLIENT),
     ineffective("httpclient.timeout.connect",    G, CLIENT),
+    ineffective("stats-file",         G, "counters are not loaded from files yet"),
+    ineffective("external-check",     G, "checks by external programs are not supported yet"),
+    unsupported("lua-load",           G),
+    unsupported("lua-load-per-thread", G),
     removed("debug", G, "Use the '-d' option of the command line"),
     removed("monitor-net", G, "Use 'http-request return' with an ACL"),
 ];
@@ -220,7 +224,8 @@ fn maxconn<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
 fn user<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("the name of a user")?;
     let id = user_id(name).ok_or_else(|| {
-        args.wrong(format!("there is no user `{name}`")).haproxy(format!("cannot find user id for '{name}' (0:Success)"))
+        args.wrong(format!("there is no user `{name}`"))
+            .haproxy(format!("cannot find user id for '{name}' (0:Success)"))
     })?;
     global.plan.uid = Some(id);
     args.finish()
@@ -374,9 +379,13 @@ fn status_set(
             first = false;
             let (low, high) = bare.split_once('-').unwrap_or((bare, bare));
             let bounds = low.parse::<usize>().ok().zip(high.parse::<usize>().ok());
-            let (low, high) = bounds.filter(|(low, high)| (100..600).contains(low) && low <= high && *high < 600).ok_or_else(
-                || Diagnostic::alert(format!("`{range}` is no range of statuses")).at(word.span()).label("100 to 599"),
-            )?;
+            let (low, high) = bounds
+                .filter(|(low, high)| (100..600).contains(low) && low <= high && *high < 600)
+                .ok_or_else(|| {
+                    Diagnostic::alert(format!("`{range}` is no range of statuses"))
+                        .at(word.span())
+                        .label("100 to 599")
+                })?;
             set[low..=high].fill(keep);
         }
     }

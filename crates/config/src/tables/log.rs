@@ -13,7 +13,8 @@ use crate::plan::log::{LogFormat, LogTarget, Logger};
 use crate::resolve::names::resolve_host;
 use crate::settings::{GlobalSettings, LogFormatChoice, LogLine, Settings};
 
-const LOG: &str = "<target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> [<minlevel>]]";
+const LOG: &str =
+    "<target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> [<minlevel>]]";
 
 /// The rows.
 #[rustfmt::skip]
@@ -228,5 +229,6 @@ fn unique_id_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) ->
 /// Formats hold blanks more often than not: the error for a second word says so.
 fn one_format(args: &mut Args<'_, '_>) -> Outcome {
     args.required("a format")?;
-    args.finish().map_err(|error| error.help("put the whole format between quotes, or a backslash before each blank"))
+    args.finish()
+        .map_err(|error| error.help("put the whole format between quotes, or a backslash before each blank"))
 }

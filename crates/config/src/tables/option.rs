@@ -159,9 +159,9 @@ fn address_header(args: &mut Args<'_, '_>, name: &str) -> Result<Option<Rc<Forwa
             "if-none" => own.if_none = true,
             other => {
                 let keyword = args.keyword();
-                return Err(args
-                    .wrong(format!("`{keyword}` has no use for `{other}`"))
-                    .haproxy(format!("'{keyword}' only supports optional 'except', 'header' and 'if-none' fields.")));
+                return Err(args.wrong(format!("`{keyword}` has no use for `{other}`")).haproxy(format!(
+                    "'{keyword}' only supports optional 'except', 'header' and 'if-none' fields."
+                )));
             }
         }
     }
@@ -176,13 +176,21 @@ fn forwarded<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
 fn httplog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let clf = args.take("clf");
     let statement = args.statement;
-    choose_log(settings, args, if clf { LogFormatChoice::Clf(statement) } else { LogFormatChoice::Http(statement) })
+    choose_log(
+        settings,
+        args,
+        if clf { LogFormatChoice::Clf(statement) } else { LogFormatChoice::Http(statement) },
+    )
 }
 
 fn tcplog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let clf = args.take("clf");
     let statement = args.statement;
-    choose_log(settings, args, if clf { LogFormatChoice::TcpClf(statement) } else { LogFormatChoice::Tcp(statement) })
+    choose_log(
+        settings,
+        args,
+        if clf { LogFormatChoice::TcpClf(statement) } else { LogFormatChoice::Tcp(statement) },
+    )
 }
 
 fn httpslog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -190,7 +198,11 @@ fn httpslog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome
     choose_log(settings, args, LogFormatChoice::Https(statement))
 }
 
-fn choose_log<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, choice: LogFormatChoice<'a>) -> Outcome {
+fn choose_log<'a>(
+    settings: &mut Settings<'a>,
+    args: &mut Args<'a, '_>,
+    choice: LogFormatChoice<'a>,
+) -> Outcome {
     args.finish()?;
     settings.log_format = match args.statement.negation {
         Negation::None => choice,
@@ -235,7 +247,6 @@ fn split_version(check: &mut crate::settings::CheckDraft<'_>, text: &str) {
 fn tcp_check<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()?;
     let check = Rc::make_mut(&mut settings.check);
-    check.mode =
-        if args.statement.negation == Negation::None { CheckMode::Script } else { CheckMode::Tcp };
+    check.mode = if args.statement.negation == Negation::None { CheckMode::Script } else { CheckMode::Tcp };
     Ok(())
 }

@@ -122,8 +122,8 @@ fn cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             "maxlife" => own.max_life = Some(lifetime(args)?),
             other => {
                 const KNOWN: &[&str] = &[
-                    "rewrite", "insert", "prefix", "indirect", "nocache", "postonly", "preserve", "httponly", "secure",
-                    "domain", "maxidle", "maxlife", "dynamic", "attr",
+                    "rewrite", "insert", "prefix", "indirect", "nocache", "postonly", "preserve", "httponly",
+                    "secure", "domain", "maxidle", "maxlife", "dynamic", "attr",
                 ];
                 return Err(args
                     .wrong(format!("`cookie` does not know `{other}`"))

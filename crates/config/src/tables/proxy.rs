@@ -23,12 +23,13 @@ pub static TABLE: &[Keyword] = &[
     proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id),
     proxy("disabled",             DFLB, "",                      "does not start it",                                     |s, a| { s.disabled = true; a.finish() }),
     proxy("enabled",              DFLB, "",                      "starts it, the default",                                |s, a| { s.disabled = false; a.finish() }),
+    proxy("be-unpublished",       LB,   "",                      "no rule of another proxy chooses it",                   |s, a| { s.unpublished = true; a.finish() }),
     proxy("description",          FLB,  "<string>",              "what it is, in the statistics",                         description),
     proxy("guid",                 FLB,  "<string>",              "a name unique over all files",                          guid),
     proxy("bind",                 FL,   "[<address>]:<port_range> [, ...] [param*]", "an address to listen on",           |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
     proxy("server",               LB,   "<name> <address>[:[port]] [param*]", "a server",                                 server_line),
     proxy("server-template",      LB,   "<prefix> <num | range> <fqdn>[:<port>] [params*]", "many servers alike",         server_line),
-    proxy("default-server",       DLB,  "[param*]",              "what servers have in common",                           default_server),
+    proxy("default-server",       DLB,  "[name <name>] [from <origin>] [param*]", "what servers have in common",                           default_server),
     proxy("default_backend",      DFL,  "<backend>",             "the backend when no rule chose another",                default_backend),
     proxy("maxconn",              DFL,  "<conns>",               "how many connections at once",                          maxconn),
     proxy("fullconn",             DLB,  "<conns>",               "how many count as full load, for minconn",              |s, a| number(&mut s.fullconn, a, 0, u32::MAX)),
@@ -121,7 +122,9 @@ fn mode<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.mode = match word.as_str() {
         "tcp" => Mode::Tcp,
         "http" => Mode::Http,
-        "log" | "spop" | "haterm" | "health" => return Err(not_supported(&format!("mode {word}")).at(word.span())),
+        "log" | "spop" | "haterm" | "health" => {
+            return Err(not_supported(&format!("mode {word}")).at(word.span()));
+        }
         other => {
             return Err(args
                 .wrong(format!("unknown proxy mode `{other}`"))
@@ -159,7 +162,22 @@ fn server_line<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
 }
 
 fn default_server<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    server::parse_params(Rc::make_mut(&mut settings.default_server), args, "default-server")
+    let name = if args.take("name") { Some(args.required("a name")?.as_str()) } else { None };
+    let mut draft = match name {
+        Some(name) => settings.named_servers.get(name).cloned().unwrap_or_default(),
+        None => settings.default_server.as_ref().clone(),
+    };
+    if let Some(origin) = server::origin(args, settings)? {
+        draft = origin;
+    }
+    server::parse_params(&mut draft, args, "default-server")?;
+    match name {
+        Some(name) => {
+            Rc::make_mut(&mut settings.named_servers).insert(name, draft);
+        }
+        None => settings.default_server = Rc::new(draft),
+    }
+    Ok(())
 }
 
 fn default_backend<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -196,7 +214,12 @@ fn retry_on<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome
             }
             other => {
                 const KNOWN: &[&str] = &[
-                    "none", "conn-failure", "empty-response", "junk-response", "response-timeout", "0rtt-rejected",
+                    "none",
+                    "conn-failure",
+                    "empty-response",
+                    "junk-response",
+                    "response-timeout",
+                    "0rtt-rejected",
                     "all-retryable-errors",
                 ];
                 return Err(Diagnostic::alert(format!("`retry-on` does not know `{other}`"))

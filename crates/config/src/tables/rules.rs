@@ -24,6 +24,7 @@ pub static TABLE: &[Keyword] = &[
     rule("tcp-response content",   DLB,  "<action> [ { if | unless } <condition> ]", "rules on what a server answers first"),
     rule("redirect",               FLB,  "{ location | prefix | scheme } <to> [code <code>] <option> [ { if | unless } <condition> ]", "sends clients elsewhere"),
     rule("use_backend",            FL,   "<backend> [ { if | unless } <condition> ]", "chooses a backend"),
+    rule("force-be-switch",        FL,   CONDITION,                                 "when disabled or unpublished backends may be chosen"),
     rule("use-server",             LB,   "<server> { if | unless } <condition>",    "chooses a server"),
     rule("monitor fail",           FL,   CONDITION,                                 "when the monitor URI answers that all is lost"),
     rule("force-persist",          LB,   CONDITION,                                 "when cookies reach servers that are down"),

@@ -189,7 +189,8 @@ fn idletimer<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Ou
 }
 
 fn idle_pool_shared<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    global.plan.tune.idle_pool_shared = args.one_of(&[("on", true), ("off", false), ("auto", true), ("full", true)])?;
+    global.plan.tune.idle_pool_shared =
+        args.one_of(&[("on", true), ("off", false), ("auto", true), ("full", true)])?;
     args.finish()
 }
 

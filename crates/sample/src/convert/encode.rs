@@ -10,6 +10,7 @@ use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
 use crate::env::{Env, Scope};
 use crate::value::{Scratch, Type, Value, write_int};
 
+const HEX_CHUNKS: &[Spec] = &[opt(Kind::Str), opt(Kind::Int), opt(Kind::Int)];
 const CHUNKS: &[Spec] = &[arg(Kind::Str), opt(Kind::Int), opt(Kind::Int)];
 
 #[rustfmt::skip]
@@ -24,7 +25,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("base2",    &[],               Type::Bin,  Type::Str,  "to binary digits",                                   base2),
     row("be2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, big endian",           be2dec).prepared(prepare_chunks),
     row("le2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, little endian",        le2dec).prepared(prepare_chunks),
-    row("be2hex",   CHUNKS,            Type::Bin,  Type::Str,  "to hexadecimal chunks",                              be2hex).prepared(prepare_chunks),
+    row("be2hex",   HEX_CHUNKS,        Type::Bin,  Type::Str,  "to hexadecimal chunks",                              be2hex).prepared(prepare_chunks),
     row("url_dec",  &[opt(Kind::Int)], Type::Str,  Type::Str,  "without percent escapes",                            url_dec),
     row("url_enc",  &[opt(Kind::Str)], Type::Str,  Type::Str,  "with percent escapes, for a query",                  url_enc).prepared(prepare_url_enc),
 ];

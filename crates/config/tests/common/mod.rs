@@ -1,0 +1,57 @@
+//! What the tests of this folder share: loading a text and showing its messages.
+#![allow(dead_code)]
+
+use config::{Boot, Loaded, Plan};
+use diag::SourceMap;
+
+/// Loads a text as `test.cfg`.
+pub(crate) fn load(text: &str) -> Loaded {
+    let mut sources = SourceMap::new();
+    let file = sources.add("test.cfg", text);
+    config::load_sources(sources, vec![file], &boot())
+}
+
+/// Loads a text as `test.cfg` behind a file whose defaults hold the timeouts that HAProxy warns of without.
+pub(crate) fn load_quietly(text: &str) -> Loaded {
+    let mut sources = SourceMap::new();
+    let files = vec![sources.add("first.cfg", QUIET), sources.add("test.cfg", text)];
+    config::load_sources(sources, files, &boot())
+}
+
+fn boot() -> Boot {
+    let mut boot = Boot::default();
+    boot.facts.version = "3.5-dev5".parse().unwrap_or_default();
+    boot.environment.set("PORT", "8080");
+    boot
+}
+
+/// The plan of a text that must be right.
+pub(crate) fn plan(text: &str) -> Plan {
+    let loaded = load(text);
+    let shown = lines(&loaded);
+    loaded.plan.unwrap_or_else(|| panic!("{text}\n{shown:#?}"))
+}
+
+/// The messages in HAProxy's form, without severity, process and file.
+pub(crate) fn lines(loaded: &Loaded) -> Vec<String> {
+    let shown = loaded.diagnostics.iter().map(|diagnostic| {
+        let line = diag::render::line(diagnostic, &loaded.sources, 1);
+        let line = line.trim_end().replacen(" : config : ", " ", 1).replace("parsing [test.cfg:", "[");
+        line.split_whitespace().collect::<Vec<_>>().join(" ").replace("(1) ", "")
+    });
+    shown.collect()
+}
+
+/// The messages with the place of their first underlined byte, as `line:column text`.
+pub(crate) fn places(loaded: &Loaded) -> Vec<String> {
+    let shown = loaded.diagnostics.iter().map(|diagnostic| {
+        let place = diagnostic.span.map(|span| loaded.sources.position(span));
+        let place = place.map_or(String::new(), |place| format!("{}:{} ", place.line, place.column));
+        let label = diagnostic.label.as_deref().map_or(String::new(), |label| format!(" ({label})"));
+        format!("{place}{}{label}", diagnostic.message)
+    });
+    shown.collect()
+}
+
+/// Timeouts that keep HAProxy from warning.
+pub(crate) const QUIET: &str = "defaults\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n";

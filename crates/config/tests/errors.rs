@@ -1,0 +1,258 @@
+//! Wrong configurations are explained: in HAProxy's words for tools, at the right byte for people.
+
+mod common;
+
+use common::{lines, load, load_quietly, places};
+
+/// The whole configuration, and the messages in one-line form.
+const HAPROXY: &[(&str, &[&str])] = &[
+    ("global\n balanse x\n", &["[ALERT] [2] : unknown keyword 'balanse' in 'global' section"]),
+    (
+        "backend b\n balanse x\n",
+        &["[ALERT] [2] : unknown keyword 'balanse' in 'backend' section; did you mean 'balance' maybe ?"],
+    ),
+    ("glbal\n", &["[ALERT] [1] : unknown keyword 'glbal' out of section; did you mean 'global' maybe ?"]),
+    ("backend b\n option foo\n", &["[ALERT] [2] : unknown option 'foo'."]),
+    (
+        "backend b\n option httpchck\n",
+        &["[ALERT] [2] : unknown option 'httpchck'; did you mean 'httpchk' maybe ?"],
+    ),
+    (
+        "backend b\n bind :80\n",
+        &["[WARNING] [2] : 'bind' ignored because backend 'b' has no frontend capability."],
+    ),
+    ("defaults\n server a 1.1.1.1\n", &["[ALERT] [2] : 'server' not allowed in 'defaults' section."]),
+    (
+        "defaults\n clitimeout 3\n",
+        &[
+            "[ALERT] [2] : the 'clitimeout' directive is not supported anymore since HAProxy 2.1. Use 'timeout client'.",
+        ],
+    ),
+    (
+        "defaults\n timeout client\n",
+        &["[ALERT] [2] : 'timeout client' expects an integer value (in milliseconds)"],
+    ),
+    (
+        "defaults\n timeout client 3x\n",
+        &["[ALERT] [2] : unexpected character 'x' in argument to <timeout client>."],
+    ),
+    (
+        "defaults\n timeout client 99999999999\n",
+        &[
+            "[ALERT] [2] : timer overflow in argument <99999999999> to <timeout client> (maximum value is 2147483647 ms or ~24.8 days).",
+        ],
+    ),
+    (
+        "defaults\n timeout client 1us\n",
+        &[
+            "[ALERT] [2] : timer underflow in argument <1us> to <timeout client> (minimum non-null value is 1 ms).",
+        ],
+    ),
+    ("defaults\n timeout client 1s[\n", &["[WARNING] [2] : '[' behind a time is ignored"]),
+    ("defaults\n mode foo\n", &["[ALERT] [2] : unknown proxy mode 'foo'."]),
+    ("defaults\n maxconn\n", &["[ALERT] [2] : 'maxconn' expects an integer argument."]),
+    (
+        "backend b\n balance foo\n",
+        &[
+            "[ALERT] [2] : balance only supports 'roundrobin', 'static-rr', 'leastconn', 'source', 'uri', 'url_param', 'hash', 'hdr(name)', 'rdp-cookie(name)', 'log-hash' and 'log-sticky' options.",
+        ],
+    ),
+    ("backend b\n server a\n", &["[ALERT] [2] : 'server' expects <name> and <addr>[:<port>] as arguments."]),
+    ("backend b\n server a 1.1.1.1 fooo\n", &["[ALERT] [2] : 'server b/a' : unknown keyword 'fooo'"]),
+    (
+        "backend b\n server a 1.1.1.1 wieght 3\n",
+        &["[ALERT] [2] : 'server b/a' : unknown keyword 'wieght'; did you mean 'weight' maybe ?"],
+    ),
+    (
+        "backend b\n server a 1.1.1.1 weight 300\n",
+        &["[ALERT] [2] : 'server b/a' : weight of server is not within 0 and 256 (300)."],
+    ),
+    (
+        "backend b\n server x/y 1.1.1.1\n",
+        &["[ALERT] [2] : character '/' is not permitted in server name 'x/y'."],
+    ),
+    (
+        "backend b\n server x 1.1.1.1:x\n",
+        &["[ALERT] [2] : 'server' : invalid port number 'x' in '1.1.1.1:x'"],
+    ),
+    (
+        "backend b\n server x 1.1.1.1:1\n server y 1.1.1.1:1 track nope\n",
+        &["[ALERT] [3] : 'server b/y' : unable to find required proxy or server 'nope' for tracking."],
+    ),
+    (
+        "backend b\n server x name.invalid:80\n",
+        &["[ALERT] [2] : 'server b/x' : could not resolve address 'name.invalid:80'."],
+    ),
+    ("backend b/c\n", &["[ALERT] [1] : character '/' is not permitted in 'backend' name 'b/c'."]),
+    ("backend\n", &["[ALERT] [1] : 'backend' expects an <id> argument"]),
+    (
+        "backend b\nbackend b\n",
+        &["[ALERT] [2]: backend 'b' has the same name as backend 'b' declared at test.cfg:1."],
+    ),
+    (
+        "listen b\n id 5\nlisten c\n id 5\n",
+        &["[ALERT] [4]: proxy c reuses same custom id as proxy b (declared at test.cfg:1)."],
+    ),
+    (
+        "listen l\n bind :8 id 4\n bind :9 id 4\n",
+        &[
+            "[ALERT] [3] : 'bind :9' in section 'listen': 'id' : custom id 4 already used at test.cfg:2 ('bind :8')",
+        ],
+    ),
+    (
+        "frontend f\n bind :80 fooo\n",
+        &["[ALERT] [2] : 'bind :80' in section 'frontend': unknown keyword 'fooo'"],
+    ),
+    (
+        "frontend f\n bind\n",
+        &["[ALERT] [2] : 'bind' expects {<path>|[addr1]:port1[-end1]}{,[addr]:port[-end]}... as arguments."],
+    ),
+    (
+        "frontend f\n bind :80\n default_backend c\n",
+        &["[ALERT] Proxy 'f': unable to find required default_backend: 'c'."],
+    ),
+    (
+        "frontend f\n bind :80\n use_backend c\n",
+        &["[ALERT] Proxy 'f': unable to find required use_backend: 'c'."],
+    ),
+    (
+        "frontend f\n",
+        &[
+            "[WARNING] frontend 'f' has no 'bind' directive. Please declare it as a backend if this was intended.",
+        ],
+    ),
+    (
+        "frontend f\n bind :80\n option httplog\n log /dev/log local0\n",
+        &[
+            "[WARNING] [3] : 'option httplog' not usable with frontend 'f' (needs 'mode http'). Falling back to 'option tcplog'.",
+        ],
+    ),
+    (
+        "frontend f\n bind :80\n option tcplog\n",
+        &["[WARNING] log format ignored for frontend 'f' since it has no log address."],
+    ),
+    (
+        "backend b\n http-request deny\n",
+        &["[WARNING] 'http-request' rules ignored for backend 'b' as they require HTTP mode."],
+    ),
+    (
+        "frontend f from nope\n bind :80\n timeout client 1s\n",
+        &["[ALERT] [1] : defaults section 'nope' not found for frontend 'f'."],
+    ),
+    (
+        "peers p\n peer a 1.1.1.1:1\nresolvers r\n nameserver a 1.1.1.1:53\n",
+        &[
+            "[ALERT] [1] : section 'peers' is not supported yet",
+            "[ALERT] [3] : section 'resolvers' is not supported yet",
+        ],
+    ),
+    ("backend b\n stick-table type ip size 1k\n", &["[ALERT] [2] : 'stick-table' is not supported yet"]),
+    (
+        "frontend f\n bind :443 ssl crt x\n",
+        &["[ALERT] [2] : 'bind :443' in section 'frontend': 'ssl' is not supported yet"],
+    ),
+    (
+        "global\n ssl-default-bind-ciphers X\n",
+        &["[WARNING] [2] : 'ssl-default-bind-ciphers' has no effect: TLS is not supported yet"],
+    ),
+    (
+        "backend b\n no server a 1.1.1.1\n",
+        &["[ALERT] [2] : negation/default currently supported only for options and log; got 'no server'."],
+    ),
+    ("global\n daemon x\n", &["[ALERT] [2] : 'daemon' cannot handle unexpected argument 'x'."]),
+    ("global\n log 127.0.0.1 local9\n", &["[ALERT] [2] : unknown log facility 'local9'"]),
+    (
+        "backend b\n cookie c rewrite insert\n",
+        &["[ALERT] [2] : cookie 'rewrite', 'insert' and 'prefix' are mutually exclusive."],
+    ),
+    (
+        "userlist u\n user a insecure-password b groups g\n",
+        &["[ALERT] [2] : userlist: no such group 'g' specified in user 'a'"],
+    ),
+];
+
+#[test]
+fn messages_use_the_words_of_haproxy() {
+    for (text, expected) in HAPROXY {
+        assert_eq!(lines(&load_quietly(text)), *expected, "{text}");
+    }
+}
+
+#[test]
+fn messages_point_at_the_words_they_are_about() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "backend b\n   balanse x\n",
+            &["2:4 unknown keyword `balanse` in `backend` section (did you mean `balance`?)"],
+        ),
+        (
+            "backend b\n timeout client 3s\n",
+            &[
+                "2:2 `timeout client` is ignored: backend `b` has no frontend's side (allowed in: defaults, frontend, listen)",
+            ],
+        ),
+        (
+            "backend b\n timeout server 3sx\n timeout server 3.5s\n",
+            &[
+                "2:19 `x` behind a time is ignored",
+                "3:18 `timeout server`: unexpected character '.' in `3.5s` (a whole number and one of: us, ms, s, m, h, d)",
+            ],
+        ),
+        (
+            "backend b\n balance uri dpeth 3\n",
+            &["2:14 `balance uri` does not know `dpeth` (did you mean `depth`?)"],
+        ),
+        (
+            "backend b\n server s \"10.0.0.1:8x\"\n",
+            &["2:21 `server`: invalid port number `8x` in `10.0.0.1:8x`"],
+        ),
+        ("backend b\n retries 5 6\n", &["2:12 `retries` has no use for `6` (usage: retries <value>)"]),
+        (
+            "backend b\n timeout servr 3s\n",
+            &["2:10 unknown timeout `servr` in `backend` section (did you mean `server`?)"],
+        ),
+        ("frontend f\n bind :80,:8x\n", &["2:12 `bind`: invalid port number `8x` in `:8x`"]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(places(&load_quietly(text)), *expected, "{text}");
+    }
+}
+
+#[test]
+fn missing_timeouts_are_named() {
+    let loaded = load("listen l\n bind :80\n server s 1.1.1.1:1\n timeout client 3s\n");
+    assert_eq!(
+        places(&loaded),
+        ["1:8 missing timeouts for proxy `l` (without `timeout connect`, `timeout server`)"]
+    );
+    assert!(
+        lines(&loaded)[0]
+            .starts_with("[WARNING] missing timeouts for proxy 'l'. | While not properly invalid")
+    );
+    assert!(loaded.plan.is_some());
+}
+
+#[test]
+fn the_terminal_form_shows_the_line() {
+    let loaded = load("\n\nbackend api\n    balanse roundrobin\n");
+    let shown: Vec<String> = loaded
+        .diagnostics
+        .iter()
+        .map(|diagnostic| diag::render::terminal(diagnostic, &loaded.sources, diag::render::Colour::Never))
+        .collect();
+    let expected = "\
+error: unknown keyword `balanse` in `backend` section
+ --> test.cfg:4:5
+  |
+4 |     balanse roundrobin
+  |     ^^^^^^^ did you mean `balance`?
+";
+    assert_eq!(shown, [expected]);
+}
+
+#[test]
+fn every_error_is_reported_not_only_the_first() {
+    let loaded = load("frontend f\n bind :x\n maxconn y\n foo\nbackend b\n bar\n server\n");
+    assert_eq!(loaded.diagnostics.error_count(), 5);
+    assert!(loaded.plan.is_none());
+}

@@ -1,0 +1,67 @@
+//! Real configurations of other people are taken, or refused only for what is not built yet.
+
+mod common;
+
+use std::path::Path;
+
+use config::Boot;
+use diag::Severity;
+
+#[test]
+fn forty_one_real_files_are_taken_or_refused_for_what_is_not_built() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/configs");
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        eprintln!("skipped: there is no folder {}", folder.display());
+        return;
+    };
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for entry in entries.flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "cfg")) {
+        let text = std::fs::read(entry.path()).unwrap();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let mut sources = diag::SourceMap::new();
+        // Their own files lie beside them.
+        let root = folder.join("root").display().to_string();
+        let text = String::from_utf8_lossy(&text);
+        let text = text.replace(" root/", &format!(" {root}/")).replace("(root/", &format!("({root}/"));
+        let file = sources.add(name, text);
+        let boot = Boot { environment: syntax::Environment::from_process(), ..Boot::default() };
+        let loaded = config::load_sources(sources, vec![file], &boot);
+        seen += 1;
+        wrong.extend(
+            loaded
+                .diagnostics
+                .iter()
+                .filter(|message| {
+                    message.severity == Severity::Alert && !message.message.contains("not supported yet")
+                })
+                .map(|message| diag::render::line(message, &loaded.sources, 1)),
+        );
+    }
+    assert!(seen >= 41, "{seen} files");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_file_that_is_missing_is_named() {
+    let loaded = config::load(&["/nowhere/haproxy.cfg".into()], &Boot::default());
+    assert!(loaded.plan.is_none());
+    assert!(common::places(&loaded)[0].contains("/nowhere/haproxy.cfg"));
+}
+
+#[test]
+fn thousands_of_backends_share_their_error_files() {
+    let page = std::env::temp_dir().join(format!("weir-errorfile-{}", std::process::id()));
+    std::fs::write(&page, "HTTP/1.0 503 Sorry\r\ncontent-type: text/plain\r\n\r\nsorry\n").unwrap();
+    let mut text = format!("{}{}", common::QUIET, format_args!(" errorfile 503 {}\n", page.display()));
+    for number in 0..2_000 {
+        text.push_str(&format!(
+            "backend b{number}\n server s1 10.0.0.1:80 check\n server s2 10.0.0.2:80 check\n"
+        ));
+    }
+    let loaded = common::load(&text);
+    std::fs::remove_file(&page).unwrap();
+    let plan = loaded.plan.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+    assert_eq!(plan.proxies.len(), 2_000);
+    assert!(plan.proxies.iter().all(|proxy| proxy.errors.len() == 1 && proxy.servers.len() == 2));
+}

@@ -1,0 +1,320 @@
+//! Lists of patterns at run time: `show`, `add`, `del`, `set`, `clear` of ACLs and maps, and whole versions prepared
+//! aside and committed at once. And `get var`, of the process's variables.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use sample::pattern::List;
+
+use crate::command::{Call, Reply, error};
+
+/// A line to be: pattern and value.
+type Entry = (Box<str>, Option<Box<str>>);
+
+/// Versions of lists that were prepared, by the list's number.
+#[derive(Debug, Default)]
+pub(crate) struct Versions(HashMap<u32, Prepared>);
+
+#[derive(Debug, Default)]
+struct Prepared {
+    /// The version matched against now.
+    current: u32,
+    /// The last version made.
+    next: u32,
+    /// Entries of versions not committed yet.
+    waiting: HashMap<u32, Vec<Entry>>,
+}
+
+/// ACL or map: the words of messages differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Acl,
+    Map,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Acl => "ACL",
+            Self::Map => "map",
+        }
+    }
+}
+
+/// The version (`@3`) and the list that come first among the arguments, and how many words they took.
+fn list(call: &Call<'_>, kind: Kind) -> Result<(Option<u32>, Arc<List>, usize), Reply> {
+    let (version, at) = match call.arg(0).strip_prefix('@') {
+        Some(digits) => match digits.parse() {
+            Ok(version) => (Some(version), 1),
+            Err(_) => return Err(error("Version number expected after '@'.")),
+        },
+        None => (None, 0),
+    };
+    let found = call.runtime.view().patterns.find(call.arg(at));
+    // An ACL's commands never touch a map, nor the other way round.
+    match found.filter(|list| list.is_map == (kind == Kind::Map)) {
+        Some(list) => Ok((version, list, at + 1)),
+        None => Err(error(format!("Unknown {} identifier. Please use #<id> or <file>.", kind.word()))),
+    }
+}
+
+fn with_versions<R>(call: &Call<'_>, number: u32, work: impl FnOnce(&mut Prepared) -> R) -> R {
+    // Whatever panicked elsewhere left whole entries behind.
+    let mut versions = call.runtime.versions.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    work(versions.0.entry(number).or_default())
+}
+
+fn show(call: &mut Call<'_>, kind: Kind) -> Reply {
+    if call.args.is_empty() {
+        return overview(call, kind);
+    }
+    match list(call, kind) {
+        Ok((None, list, _)) => {
+            let entries = list.entries();
+            let chunks: Vec<_> = entries.chunks(256).map(<[_]>::to_vec).collect();
+            Reply::Pieces(Box::new(chunks.into_iter().map(|entries| {
+                let mut out = String::new();
+                for entry in entries {
+                    write_line(&mut out, entry.id, &entry.key, entry.value.as_deref());
+                }
+                out
+            })))
+        }
+        Ok((Some(version), list, _)) => with_versions(call, list.number, |prepared| {
+            if version == prepared.current {
+                let mut out = String::new();
+                list.entries().iter().for_each(|e| write_line(&mut out, e.id, &e.key, e.value.as_deref()));
+                return Reply::Text(out);
+            }
+            let mut out = String::new();
+            for (id, (key, value)) in prepared.waiting.get(&version).into_iter().flatten().enumerate() {
+                write_line(&mut out, id as u64, key, value.as_deref());
+            }
+            Reply::Text(out)
+        }),
+        Err(reply) => reply,
+    }
+}
+
+fn write_line(out: &mut String, id: u64, key: &str, value: Option<&str>) {
+    let _ = match value {
+        Some(value) => writeln!(out, "{id:#x} {key} {value}"),
+        None => writeln!(out, "{id:#x} {key}"),
+    };
+}
+
+fn overview(call: &Call<'_>, kind: Kind) -> Reply {
+    let mut out = "# id (file) description\n".to_owned();
+    for list in call.runtime.view().patterns.lists().iter().filter(|l| l.is_map == (kind == Kind::Map)) {
+        let (current, next, waiting) = with_versions(call, list.number, |prepared| {
+            (prepared.current, prepared.next, prepared.waiting.values().map(Vec::len).sum::<usize>())
+        });
+        let user = if kind == Kind::Map { "map" } else { "acl" };
+        let origin = match &*list.name {
+            "" => format!("patterns of an {user}"),
+            name => format!("pattern loaded from file '{name}' used by {user}"),
+        };
+        let count = list.len() + waiting;
+        let _ = writeln!(
+            out,
+            "{} ({}) {origin}. curr_ver={current} next_ver={next} entry_cnt={count}",
+            list.number, list.name
+        );
+    }
+    Reply::Text(out)
+}
+
+/// Lines of a payload as entries: the first word is the key, the rest of a map's line its value.
+fn payload_entries(payload: &str, kind: Kind) -> Result<Vec<Entry>, Reply> {
+    let mut entries = Vec::new();
+    for line in
+        payload.lines().map(|line| line.trim_start_matches([' ', '\t'])).filter(|line| !line.is_empty())
+    {
+        let entry = match kind {
+            Kind::Acl => (line.into(), None),
+            Kind::Map => match line.split_once([' ', '\t']) {
+                Some((key, value)) => (key.into(), Some(value.trim_start_matches([' ', '\t']).into())),
+                None => return Err(error(format!("Missing value for the key '{line}'."))),
+            },
+        };
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+fn add(call: &mut Call<'_>, kind: Kind) -> Reply {
+    let usage = match kind {
+        Kind::Acl => "'add acl' expects two parameters: ACL identifier and pattern.",
+        Kind::Map => {
+            "'add map' expects three parameters (map identifier, key and value) or one parameter (map identifier) and a payload"
+        }
+    };
+    if call.args.is_empty() {
+        return error(usage);
+    }
+    let (version, list, at) = match list(call, kind) {
+        Ok(found) => found,
+        Err(reply) => return reply,
+    };
+    let (key, value) = (call.arg(at), call.arg(at + 1));
+    let entries = match (kind, call.payload) {
+        (_, Some(payload)) if key.is_empty() => match payload_entries(payload, kind) {
+            Ok(entries) => entries,
+            Err(reply) => return reply,
+        },
+        (_, None) if key.is_empty() => return error(usage),
+        (Kind::Map, _) if value.is_empty() => return error(usage),
+        (Kind::Map, _) => vec![(key.into(), Some(value.into()))],
+        (Kind::Acl, _) => vec![(key.into(), None)],
+    };
+    let Some(version) = version else {
+        entries.iter().for_each(|(key, value)| list.add(key, value.as_deref()));
+        return Reply::Done;
+    };
+    with_versions(call, list.number, |prepared| match prepared.waiting.get_mut(&version) {
+        Some(waiting) => {
+            waiting.extend(entries);
+            Reply::Done
+        }
+        None => error("Version number out of range."),
+    })
+}
+
+fn prepare(call: &mut Call<'_>, kind: Kind) -> Reply {
+    match list(call, kind) {
+        Ok((_, list, _)) => with_versions(call, list.number, |prepared| {
+            prepared.next = prepared.next.wrapping_add(1);
+            prepared.waiting.insert(prepared.next, Vec::new());
+            Reply::Text(format!("New version created: {}\n", prepared.next))
+        }),
+        Err(reply) => reply,
+    }
+}
+
+fn commit(call: &mut Call<'_>, kind: Kind) -> Reply {
+    let (version, list) = match list(call, kind) {
+        Ok((Some(version), list, _)) => (version, list),
+        Ok((None, ..)) => return error(format!("Missing version number for the {}.", kind.word())),
+        Err(reply) => return reply,
+    };
+    with_versions(call, list.number, |prepared| match prepared.waiting.remove(&version) {
+        Some(entries) => {
+            list.replace(entries);
+            prepared.current = version;
+            // Those older than what is now current can never be.
+            prepared.waiting.retain(|&other, _| other > version);
+            Reply::Done
+        }
+        None => error("Version number out of range."),
+    })
+}
+
+fn clear(call: &mut Call<'_>, kind: Kind) -> Reply {
+    if call.args.is_empty() {
+        return error(format!("Missing {} identifier.", kind.word()));
+    }
+    match list(call, kind) {
+        Ok((None, list, _)) => list.clear(),
+        Ok((Some(version), list, _)) => with_versions(call, list.number, |prepared| {
+            if version == prepared.current {
+                list.clear();
+            } else {
+                prepared.waiting.remove(&version);
+            }
+        }),
+        Err(reply) => return reply,
+    }
+    Reply::Done
+}
+
+/// `#0x1f`: an entry by the number that `show` gives it.
+fn reference(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("#0x")?, 16).ok()
+}
+
+fn delete(call: &mut Call<'_>, kind: Kind) -> Reply {
+    if call.args.len() < 2 {
+        let word = kind.word();
+        return error(format!("This command expects two parameters: {word} identifier and key."));
+    }
+    let (_, list, at) = match list(call, kind) {
+        Ok(found) => found,
+        Err(reply) => return reply,
+    };
+    let key = call.arg(at);
+    let removed = reference(key).map_or_else(|| list.remove(key), |id| list.remove_id(id));
+    if removed { Reply::Done } else { error("Key not found.") }
+}
+
+pub(crate) fn set_map(call: &mut Call<'_>) -> Reply {
+    if call.args.len() < 3 {
+        return error("'set map' expects three parameters: map identifier, key and value.");
+    }
+    let (_, list, at) = match list(call, Kind::Map) {
+        Ok(found) => found,
+        Err(reply) => return reply,
+    };
+    let (key, value) = (call.arg(at), call.arg(at + 1));
+    let done = reference(key).map_or_else(|| list.set(key, value), |id| list.set_id(id, value));
+    if done { Reply::Done } else { error("entry not found.") }
+}
+
+pub(crate) fn show_acl(call: &mut Call<'_>) -> Reply {
+    show(call, Kind::Acl)
+}
+
+pub(crate) fn show_map(call: &mut Call<'_>) -> Reply {
+    show(call, Kind::Map)
+}
+
+pub(crate) fn add_acl(call: &mut Call<'_>) -> Reply {
+    add(call, Kind::Acl)
+}
+
+pub(crate) fn add_map(call: &mut Call<'_>) -> Reply {
+    add(call, Kind::Map)
+}
+
+pub(crate) fn del_acl(call: &mut Call<'_>) -> Reply {
+    delete(call, Kind::Acl)
+}
+
+pub(crate) fn del_map(call: &mut Call<'_>) -> Reply {
+    delete(call, Kind::Map)
+}
+
+pub(crate) fn clear_acl(call: &mut Call<'_>) -> Reply {
+    clear(call, Kind::Acl)
+}
+
+pub(crate) fn clear_map(call: &mut Call<'_>) -> Reply {
+    clear(call, Kind::Map)
+}
+
+pub(crate) fn prepare_acl(call: &mut Call<'_>) -> Reply {
+    prepare(call, Kind::Acl)
+}
+
+pub(crate) fn prepare_map(call: &mut Call<'_>) -> Reply {
+    prepare(call, Kind::Map)
+}
+
+pub(crate) fn commit_acl(call: &mut Call<'_>) -> Reply {
+    commit(call, Kind::Acl)
+}
+
+pub(crate) fn commit_map(call: &mut Call<'_>) -> Reply {
+    commit(call, Kind::Map)
+}
+
+pub(crate) fn get_var(call: &mut Call<'_>) -> Reply {
+    let name = call.arg(0);
+    let found = name.strip_prefix("proc.").and_then(sample::vars::find_process_variable);
+    let Some(value) = found.and_then(|variable| variable.get()) else {
+        return error("Variable not found.");
+    };
+    let mut text = Vec::new();
+    value.write_text(&mut text);
+    Reply::Text(format!("{name}: type={} value=<{}>\n", value.kind().name(), String::from_utf8_lossy(&text)))
+}

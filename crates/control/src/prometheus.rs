@@ -1,0 +1,402 @@
+//! The Prometheus exporter (`http-request use-service prometheus-exporter`): the statistics as metrics, under the
+//! names that dashboards for HAProxy know. A pure function like the statistics page.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use base::clock::now_ms;
+
+use crate::field::Value;
+use crate::info;
+use crate::shows::StatPieces;
+use crate::stat::{C, COLUMNS, Filter, Kind, Row, Show};
+use crate::statistics::{PageRequest, PageResponse};
+use crate::view::Runtime;
+
+/// How a value becomes a sample.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum As {
+    /// As it is.
+    Number,
+    /// Milliseconds to seconds.
+    Millis,
+    /// One sample a state, 1 for the present one: `UP`, `DOWN` …
+    Status,
+    /// One sample a check status.
+    Check,
+    /// With a label `code`.
+    Code(&'static str),
+}
+
+/// A metric of proxies and servers: its name behind `haproxy_<object>_`, its column, its form, whether it counts.
+struct Metric {
+    name: &'static str,
+    column: C,
+    form: As,
+    counter: bool,
+}
+
+const fn gauge(name: &'static str, column: C) -> Metric {
+    Metric { name, column, form: As::Number, counter: false }
+}
+
+const fn total(name: &'static str, column: C) -> Metric {
+    Metric { name, column, form: As::Number, counter: true }
+}
+
+const fn millis(name: &'static str, column: C) -> Metric {
+    Metric { name, column, form: As::Millis, counter: false }
+}
+
+const fn responses(code: &'static str, column: C) -> Metric {
+    Metric { name: "http_responses_total", column, form: As::Code(code), counter: true }
+}
+
+/// Metrics in the order they are written; those without a value for an object are left out for it.
+#[rustfmt::skip]
+const METRICS: &[Metric] = &[
+    Metric { name: "status", column: C::status, form: As::Status, counter: false },
+    gauge ("current_queue",                     C::qcur),
+    gauge ("max_queue",                         C::qmax),
+    gauge ("current_sessions",                  C::scur),
+    gauge ("max_sessions",                      C::smax),
+    gauge ("limit_sessions",                    C::slim),
+    total ("sessions_total",                    C::stot),
+    total ("bytes_in_total",                    C::bin),
+    total ("bytes_out_total",                   C::bout),
+    total ("requests_denied_total",             C::dreq),
+    total ("responses_denied_total",            C::dresp),
+    total ("request_errors_total",              C::ereq),
+    total ("connection_errors_total",           C::econ),
+    total ("response_errors_total",             C::eresp),
+    total ("retry_warnings_total",              C::wretr),
+    total ("redispatch_warnings_total",         C::wredis),
+    gauge ("weight",                            C::weight),
+    gauge ("active_servers",                    C::act),
+    gauge ("backup_servers",                    C::bck),
+    total ("check_failures_total",              C::chkfail),
+    total ("check_up_down_total",               C::chkdown),
+    gauge ("check_last_change_seconds",         C::lastchg),
+    total ("downtime_seconds_total",            C::downtime),
+    gauge ("queue_limit",                       C::qlimit),
+    gauge ("current_throttle",                  C::throttle),
+    total ("loadbalanced_total",                C::lbtot),
+    gauge ("current_session_rate",              C::rate),
+    gauge ("limit_session_rate",                C::rate_lim),
+    gauge ("max_session_rate",                  C::rate_max),
+    Metric { name: "check_status", column: C::check_status, form: As::Check, counter: false },
+    gauge ("check_code",                        C::check_code),
+    millis("check_duration_seconds",            C::check_duration),
+    responses("1xx",                            C::hrsp_1xx),
+    responses("2xx",                            C::hrsp_2xx),
+    responses("3xx",                            C::hrsp_3xx),
+    responses("4xx",                            C::hrsp_4xx),
+    responses("5xx",                            C::hrsp_5xx),
+    responses("other",                          C::hrsp_other),
+    gauge ("http_requests_rate_current",        C::req_rate),
+    gauge ("http_requests_rate_max",            C::req_rate_max),
+    total ("http_requests_total",               C::req_tot),
+    total ("client_aborts_total",               C::cli_abrt),
+    total ("server_aborts_total",               C::srv_abrt),
+    total ("http_comp_bytes_in_total",          C::comp_in),
+    total ("http_comp_bytes_out_total",         C::comp_out),
+    total ("http_comp_bytes_bypassed_total",    C::comp_byp),
+    total ("http_comp_responses_total",         C::comp_rsp),
+    gauge ("last_session_seconds",              C::lastsess),
+    millis("queue_time_average_seconds",        C::qtime),
+    millis("connect_time_average_seconds",      C::ctime),
+    millis("response_time_average_seconds",     C::rtime),
+    millis("total_time_average_seconds",        C::ttime),
+    gauge ("connections_rate_current",          C::conn_rate),
+    gauge ("connections_rate_max",              C::conn_rate_max),
+    total ("connections_total",                 C::conn_tot),
+    total ("intercepted_requests_total",        C::intercepted),
+    total ("denied_connections_total",          C::dcon),
+    total ("denied_sessions_total",             C::dses),
+    total ("failed_header_rewriting_total",     C::wrew),
+    total ("connection_attempts_total",         C::connect),
+    total ("connection_reuses_total",           C::reuse),
+    total ("http_cache_lookups_total",          C::cache_lookups),
+    total ("http_cache_hits_total",             C::cache_hits),
+    gauge ("idle_connections_current",          C::srv_icur),
+    gauge ("idle_connections_limit",            C::src_ilim),
+    millis("max_queue_time_seconds",            C::qtime_max),
+    millis("max_connect_time_seconds",          C::ctime_max),
+    millis("max_response_time_seconds",         C::rtime_max),
+    millis("max_total_time_seconds",            C::ttime_max),
+    total ("internal_errors_total",             C::eint),
+    gauge ("unsafe_idle_connections_current",   C::idle_conn_cur),
+    gauge ("safe_idle_connections_current",     C::safe_conn_cur),
+    gauge ("used_connections_current",          C::used_conn_cur),
+    gauge ("need_connections_current",          C::need_conn_est),
+    gauge ("uweight",                           C::uweight),
+];
+
+/// Process metrics: field of `show info`, name behind `haproxy_process_`, whether it counts.
+#[rustfmt::skip]
+const PROCESS: &[(&str, &str, bool)] = &[
+    ("Nbthread",             "nbthread",                 false),
+    ("Nbproc",               "nbproc",                   false),
+    ("Process_num",          "relative_process_id",      false),
+    ("Uptime_sec",           "uptime_seconds",           false),
+    ("PoolFailed",           "pool_failures_total",      true),
+    ("Ulimit-n",             "max_fds",                  false),
+    ("Maxsock",              "max_sockets",              false),
+    ("Maxconn",              "max_connections",          false),
+    ("Hard_maxconn",         "hard_max_connections",     false),
+    ("CurrConns",            "current_connections",      false),
+    ("CumConns",             "connections_total",        true),
+    ("CumReq",               "requests_total",           true),
+    ("MaxSslConns",          "max_ssl_connections",      false),
+    ("CurrSslConns",         "current_ssl_connections",  false),
+    ("CumSslConns",          "ssl_connections_total",    true),
+    ("Maxpipes",             "max_pipes",                false),
+    ("PipesUsed",            "pipes_used_total",         true),
+    ("PipesFree",            "pipes_free_total",         true),
+    ("ConnRate",             "current_connection_rate",  false),
+    ("ConnRateLimit",        "limit_connection_rate",    false),
+    ("MaxConnRate",          "max_connection_rate",      false),
+    ("SessRate",             "current_session_rate",     false),
+    ("SessRateLimit",        "limit_session_rate",       false),
+    ("MaxSessRate",          "max_session_rate",         false),
+    ("Tasks",                "current_tasks",            false),
+    ("Run_queue",            "current_run_queue",        false),
+    ("Idle_pct",             "idle_time_percent",        false),
+    ("Stopping",             "stopping",                 false),
+    ("Jobs",                 "jobs",                     false),
+    ("Unstoppable Jobs",     "unstoppable_jobs",         false),
+    ("Listeners",            "listeners",                false),
+    ("ActivePeers",          "active_peers",             false),
+    ("ConnectedPeers",       "connected_peers",          false),
+    ("DroppedLogs",          "dropped_logs_total",       true),
+    ("BusyPolling",          "busy_polling_enabled",     false),
+    ("FailedResolutions",    "failed_resolutions",       true),
+    ("TotalBytesOut",        "bytes_out_total",          true),
+    ("TotalSplicedBytesOut", "spliced_bytes_out_total",  true),
+    ("Memmax_bytes",         "max_memory_bytes",         false),
+    ("PoolAlloc_bytes",      "pool_allocated_bytes",     false),
+    ("PoolUsed_bytes",       "pool_used_bytes",          false),
+    ("Start_time_sec",       "start_time_seconds",       false),
+];
+
+/// The objects whose metrics are asked for (`scope=`), in the order they are written.
+const SCOPES: &[(&str, Kind)] = &[
+    ("frontend", Kind::Frontend),
+    ("listener", Kind::Listener),
+    ("backend", Kind::Backend),
+    ("server", Kind::Server),
+];
+
+/// Answers a scrape. GET and HEAD; `scope=global|frontend|listener|backend|server` may be repeated, `no-maint` leaves
+/// servers in maintenance out. Pieces of the body may be empty.
+pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageResponse {
+    let headers =
+        |kind: &str| vec![("content-type", kind.to_owned()), ("cache-control", "no-cache".to_owned())];
+    let refuse = |status: u16, text: &str| PageResponse {
+        status,
+        headers: headers("text/plain"),
+        body: Box::new(std::iter::once(format!("{text}\n").into_bytes())),
+    };
+    if !matches!(request.method, http::Method::Get | http::Method::Head) {
+        return refuse(405, "Only GET and HEAD are answered here.");
+    }
+    let query = request.uri.split_once('?').map_or("", |(_, query)| query);
+    let mut wanted = Vec::new();
+    let mut filter = Filter::default();
+    for (name, value) in http::uri::params(query.as_bytes(), false, None) {
+        match (name, value) {
+            (b"scope", Some(b"*")) => wanted.clear(),
+            (b"scope", Some(b"")) => {}
+            (b"scope", Some(value)) => match std::str::from_utf8(value) {
+                Ok(scope) if scope == "global" || SCOPES.iter().any(|row| row.0 == scope) => {
+                    wanted.push(scope.to_owned());
+                }
+                _ => return refuse(400, "Unknown scope."),
+            },
+            (b"no-maint", _) => filter.no_maintenance = true,
+            _ => {}
+        }
+    }
+    let wants = move |scope: &str| wanted.is_empty() || wanted.iter().any(|w| w == scope);
+    let kinds: Vec<Kind> = SCOPES.iter().filter(|row| wants(row.0)).map(|row| row.1).collect();
+    let process = wants("global").then(|| process_metrics(runtime).into_bytes());
+    let rows = StatPieces::new(
+        runtime.view(),
+        filter,
+        Show { legends: false, now: now_ms() },
+        info::Format::Plain,
+        false,
+    );
+    let body: Box<dyn Iterator<Item = Vec<u8>>> = if request.method == http::Method::Head {
+        Box::new(std::iter::empty())
+    } else {
+        Box::new(process.into_iter().chain(Exporter {
+            rows: Some(rows),
+            found: Vec::new(),
+            kinds,
+            at: (0, 0, 0),
+        }))
+    };
+    PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
+}
+
+fn process_metrics(runtime: &Runtime) -> String {
+    let mut out = String::new();
+    let values = info::values(runtime);
+    for (field, name, counter) in PROCESS {
+        let Some((position, value)) = values.iter().find(|(p, _)| info::FIELDS[*p].name == *field) else {
+            continue;
+        };
+        write_help(&mut out, "process", name, info::FIELDS[*position].text, *counter);
+        let _ = write!(out, "haproxy_process_{name} ");
+        value.write(&mut out);
+        out.push('\n');
+    }
+    write_help(&mut out, "process", "build_info", "Build info", false);
+    let _ = writeln!(out, "haproxy_process_build_info{{version=\"{}\"}} 1", escape(runtime.version));
+    out
+}
+
+fn write_help(out: &mut String, object: &str, name: &str, text: &str, counter: bool) {
+    let kind = if counter { "counter" } else { "gauge" };
+    let _ = writeln!(out, "# HELP haproxy_{object}_{name} {text}.\n# TYPE haproxy_{object}_{name} {kind}");
+}
+
+/// What is kept of a row: kind, labels, and one value a metric.
+struct Found {
+    kind: Kind,
+    labels: String,
+    values: Box<[Value]>,
+}
+
+/// Collects the rows, some at a time, then writes metric by metric, as the format demands.
+struct Exporter {
+    rows: Option<StatPieces>,
+    found: Vec<Found>,
+    kinds: Vec<Kind>,
+    /// Kind, metric and row to go on with.
+    at: (usize, usize, usize),
+}
+
+/// Rows read or samples written at a time.
+const A_PIECE: usize = 64;
+
+impl Iterator for Exporter {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        if let Some(rows) = &mut self.rows {
+            for _ in 0..A_PIECE {
+                let Some(row) = rows.next_row() else {
+                    self.rows = None;
+                    break;
+                };
+                if self.kinds.contains(&row.kind) {
+                    self.found.push(keep(&row));
+                }
+            }
+            return Some(Vec::new());
+        }
+        let mut out = String::new();
+        let kind = *self.kinds.get(self.at.0)?;
+        let (_, index, start) = self.at;
+        let metric = &METRICS[index];
+        let end = (start + A_PIECE * 4).min(self.found.len());
+        for found in &self.found[start..end] {
+            if found.kind == kind && found.values[index] != Value::Empty {
+                write_sample(&mut out, metric, found, &found.values[index]);
+            }
+        }
+        // Several metrics may share one name, told apart by a label: their help is written once.
+        let first = index == 0 || METRICS[index - 1].name != metric.name;
+        if start == 0 && first && self.found.iter().any(|f| f.kind == kind && f.values[index] != Value::Empty)
+        {
+            let mut help = String::new();
+            let text = COLUMNS[metric.column as usize].text;
+            write_help(&mut help, object(kind), metric.name, text, metric.counter);
+            out.insert_str(0, &help);
+        }
+        self.at = match (end < self.found.len(), index + 1 < METRICS.len()) {
+            (true, _) => (self.at.0, index, end),
+            (false, true) => (self.at.0, index + 1, 0),
+            (false, false) => (self.at.0 + 1, 0, 0),
+        };
+        Some(out.into_bytes())
+    }
+}
+
+fn object(kind: Kind) -> &'static str {
+    SCOPES.iter().find(|row| row.1 == kind).map_or("", |row| row.0)
+}
+
+fn keep(row: &Row) -> Found {
+    let proxy = escape(&row.text(C::pxname));
+    let own = escape(&row.text(C::svname));
+    let labels = match row.kind {
+        Kind::Server => format!("proxy=\"{proxy}\",server=\"{own}\""),
+        Kind::Listener => format!("proxy=\"{proxy}\",listener=\"{own}\""),
+        _ => format!("proxy=\"{proxy}\""),
+    };
+    let values = METRICS.iter().map(|metric| match (row.kind, metric.column) {
+        // A server is not a number of servers.
+        (Kind::Server, C::act | C::bck) => Value::Empty,
+        _ => row.get(metric.column).clone(),
+    });
+    Found { kind: row.kind, labels, values: values.collect() }
+}
+
+fn write_sample(out: &mut String, metric: &Metric, found: &Found, value: &Value) {
+    let (object, labels, name) = (object(found.kind), &found.labels, metric.name);
+    let mut text = String::new();
+    value.write(&mut text);
+    // Writing into a String cannot fail.
+    let _ = match metric.form {
+        As::Number => writeln!(out, "haproxy_{object}_{name}{{{labels}}} {text}"),
+        As::Millis => {
+            let ms = text.parse::<f64>().unwrap_or(0.0);
+            writeln!(out, "haproxy_{object}_{name}{{{labels}}} {:.6}", ms / 1000.0)
+        }
+        As::Code(code) => writeln!(out, "haproxy_{object}_{name}{{{labels},code=\"{code}\"}} {text}"),
+        As::Status => {
+            let (states, present) = states(found.kind, &text);
+            return write_states(out, &format!("haproxy_{object}_{name}"), labels, states, present);
+        }
+        As::Check => {
+            let present = text.trim_start_matches("* ");
+            let names: Vec<&str> = state::server::CHECK_STATUSES.iter().map(|row| row.0).collect();
+            return write_states(out, &format!("haproxy_{object}_{name}"), labels, &names, present);
+        }
+    };
+}
+
+fn write_states(out: &mut String, name: &str, labels: &str, states: &[&str], present: &str) {
+    for state in states {
+        let _ = writeln!(out, "{name}{{{labels},state=\"{state}\"}} {}", u8::from(*state == present));
+    }
+}
+
+/// The states of a kind of object, and which of them a status is.
+fn states(kind: Kind, status: &str) -> (&'static [&'static str], &'static str) {
+    match kind {
+        Kind::Frontend => (&["DOWN", "UP"], if status == "STOP" { "DOWN" } else { "UP" }),
+        Kind::Listener => {
+            let state = match status {
+                "FULL" => "FULL",
+                "STOP" => "WAITING",
+                _ => "OPEN",
+            };
+            (&["OPEN", "FULL", "WAITING"], state)
+        }
+        Kind::Backend => (&["DOWN", "UP"], if status == "UP" { "UP" } else { "DOWN" }),
+        Kind::Server => {
+            const STATES: [&str; 5] = ["DOWN", "UP", "MAINT", "DRAIN", "NOLB"];
+            let state = STATES.into_iter().find(|state| status.starts_with(state));
+            (&STATES, state.unwrap_or("UP"))
+        }
+    }
+}
+
+/// A label's value.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
