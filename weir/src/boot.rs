@@ -50,7 +50,9 @@ fn start(plan: Arc<Plan>, args: &Args, messages: Messages) -> Result<Ending, Str
     if global.master_worker && let Some(ending) = master::supervise(global, args, messages)? {
         return Ok(ending);
     }
-    system::write_pidfile(global)?;
+    if !global.master_worker {
+        system::write_pidfile(global)?;
+    }
     system::confine(global)?;
     system::finish_old(args);
     run_workers(plan, bound, limits, messages)
@@ -97,7 +99,7 @@ async fn work(
     group: std::ops::Range<usize>,
     messages: Messages,
 ) {
-    let worker = Worker::new(shared.clone());
+    let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
     for bound in share {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use config::plan::proxy::Reuse;
 use config::plan::server::{SendProxy, UseSource};
 use config::plan::{Proxy, ServerSettings};
 use net::{Dial, Stream, Target, proxy_protocol};
@@ -32,10 +33,14 @@ pub(crate) async fn obtain(
 ) -> Result<Upstream, Fault> {
     let settings = &lease.settings;
     let key = pool_key(client, x, settings);
-    if x.txn.is_http
-        && !x.fresh
-        && let Some(mut upstream) = reuse(client, backend, settings, &key)
-    {
+    let mut idle = None;
+    if x.txn.is_http && !x.fresh {
+        idle = reuse(client, backend, settings, &key);
+        if idle.is_none() && has_idle_elsewhere(client, backend, settings) {
+            idle = Box::pin(take_over(client, backend, settings, &key)).await;
+        }
+    }
+    if let Some(mut upstream) = idle {
         upstream.uses += 1;
         settings.state.counters.mine().reuses.add(1);
         backend.state.backend.mine().reuses.add(1);
@@ -62,6 +67,78 @@ fn reuse(
     }
     let ask = Ask { key, reuse: backend.reuse, first: client.session.requests <= 1 };
     client.worker.pools.take(backend.index, settings.index, ask)
+}
+
+/// Whether another worker of the group may have an idle connection for this request.
+fn has_idle_elsewhere(client: &Connection, backend: &Proxy, settings: &ServerSettings) -> bool {
+    if client.worker.group.len() <= 1 || !client.worker.shared.plan.global.tune.idle_pool_shared {
+        return false;
+    }
+    let allowed = match backend.reuse {
+        Reuse::Never => false,
+        Reuse::Safe => client.session.requests > 1,
+        Reuse::Aggressive | Reuse::Always => true,
+    };
+    let own = client.worker.index;
+    let elsewhere = |(index, shard): (usize, &state::ServerCounters)| {
+        if index != own && client.worker.group.contains(&index) { shard.idle.get() } else { 0 }
+    };
+    let idle: i64 = settings.state.counters.all().enumerate().map(elsewhere).sum();
+    allowed && idle > 0 && idle >= i64::from(settings.pool_low_conn)
+}
+
+/// An idle connection on its way to another worker.
+struct Handed {
+    socket: std::os::fd::OwnedFd,
+    is_tcp: bool,
+    uses: u32,
+    ends: Option<(Endpoint, Endpoint)>,
+}
+
+/// Takes over an idle connection of another worker of the group.
+async fn take_over(
+    client: &Connection,
+    backend: &Proxy,
+    settings: &Arc<ServerSettings>,
+    key: &[u8],
+) -> Option<Upstream> {
+    let own = client.worker.index;
+    let counts: Vec<i64> = settings.state.counters.all().map(|shard| shard.idle.get()).collect();
+    let others = client.worker.group.clone().filter(|index| *index != own && counts[*index] > 0);
+    for other in others {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let (proxy, server, key_wanted) = (backend.index, settings.index, Box::<[u8]>::from(key));
+        let (reuse, first) = (backend.reuse, client.session.requests <= 1);
+        let posted = runtime::worker::post(other, move || {
+            let handed = crate::worker::current().and_then(|worker| {
+                let ask = Ask { key: &key_wanted, reuse, first };
+                let upstream = worker.pools.take(proxy, server, ask)?;
+                let (uses, ends) = (upstream.uses, upstream.ends);
+                let is_tcp = matches!(upstream.stream, Stream::Tcp(_));
+                Some(Handed { socket: upstream.stream.into_std().ok()?, is_tcp, uses, ends })
+            });
+            // Who asked may be gone; the connection is then closed.
+            let _ = send.send(handed);
+        });
+        if !posted {
+            continue;
+        }
+        if let Ok(Some(handed)) = receive.await
+            && let Ok(stream) = Stream::from_fd(handed.socket, handed.is_tcp)
+        {
+            return Some(Upstream {
+                stream,
+                input: None,
+                server: settings.clone(),
+                backend: backend.index,
+                key: key.into(),
+                uses: handed.uses,
+                private: false,
+                ends: handed.ends,
+            });
+        }
+    }
+    None
 }
 
 /// What distinguishes connections to this server for this request.
@@ -115,6 +192,10 @@ async fn open(
         stream.reset_on_close();
     }
     x.txn.times.connected = now_us();
+    let ends = Some(match target {
+        Target::Ip(theirs) => (stream.local().map_or(Endpoint::Local, Endpoint::Ip), Endpoint::Ip(theirs)),
+        _ => (Endpoint::Local, Endpoint::Local),
+    });
     x.preamble = proxy_header(client, x, settings);
     Ok(Upstream {
         stream,
@@ -124,7 +205,7 @@ async fn open(
         key,
         uses: 1,
         private: false,
-        ends: None,
+        ends,
     })
 }
 

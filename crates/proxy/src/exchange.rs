@@ -58,6 +58,8 @@ pub(crate) struct Exchange {
     pub(crate) keep_alive: bool,
     /// Time spent in queues, µs.
     pub(crate) waited_us: u64,
+    /// Whether the client asked with HEAD, whatever rules made of it.
+    pub(crate) head_only: bool,
     /// Whether the server said, before our own edits, that it closes.
     pub(crate) server_closes: bool,
     /// Whether the client waits for a 100 that nobody has sent yet.
@@ -71,7 +73,9 @@ pub(crate) enum Stop {
     Fault(Fault),
     /// The answer was made here and lies in the transaction's response and `reply_body`.
     Reply,
-    /// Nothing is said: the connection just ends.
+    /// The connection just ends.
+    Close,
+    /// The connection just ends, and no log line tells of it.
     Silent,
 }
 
@@ -121,6 +125,7 @@ impl Exchange {
         self.answered = false;
         self.keep_alive = false;
         self.waited_us = 0;
+        self.head_only = false;
         self.server_closes = false;
         self.expects_continue = false;
     }
@@ -181,7 +186,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     route::bind_server(client, x, &backend);
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
-    rules_step::of_response(client, x, &backend).await?;
+    rules_step::of_response(client, x, &backend, &mut upstream).await?;
     cookie::of_response(client, x, &backend, &lease);
     fields::of_response(client, x, &backend, &upstream);
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
@@ -255,6 +260,7 @@ async fn attempt(
 ) -> Result<Upstream, (Fault, bool)> {
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
     let reused = upstream.uses > 1;
+    x.txn.server_reused = reused;
     count_request(x, backend, lease);
     x.txn.server_ends = upstream.ends;
     x.phase = Phase::Headers;

@@ -30,15 +30,9 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Ar
     restrict_names(client, x, backend)?;
     unique_id_header(client, x);
     let both = [&client.frontend, backend];
-    // The backend's word counts where both have one.
-    if let Some(option) = backend.forward_for.as_ref().or(client.frontend.forward_for.as_ref()) {
-        let ip = x.source(client).ip();
-        forward_for(x, option, ip);
-    }
-    if let Some(option) = backend.original_to.as_ref().or(client.frontend.original_to.as_ref()) {
-        let ip = x.destination(client).ip();
-        forward_for(x, option, ip);
-    }
+    let (source, destination) = (x.source(client).ip(), x.destination(client).ip());
+    forward_for(x, both.map(|proxy| proxy.forward_for.as_ref()), source);
+    forward_for(x, both.map(|proxy| proxy.original_to.as_ref()), destination);
     if let Some(option) = both[1].forwarded.as_ref() {
         forwarded(client, x, option);
     }
@@ -87,10 +81,18 @@ pub(crate) fn make_unique_id(client: &Connection, x: &mut Exchange) {
     }
 }
 
-fn forward_for(x: &mut Exchange, option: &ForwardFor, ip: Option<IpAddr>) {
-    let Some(ip) = ip.filter(|ip| !excepted(&option.except, *ip)) else { return };
+/// `option forwardfor` or `originalto` of the frontend and the backend: either's exception holds, the backend's
+/// name counts, and `if-none` only where neither wants the header always.
+fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<IpAddr>) {
+    let [frontend, backend] = options;
+    let Some(option) = backend.or(frontend) else { return };
+    let Some(ip) = ip else { return };
+    if options.iter().flatten().any(|option| excepted(&option.except, ip)) {
+        return;
+    }
     let head = &mut x.txn.request;
-    if option.if_none && head.get(&Name::new(option.header.as_bytes())).is_some() {
+    let if_none = options.iter().flatten().all(|option| option.if_none);
+    if if_none && head.get(&Name::new(option.header.as_bytes())).is_some() {
         return;
     }
     let mut text = [0u8; 48];
@@ -208,7 +210,10 @@ pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange, backend: &A
     let method = x.txn.request.method_id();
     let length = x.txn.response.response_body(method);
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
-    let recoding = adapt_connection(client, x, length);
+    let mut recoding = adapt_connection(client, x, length);
+    if x.head_only && length != BodyLength::None {
+        recoding = Recoding::Discard;
+    }
     x.download.start(length, recoding);
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;
     let bogus = client.frontend.options.h1_case_adjust_bogus_client && !adjust.is_empty();

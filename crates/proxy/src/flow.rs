@@ -33,9 +33,12 @@ pub(crate) enum Recoding {
     None,
     /// Chunks in, bare bytes out: for HTTP/1.0 peers.
     Dechunk,
-    /// Bare bytes in, chunks out: a body without length for a peer that wants to stay connected.
-    Enchunk,
+    /// Bytes in, nothing out: the body of an answer to a HEAD that a rule had turned into a GET.
+    Discard,
 }
+
+/// Bodies up to this size are copied behind their head: cheaper than two pieces for the kernel.
+const COPY: usize = 2048;
 
 /// Why a direction stopped before its end.
 #[derive(Debug)]
@@ -142,12 +145,10 @@ impl Flow {
         match self.recoding {
             Recoding::None => self.admit_verbatim(buffer, fresh),
             Recoding::Dechunk => self.admit_dechunked(buffer),
-            Recoding::Enchunk => {
-                self.received += fresh as u64;
-                http::chunk::write_chunk_size(&mut self.staged, fresh);
-                self.staged.extend_from_slice(buffer.filled());
-                self.staged.extend_from_slice(http::chunk::CHUNK_END);
-                buffer.clear();
+            Recoding::Discard => {
+                self.admit_verbatim(buffer, fresh)?;
+                buffer.consume(self.ready);
+                self.ready = 0;
                 Ok(())
             }
         }
@@ -211,6 +212,11 @@ impl Flow {
         buffer: &mut Buffer,
         to: &mut Stream,
     ) -> Poll<Result<(), FlowError>> {
+        if self.ready > 0 && self.ready <= COPY && !self.staged.is_empty() && self.staged_sent == 0 {
+            self.staged.extend_from_slice(&buffer.filled()[..self.ready]);
+            buffer.consume(self.ready);
+            self.ready = 0;
+        }
         while self.is_blocked() {
             let staged = &self.staged[self.staged_sent..];
             let ready = &buffer.filled()[..self.ready];
@@ -247,6 +253,8 @@ impl Flow {
         buffer: &mut Buffer,
         to: &mut Stream,
     ) -> Poll<Result<(), FlowError>> {
+        // What came with the head leaves with it, in one call.
+        self.admit(buffer)?;
         loop {
             match self.poll_send(context, buffer, to) {
                 Poll::Ready(Ok(())) => {}
@@ -300,17 +308,9 @@ impl Flow {
             return Err(FlowError::Read(io::ErrorKind::UnexpectedEof));
         }
         self.framing = Framing::Done;
-        if self.recoding == Recoding::Enchunk {
-            self.staged.extend_from_slice(http::chunk::LAST_CHUNK);
-        }
         Ok(())
     }
 
-    /// Whether the last body byte came with an enchunked end still to be staged: bodies of known end that
-    /// are recoded end here.
-    pub(crate) fn recoding(&self) -> Recoding {
-        self.recoding
-    }
 }
 
 
@@ -351,8 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_without_length_become_chunks() {
-        let (out, rest, done) = admitted(BodyLength::UntilClose, Recoding::Enchunk, &[b"hello"]);
-        assert_eq!((out.as_slice(), rest, done), (b"5\r\nhello\r\n".as_slice(), 0, false));
+    fn a_discarded_body_leaves_what_follows_it() {
+        let (out, rest, done) = admitted(BodyLength::Length(5), Recoding::Discard, &[b"hel", b"lonext"]);
+        assert_eq!((out.as_slice(), rest, done), (b"".as_slice(), 4, true));
     }
 }

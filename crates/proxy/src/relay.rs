@@ -36,7 +36,7 @@ pub(crate) async fn relay(mut client: Box<Connection>) {
                 x.txn.termination.set(cause, phase);
                 count(&client, &x, fault);
             }
-            Stop::Reply | Stop::Silent => {}
+            Stop::Reply | Stop::Close | Stop::Silent => {}
         }
     }
     x.txn.times.closed = now_us();

@@ -34,6 +34,7 @@ pub(crate) async fn after(client: &mut Connection, x: &mut Exchange, stop: Stop)
             x.txn.log_level = Some(None);
             Next::Close
         }
+        Stop::Close => Next::Close,
         Stop::Reply => {
             x.phase = Phase::Last;
             send(client, x).await
@@ -101,8 +102,8 @@ pub(crate) fn error(client: &Connection, x: &mut Exchange, status: u16) {
     x.reply_body.clear();
     let custom = find_error(client, x, status);
     match custom {
-        Some(reply) => render(client, x, &reply),
-        None => {
+        Some(reply) if reply.bare_status().is_none() => render(client, x, &reply),
+        _ => {
             let message = http::status::error_message(status)
                 .or_else(|| http::status::error_message(if status >= 500 { 500 } else { 400 }));
             if let Some(message) = message {
@@ -135,12 +136,16 @@ pub(crate) fn render(client: &Connection, x: &mut Exchange, reply: &Reply) {
 pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
     x.txn.has_response = true;
     x.txn.status = x.txn.response.status();
+    if x.txn.status == 0 {
+        // An empty error file: nothing is said.
+        x.txn.times.closed = now_us();
+        return Next::Close;
+    }
     rules_step::after_response(client, x).await;
     x.txn.status = x.txn.response.status();
     let whole = upload_is_over(client, x);
     x.keep_alive = x.keep_alive && whole;
-    let head_only = x.txn.request.method_id() == http::Method::Head
-        || matches!(x.txn.status, 100..=199 | 204 | 304);
+    let head_only = x.head_only || matches!(x.txn.status, 100..=199 | 204 | 304);
     let length = if head_only { BodyLength::None } else { BodyLength::Length(x.reply_body.len() as u64) };
     crate::fields::adapt_connection(client, x, length);
     let mut head = std::mem::take(&mut x.body);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::proxy::{ConnectionMode, Reuse};
-use http::{Head, KnownName, Status, parse_response};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, KnownName, Status, parse_response};
 use net::splice::Pipe;
 use runtime::Buffer;
 use runtime::timer::{self, NEVER, now_us};
@@ -328,7 +328,7 @@ fn splice_pipe(client: &Connection, x: &Exchange, backend: &Proxy) -> Option<Pip
     if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) {
         return None;
     }
-    x.download.remaining().filter(|&left| left >= SPLICE_FROM)?;
+    x.download.remaining().filter(|&left| left >= SPLICE_FROM && !x.head_only)?;
     Pipe::take(global.tune.pipesize).ok()
 }
 
@@ -372,6 +372,73 @@ fn poll_splice(
             }
             Poll::Ready(Err(_)) => return Err(Fault::Truncated),
             Poll::Pending => return Ok(Poll::Ready(false)),
+        }
+    }
+}
+
+/// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and decodes them for
+/// rules to look at (`wait-for-body`). They are still forwarded as they came.
+pub(crate) async fn hold(
+    client: &mut Connection,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    wanted: usize,
+    timeout_ms: u64,
+) -> Result<(), Fault> {
+    let length = x.txn.response.response_body(x.txn.request.method_id());
+    client.timer.set(timer::now_ms() + timeout_ms);
+    loop {
+        let input = upstream.input();
+        let complete = decode_body(length, input.filled(), &mut x.response_bytes)?;
+        if complete || x.response_bytes.len() >= wanted {
+            return Ok(());
+        }
+        input.compact();
+        if input.room_len() == 0 {
+            return Ok(());
+        }
+        let read = poll_fn(|context: &mut Context<'_>| {
+            let input = upstream.input.get_or_insert_with(Buffer::large);
+            if let Poll::Ready(read) = upstream.stream.poll_read(context, input.room()) {
+                return Poll::Ready(read.map_err(|_| Fault::Truncated));
+            }
+            client.timer.poll_expired(context).map(|()| Err(Fault::ResponseTimeout))
+        });
+        match read.await? {
+            0 if length == BodyLength::UntilClose => return Ok(()),
+            0 => return Err(Fault::Truncated),
+            n => upstream.input().fill(n),
+        }
+    }
+}
+
+/// Decodes as much of a body as lies in `input`; says whether that is all of it.
+pub(crate) fn decode_body(length: BodyLength, input: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
+    out.clear();
+    match length {
+        BodyLength::None => Ok(true),
+        BodyLength::UntilClose => {
+            out.extend_from_slice(input);
+            Ok(false)
+        }
+        BodyLength::Length(n) => {
+            let n = usize::try_from(n).unwrap_or(usize::MAX);
+            out.extend_from_slice(&input[..n.min(input.len())]);
+            Ok(input.len() >= n)
+        }
+        BodyLength::Chunked => {
+            let mut decoder = ChunkDecoder::new();
+            let mut at = 0;
+            loop {
+                match decoder.decode(input, at).map_err(|_| Fault::BadResponseBody)? {
+                    ChunkEvent::Data { range } => {
+                        at = range.end;
+                        out.extend_from_slice(&input[range]);
+                    }
+                    ChunkEvent::More => return Ok(false),
+                    ChunkEvent::Done { .. } => return Ok(true),
+                }
+            }
         }
     }
 }

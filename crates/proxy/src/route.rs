@@ -12,7 +12,7 @@ use config::plan::Proxy;
 use config::plan::proxy::{BackendTarget, ServerTarget};
 use http::{Method, uri};
 use sample::condition::{Condition, Test};
-use sample::{Endpoint, Env};
+use sample::{Endpoint, Env, TimeoutSlot};
 
 use crate::assign::Bound;
 use crate::connection::Connection;
@@ -43,6 +43,13 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>
     let index =
         by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or(Fault::NoBackend)?;
     let backend = shared.proxies[index].plan.clone();
+    if backend.index != client.frontend.index {
+        // What rules of the frontend said about servers held for its own.
+        for slot in [TimeoutSlot::Server, TimeoutSlot::Connect, TimeoutSlot::Queue, TimeoutSlot::Tunnel] {
+            x.txn.timeouts[slot as usize] = None;
+        }
+        x.txn.max_retries = None;
+    }
     x.txn.backend = Some(backend.state.clone());
     x.backend = Some(backend.clone());
     let traffic = &backend.state.backend.mine().traffic;

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::route::holds;
 use crate::worker::ServiceRequest;
-use crate::{relay, respond, upload};
+use crate::{relay, respond, response, upload};
 
 /// What rules on a connection that has no request yet say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,11 @@ pub(crate) enum TcpVerdict {
 /// `tcp-request connection`.
 pub(crate) fn tcp_connection(client: &mut Connection) -> TcpVerdict {
     let frontend = client.frontend.clone();
-    on_connection(client, &frontend.tcp_connection)
+    let verdict = on_connection(client, &frontend.tcp_connection);
+    // At this point the connection itself is what `set-src` and `set-dst` change.
+    client.session.connection_source = client.session.source;
+    client.session.connection_destination = client.session.destination;
+    verdict
 }
 
 /// `tcp-request session`.
@@ -77,6 +81,9 @@ pub(crate) async fn of_frontend(client: &mut Connection, x: &mut Exchange) -> Re
     if frontend.monitor_uri.is_some() {
         monitor(client, x, &frontend)?;
     }
+    if frontend.options.http_buffer_request && upload::has_body(x) {
+        hold_body(client, x, &frontend, usize::MAX, None).await?;
+    }
     on_request(client, x, &frontend).await
 }
 
@@ -94,13 +101,13 @@ pub(crate) async fn of_backend(
 
 async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
     if !proxy.tcp_request.is_empty() {
-        Box::pin(run(client, x, proxy, &proxy.tcp_request, Side::Request)).await?;
+        Box::pin(run(client, x, proxy, &proxy.tcp_request, None)).await?;
     }
     if !proxy.http_request.is_empty() {
-        run(client, x, proxy, &proxy.http_request, Side::Request).await?;
+        run(client, x, proxy, &proxy.http_request, None).await?;
     }
     if !proxy.redirects.is_empty() {
-        run(client, x, proxy, &proxy.redirects, Side::Request).await?;
+        run(client, x, proxy, &proxy.redirects, None).await?;
     }
     if proxy.stats.is_some() {
         Box::pin(statistics(client, x, proxy)).await?;
@@ -115,20 +122,28 @@ enum Side {
     Response,
 }
 
-/// Runs one rule set to its end, doing on the way what its rules wait for.
+/// Runs one rule set to its end, doing on the way what its rules wait for. With `upstream` the set is about the
+/// response that comes from there.
 async fn run(
     client: &mut Connection,
     x: &mut Exchange,
     proxy: &Arc<Proxy>,
     rules: &RuleSet,
-    side: Side,
+    mut upstream: Option<&mut Upstream>,
 ) -> Result<(), Stop> {
+    let side = if upstream.is_some() { Side::Response } else { Side::Request };
     let mut start = 0;
     loop {
         let (outcome, next) = step(client, x, rules, start);
         start = next;
         match outcome {
             Outcome::Done | Outcome::Accept => return Ok(()),
+            Outcome::Hold(Hold::Body { at_least, timeout_ms }) if upstream.is_some() => {
+                if let Some(upstream) = &mut upstream {
+                    let wanted = if at_least == 0 { usize::MAX } else { at_least };
+                    Box::pin(response::hold(client, x, upstream, wanted, timeout_ms)).await?;
+                }
+            }
             Outcome::Wait => {
                 // In HTTP mode all that can be waited for is the body.
                 Box::pin(hold_body(client, x, proxy, usize::MAX, None)).await?;
@@ -234,20 +249,19 @@ async fn conclude(
         }
         Final::Reply(reply) => {
             x.txn.termination.set(Cause::Local, Phase::Request);
-            respond::render(client, x, &reply);
-            Stop::Reply
+            answer(client, x, &reply)
         }
         Final::Reject => {
             traffic.denied_requests.add(1);
-            x.txn.termination.set(Cause::Proxy, Phase::Request);
-            x.answered = true;
-            Stop::Silent
+            let phase = if side == Side::Response { Phase::Headers } else { Phase::Request };
+            x.txn.termination.set(Cause::Proxy, phase);
+            Stop::Close
         }
         Final::SilentDrop { .. } => {
             traffic.denied_requests.add(1);
             x.txn.termination.set(Cause::Proxy, Phase::Request);
             client.stream.reset_on_close();
-            Stop::Silent
+            Stop::Close
         }
         Final::Internal => Stop::Fault(Fault::Internal),
     }
@@ -260,11 +274,15 @@ fn count_denied_response(x: &Exchange, proxy: &Proxy) {
     }
 }
 
-/// The reply of a denial: its own, or the page of its status.
+/// The reply of a rule: its own, or the page of its status.
 fn answer(client: &Connection, x: &mut Exchange, reply: &Arc<rules::Reply>) -> Stop {
-    match reply.bare_status() {
-        Some(status) => respond::error(client, x, status),
-        None => respond::render(client, x, reply),
+    match (reply.bare_status(), &reply.content) {
+        (Some(status), _) => respond::error(client, x, status),
+        (_, rules::Content::Challenge(realm)) => {
+            respond::error(client, x, reply.status);
+            rules::challenge(reply.status, realm, &mut x.txn.response);
+        }
+        _ => respond::render(client, x, reply),
     }
     Stop::Reply
 }
@@ -274,13 +292,17 @@ pub(crate) async fn of_response(
     client: &mut Connection,
     x: &mut Exchange,
     backend: &Arc<Proxy>,
+    upstream: &mut Upstream,
 ) -> Result<(), Stop> {
+    if !backend.tcp_response.is_empty() {
+        Box::pin(run(client, x, backend, &backend.tcp_response, Some(upstream))).await?;
+    }
     if !backend.http_response.is_empty() {
-        run(client, x, backend, &backend.http_response, Side::Response).await?;
+        run(client, x, backend, &backend.http_response, Some(upstream)).await?;
     }
     let frontend = client.frontend.clone();
     if frontend.index != backend.index && !frontend.http_response.is_empty() {
-        run(client, x, &frontend, &frontend.http_response, Side::Response).await?;
+        run(client, x, &frontend, &frontend.http_response, Some(upstream)).await?;
     }
     after_response(client, x).await;
     Ok(())
@@ -317,7 +339,7 @@ async fn statistics(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy
     if !x.txn.request.target().starts_with(page.uri.as_bytes()) {
         return Ok(());
     }
-    run(client, x, proxy, &page.rules, Side::Request).await?;
+    run(client, x, proxy, &page.rules, None).await?;
     let is_post = x.txn.request.method_id() == http::Method::Post;
     if is_post {
         hold_body(client, x, proxy, usize::MAX, None).await?;
@@ -390,7 +412,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
                 if matches!(verdict, Final::SilentDrop { .. }) {
                     client.stream.reset_on_close();
                 }
-                return Err(Stop::Silent);
+                return Err(Stop::Close);
             }
         }
     }
@@ -411,7 +433,7 @@ pub(crate) async fn of_tcp_response(
         Outcome::Final(_) => {
             count_denied_response(x, backend);
             x.txn.termination.set(Cause::Proxy, Phase::Data);
-            Err(Stop::Silent)
+            Err(Stop::Close)
         }
         _ => Ok(()),
     }

@@ -215,13 +215,16 @@ async fn wait_for_request(connection: &Connection) -> Arrival {
 /// What comes before any request: `tcp-request connection` rules, the PROXY protocol, `tcp-request session`
 /// rules. `false` when the connection is refused.
 async fn open(connection: &mut Connection) -> bool {
+    let before = (connection.session.source, connection.session.destination);
     let verdict = rules_step::tcp_connection(connection);
+    let session = &connection.session;
+    let rules_set = (session.source != before.0, session.destination != before.1);
     if verdict == rules_step::TcpVerdict::Refuse {
         connection.frontend.state.frontend.mine().denied_connections.add(1);
         return false;
     }
     let expects = verdict == rules_step::TcpVerdict::ExpectProxy || bind_accepts_proxy(connection);
-    if expects && !read_proxy_header(connection).await {
+    if expects && !read_proxy_header(connection, rules_set).await {
         let counters = &connection.frontend.state.frontend.mine().traffic;
         counters.request_errors.add(1);
         return false;
@@ -239,8 +242,8 @@ fn bind_accepts_proxy(connection: &Connection) -> bool {
     connection.frontend.binds.iter().any(|bind| bind.accept_proxy && std::ptr::eq(&*bind.listener, &**own))
 }
 
-/// Receives the PROXY header; what follows it stays in the connection's buffer.
-async fn read_proxy_header(connection: &mut Connection) -> bool {
+/// Receives the PROXY header, whose addresses count unless `rules_set` the source or the destination; what follows it stays in the connection's buffer.
+async fn read_proxy_header(connection: &mut Connection, rules_set: (bool, bool)) -> bool {
     let timeouts = &connection.frontend.timeouts;
     let allowed = timeouts.client_handshake.or(timeouts.client);
     connection.timer.set_after(timer::now_ms(), allowed);
@@ -263,10 +266,15 @@ async fn read_proxy_header(connection: &mut Connection) -> bool {
                 let session = &mut connection.session;
                 session.received_proxy = true;
                 if let Some((source, destination)) = header.addresses {
-                    session.source = Endpoint::Ip(source);
-                    session.destination = Endpoint::Ip(destination);
-                    session.connection_source = session.source;
-                    session.connection_destination = session.destination;
+                    // What rules of the connection set counts more than what its peer says.
+                    if !rules_set.0 {
+                        session.source = Endpoint::Ip(source);
+                        session.connection_source = session.source;
+                    }
+                    if !rules_set.1 {
+                        session.destination = Endpoint::Ip(destination);
+                        session.connection_destination = session.destination;
+                    }
                 }
                 if !header.tlvs.is_empty() {
                     let tlv = |(kind, value)| Tlv { kind, value };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use config::plan::{Proxy, ServerSettings};
-use http::{BodyLength, ChunkDecoder, ChunkEvent, Method};
+use http::{BodyLength, ChunkDecoder, Method};
 use runtime::Buffer;
 use runtime::timer;
 
@@ -105,32 +105,12 @@ pub(crate) async fn hold(
 /// Decodes what is held from its beginning: bodies held are small, and seldom.
 fn decode(client: &Connection, x: &mut Exchange) -> Result<(), Fault> {
     let input = client.input.as_ref().map_or(&[][..], |input| input.filled());
-    x.body.clear();
-    match x.txn.request.request_body() {
-        BodyLength::None | BodyLength::UntilClose => x.body_complete = true,
-        BodyLength::Length(n) => {
-            let n = usize::try_from(n).unwrap_or(usize::MAX);
-            x.body.extend_from_slice(&input[..n.min(input.len())]);
-            x.body_complete = input.len() >= n;
-        }
-        BodyLength::Chunked => {
-            let mut decoder = ChunkDecoder::new();
-            let mut at = 0;
-            loop {
-                match decoder.decode(input, at).map_err(|_| Fault::BadRequestBody)? {
-                    ChunkEvent::Data { range } => {
-                        at = range.end;
-                        x.body.extend_from_slice(&input[range]);
-                    }
-                    ChunkEvent::More => break,
-                    ChunkEvent::Done { .. } => {
-                        x.body_complete = true;
-                        break;
-                    }
-                }
-            }
-        }
-    }
+    let length = match x.txn.request.request_body() {
+        BodyLength::UntilClose => BodyLength::None,
+        length => length,
+    };
+    x.body_complete = crate::response::decode_body(length, input, &mut x.body)
+        .map_err(|_| Fault::BadRequestBody)?;
     Ok(())
 }
 

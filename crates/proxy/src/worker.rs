@@ -1,6 +1,6 @@
 //! What a worker's tasks share: the plan, what was prepared from it once, idle connections, log lines.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -120,6 +120,15 @@ pub async fn background(worker: Rc<Worker>) {
     crate::pool::sweep(worker).await;
 }
 
+thread_local! {
+    static CURRENT: OnceCell<Rc<Worker>> = const { OnceCell::new() };
+}
+
+/// The calling thread's worker, for messages that come from other threads.
+pub(crate) fn current() -> Option<Rc<Worker>> {
+    CURRENT.with(|current| current.get().cloned())
+}
+
 /// One worker's own things. Lives as long as its thread.
 pub struct Worker {
     /// Its number.
@@ -130,22 +139,30 @@ pub struct Worker {
     pub(crate) pools: Pools,
     /// Log lines on their way out.
     pub(crate) outbox: RefCell<Outbox>,
+    /// The workers of its group: those that serve the same listeners and share idle connections.
+    pub(crate) group: std::ops::Range<usize>,
     /// The next stream's number: workers count apart, in steps of the number of workers.
     next_stream: Cell<u64>,
 }
 
 impl Worker {
     /// The calling thread's worker.
-    pub fn new(shared: Arc<Shared>) -> Rc<Self> {
+    pub fn new(shared: Arc<Shared>, group: std::ops::Range<usize>) -> Rc<Self> {
         let index = runtime::current_worker();
         runtime::buffer::set_small_size(shared.plan.global.tune.bufsize);
-        Rc::new(Self {
+        let worker = Rc::new(Self {
             index,
+            group,
             pools: Pools::new(&shared),
             outbox: RefCell::new(Outbox::new(&shared)),
             next_stream: Cell::new(index as u64),
             shared,
-        })
+        });
+        CURRENT.with(|current| {
+            // A thread has one worker for its whole life.
+            let _ = current.set(worker.clone());
+        });
+        worker
     }
 
     /// The number of a new stream, unique in the process.

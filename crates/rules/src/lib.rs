@@ -16,6 +16,6 @@ mod rule;
 mod table;
 
 pub use redirect::Redirect;
-pub use reply::{Body, Content, Page, Reply};
+pub use reply::{Body, Content, Page, Reply, challenge};
 pub use rule::{Final, Hold, Outcome, Rule, RuleSet, Stage, compile, compile_redirect};
 pub use table::{ACTIONS, Row, Ruleset};

@@ -474,10 +474,6 @@ pub(crate) fn wait_for_body(context: &mut Context<'_, '_, '_>) -> Parsed {
         }
     }
     let timeout_ms = timeout.ok_or_else(|| context.usage("`time <time>`"))?;
-    if context.set == Ruleset::HttpResponse {
-        return Err(Diagnostic::alert("`wait-for-body` in `http-response` is not supported yet")
-            .at(context.word.span));
-    }
     Ok(Action::WaitForBody { at_least, timeout_ms })
 }
 

@@ -112,11 +112,6 @@ impl Reply {
         Self { status, content: Content::Page }
     }
 
-    /// A whole message.
-    pub fn message(page: Arc<Page>) -> Self {
-        Self { status: page.status, content: Content::Message(page) }
-    }
-
     /// The message of an error file for `status`; an empty file means that nothing is sent.
     ///
     /// # Errors
@@ -210,7 +205,9 @@ impl Reply {
                 for (name, format) in headers {
                     value.clear();
                     format.render(env, &mut value);
-                    head.append(name, &value);
+                    if !value.is_empty() {
+                        head.append(name, &value);
+                    }
                 }
                 head.set_content_length(body.len() as u64);
                 if let Some(content_type) = content_type.as_ref().filter(|_| !body.is_empty()) {
@@ -239,7 +236,7 @@ fn page(status: u16, head: &mut Head, body: &mut Vec<u8>) {
 }
 
 /// Asks for a user and password in `realm`: on any answer, in the header that goes with its status.
-pub(crate) fn challenge(status: u16, realm: &str, head: &mut Head) {
+pub fn challenge(status: u16, realm: &str, head: &mut Head) {
     let name: &[u8] = if status == 407 { b"proxy-authenticate" } else { b"www-authenticate" };
     let value = format!("Basic realm=\"{realm}\"");
     head.set(&http::Name::new(name), value.as_bytes());
@@ -248,7 +245,7 @@ pub(crate) fn challenge(status: u16, realm: &str, head: &mut Head) {
 enum Source {
     None,
     DefaultErrorfiles,
-    Errorfile(Arc<Page>),
+    Message(Arc<[u8]>, diag::Span),
     Errorfiles(sample::env::HttpErrors, diag::Span),
     Body(Body),
 }
@@ -322,10 +319,7 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                 "errorfile" => {
                     let file = self.need(word.text, "a file")?;
                     let bytes = self.file(file)?;
-                    let page = Page::parse(&bytes).map_err(|error| {
-                        Diagnostic::alert(format!("`{}`: {error}", file.text)).at(file.span)
-                    })?;
-                    source = Source::Errorfile(Arc::new(page));
+                    source = Source::Message(bytes.into(), file.span);
                 }
                 "errorfiles" => {
                     let name = self.need(word.text, "the name of an http-errors section")?;
@@ -412,14 +406,13 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
             Source::None if refusal && !self.own_words => return Ok(Reply::page(self.with_page(default)?)),
             Source::None => Content::Bare,
             Source::DefaultErrorfiles => return Ok(Reply::page(self.with_page(default)?)),
-            Source::Errorfile(page) => {
-                let mut page = page;
-                if let Some((status, _)) = self.status
-                    && page.status != status
-                {
-                    Arc::make_mut(&mut page).status = status;
+            Source::Message(bytes, span) => {
+                let mut reply =
+                    Reply::raw(status, &bytes).map_err(|error| Diagnostic::alert(error).at(span))?;
+                if let (Some((status, _)), Content::Message(page)) = (self.status, &mut reply.content) {
+                    Arc::make_mut(page).status = status;
                 }
-                return Ok(Reply::message(page));
+                return Ok(reply);
             }
             Source::Errorfiles(section, span) => {
                 let status = self.with_page(default)?;
@@ -429,8 +422,7 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                     ))
                     .at(span));
                 };
-                let page = Page::parse(bytes).map_err(|error| Diagnostic::alert(error).at(span))?;
-                return Ok(Reply::message(Arc::new(page)));
+                return Reply::raw(status, bytes).map_err(|error| Diagnostic::alert(error).at(span));
             }
             Source::Body(body) => {
                 let needs_type = match &body {

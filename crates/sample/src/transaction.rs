@@ -134,6 +134,8 @@ pub struct Transaction {
     pub server: Option<Arc<Server>>,
     /// Addresses of the connection to the server: ours, theirs (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
+    /// Whether that connection served another request before.
+    pub server_reused: bool,
     /// Instants.
     pub times: Times,
     /// How it ended.
@@ -218,6 +220,7 @@ impl Default for Transaction {
             backend: None,
             server: None,
             server_ends: None,
+            server_reused: false,
             times: Times::default(),
             termination: Termination::default(),
             status: 0,

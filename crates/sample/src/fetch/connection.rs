@@ -28,6 +28,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("fc_err_name",      &[],               Type::Str,  Columns::CLIENT,         "the name of its error",                             nothing),
     row("fc_err_str",       &[],               Type::Str,  Columns::CLIENT,         "its error in words",                                nothing),
     row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol glitches on it",                           no_error),
+    row("bc_reused",        &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server served before", bc_reused),
     row("bc_src",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "our address on the connection to the server",       bc_src),
     row("bc_src_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "our port on it",                                    bc_src_port),
     row("bc_dst",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "the server's address",                              bc_dst),
@@ -196,6 +197,10 @@ fn no_tls<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>
 fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
     let (us, them) = env.transaction?.server_ends?;
     Some(if theirs { them } else { us })
+}
+
+fn bc_reused<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Bool(transaction.server_reused))
 }
 
 fn bc_src<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -2,7 +2,7 @@
 
 #[rustfmt::skip]
 pub(super) const NAMES: &[&str] = &[
-    "bc_err_name", "bc_err_str", "bc_nb_streams", "bc_reused", "bc_rtt", "bc_rttvar",
+    "bc_err_name", "bc_err_str", "bc_nb_streams", "bc_rtt", "bc_rttvar",
     "bc_settings_streams_limit", "bs.aborted", "bs.debug_str", "bs.id", "bs.rst_code", "cpu_calls",
     "cpu_ns_avg", "cpu_ns_tot", "cpu_usage_grp", "cpu_usage_proc", "cpu_usage_thr", "distcc_body",
     "distcc_param", "dst_is_local", "fc_dst_is_local", "fc_fackets", "fc_lost", "fc_nb_streams",
