@@ -64,7 +64,7 @@ fn run_workers(
     limits: system::Limits,
     messages: Messages,
 ) -> Result<Ending, String> {
-    let threads = system::threads(&plan.global);
+    let threads = plan.global.workers();
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);

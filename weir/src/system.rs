@@ -46,12 +46,6 @@ pub(crate) fn limits(plan: &Plan) -> Limits {
     Limits { max_connections, open_files }
 }
 
-/// How many workers.
-pub(crate) fn threads(global: &Global) -> usize {
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    global.threads.unwrap_or(available).max(1)
-}
-
 /// `-x`: listening sockets of a running process.
 pub(crate) fn take_over(socket: Option<&Path>, messages: Messages) -> Inherited {
     let Some(socket) = socket else { return Vec::new() };

@@ -23,8 +23,8 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     pub(crate) frontend: Arc<Proxy>,
     pub(crate) worker: Rc<Worker>,
-    /// A connection to a server that only this client may use (`http-reuse never`, NTLM).
-    pub(crate) private: Option<Box<Upstream>>,
+    /// Connections to servers that only this client may use (`http-reuse never`, NTLM).
+    pub(crate) private: Vec<Upstream>,
     /// The server of the last request, for `option prefer-last-server`.
     pub(crate) last_server: Option<(usize, usize)>,
     pub(crate) places: Places,

@@ -30,6 +30,8 @@ pub(crate) struct Exchange {
     pub(crate) backend: Option<Arc<Proxy>>,
     /// The body of the request as rules see it: buffered and decoded; empty unless something asked for it.
     pub(crate) body: Vec<u8>,
+    /// Whether the client closed before all of it was there.
+    pub(crate) cut_short: bool,
     /// Whether `body` is all of it.
     pub(crate) body_complete: bool,
     /// Likewise the beginning of a response's body.
@@ -116,6 +118,7 @@ impl Exchange {
             bytes.clear();
         }
         self.body_complete = false;
+        self.cut_short = false;
         self.hash = None;
         self.bound = None;
         self.cookie = cookie::Seen::default();
@@ -181,6 +184,9 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     let backend = route::choose(client, x)?;
     rules_step::of_backend(client, x, &backend).await?;
     upload::prepare(client, x, &backend).await?;
+    if x.cut_short {
+        return Err(Fault::RequestAborted.into());
+    }
     fields::of_request(client, x, &backend)?;
     cookie::of_request(client, x, &backend);
     route::bind_server(client, x, &backend);

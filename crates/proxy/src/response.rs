@@ -483,7 +483,14 @@ pub(crate) fn conclude(
 fn keep_private(client: &mut Connection, mut upstream: Upstream) {
     upstream.input = None;
     client.last_server = Some((upstream.backend, upstream.server.index));
-    client.private = Some(Box::new(upstream));
+    // `max-session-srv-conns`: the longest kept goes first.
+    let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
+    if client.private.len() >= most && !client.private.is_empty() {
+        client.private.remove(0);
+    }
+    if most > 0 {
+        client.private.push(upstream);
+    }
 }
 
 /// Authentication that belongs to the connection (NTLM, Negotiate) binds it to its client.

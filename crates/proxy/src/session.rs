@@ -138,7 +138,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         input: None,
         session,
         worker,
-        private: None,
+        private: Vec::new(),
         last_server: None,
         places,
         frontend,
@@ -266,13 +266,13 @@ async fn read_proxy_header(connection: &mut Connection, rules_set: (bool, bool))
                 let session = &mut connection.session;
                 session.received_proxy = true;
                 if let Some((source, destination)) = header.addresses {
-                    // What rules of the connection set counts more than what its peer says.
+                    session.source = Endpoint::Ip(source);
+                    session.destination = Endpoint::Ip(destination);
+                    // Of the connection, what its rules set counts more than what its peer says.
                     if !rules_set.0 {
-                        session.source = Endpoint::Ip(source);
                         session.connection_source = session.source;
                     }
                     if !rules_set.1 {
-                        session.destination = Endpoint::Ip(destination);
                         session.connection_destination = session.destination;
                     }
                 }

@@ -132,6 +132,8 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
     }
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.default_path = global.plan.default_path.clone();
+    // What is made from here on has a copy of its counters for each worker.
+    runtime::shard::set_workers(global.plan.workers());
     global
 }
 
