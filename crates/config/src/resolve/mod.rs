@@ -4,10 +4,14 @@
 //! the shared states of all proxies and servers, so that every name can be found. The third compiles what refers to
 //! names and checks that the parts fit together.
 
+mod balance;
+mod binds;
+mod formats;
 pub(crate) mod names;
 mod proxies;
 mod rules;
 mod sections;
+mod server_settings;
 mod servers;
 mod warnings;
 
@@ -259,7 +263,7 @@ fn finish<'a>(
     let pending = make_states(proxies, context);
     let mut stats_sockets = Vec::new();
     for statement in std::mem::take(&mut global.stats_sockets) {
-        match proxies::stats_socket(statement, stats_sockets.len() as u32 + 1, context) {
+        match binds::stats_socket(statement, stats_sockets.len() as u32 + 1, context) {
             Ok(bind) => stats_sockets.push(bind),
             Err(error) => context.diagnostics.push(error),
         }
