@@ -22,7 +22,7 @@ pub(crate) struct Formats {
     pub(crate) error: Option<Format>,
     pub(crate) structured: Option<Format>,
     pub(crate) unique_id: Option<Format>,
-    pub(crate) forwarded: Option<crate::plan::proxy::Forwarded>,
+    pub(crate) forwarded: Option<Forwarded>,
 }
 
 /// Compiles them all; errors are among the diagnostics.
