@@ -46,7 +46,8 @@ pub struct Setting {
 /// A proxy between the passes.
 pub(crate) struct Pending<'a> {
     pub(crate) section: &'a Section,
-    pub(crate) settings: Settings<'a>,
+    /// Boxed: it is large, and moves from pass to pass.
+    pub(crate) settings: Box<Settings<'a>>,
     pub(crate) state: Arc<state::Proxy>,
 }
 
@@ -149,7 +150,7 @@ struct DefaultsSeen<'a> {
     ambiguous: HashSet<&'a str>,
 }
 
-fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Section, Settings<'a>)> {
+fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Section, Box<Settings<'a>>)> {
     let mut proxies = Vec::new();
     let mut seen = DefaultsSeen::default();
     for section in &draft.sections {
@@ -161,7 +162,7 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
             read_line(section, &mut settings, statement, context);
         }
         if section.kind.is_proxy() {
-            proxies.push((section, settings));
+            proxies.push((section, Box::new(settings)));
             continue;
         }
         let settings = Rc::new(settings);
@@ -256,7 +257,7 @@ fn needs_a_name(statement: &Statement) -> bool {
 fn finish<'a>(
     draft: &Draft,
     mut global: GlobalSettings<'a>,
-    proxies: Vec<(&'a Section, Settings<'a>)>,
+    proxies: Vec<(&'a Section, Box<Settings<'a>>)>,
     context: &mut Context<'_>,
 ) -> Plan {
     check_names(&proxies, context);
@@ -304,7 +305,7 @@ fn indexes(pending: &[Pending<'_>], side: impl Fn(&Settings<'_>) -> bool) -> Has
 }
 
 /// No two frontends' sides and no two backends' sides may share a name.
-fn check_names(proxies: &[(&Section, Settings<'_>)], context: &mut Context<'_>) {
+fn check_names(proxies: &[(&Section, Box<Settings<'_>>)], context: &mut Context<'_>) {
     let mut frontends: HashMap<&str, &Section> = HashMap::with_capacity(proxies.len());
     let mut backends: HashMap<&str, &Section> = HashMap::with_capacity(proxies.len());
     for (section, settings) in proxies {
@@ -351,7 +352,10 @@ fn publish_settings(state: &state::Proxy, settings: &Settings<'_>) {
     }
 }
 
-fn make_states<'a>(proxies: Vec<(&'a Section, Settings<'a>)>, context: &mut Context<'_>) -> Vec<Pending<'a>> {
+fn make_states<'a>(
+    proxies: Vec<(&'a Section, Box<Settings<'a>>)>,
+    context: &mut Context<'_>,
+) -> Vec<Pending<'a>> {
     let mut taken: HashMap<u32, &Section> = HashMap::new();
     for (section, settings) in &proxies {
         let Some((statement, id)) = settings.id else { continue };
