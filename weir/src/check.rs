@@ -31,7 +31,9 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
             .say(Severity::Alert, "config : Some warnings were found and 'zero-warning' is set. Aborting.");
         return Err(ExitCode::FAILURE);
     }
-    let listens = plan.proxies.iter().any(|proxy| !proxy.binds.is_empty() && !proxy.disabled);
+    // A runtime socket listens too.
+    let listens = plan.proxies.iter().any(|proxy| !proxy.binds.is_empty() && !proxy.disabled)
+        || !plan.global.stats_sockets.is_empty();
     if !listens {
         return Err(no_listener(args, messages));
     }

@@ -122,7 +122,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     later("add ssl crt-list",         "<list> <cert> [opts]*",            Admin,    "add to crt-list file <list> a line <cert> or a payload"),
     later("add ssl jwt",              "<cert>",                           Admin,    "add a certificate to those usable with jwt_verify_cert"),
     row  ("clear acl",                "[@<ver>] <acl>",                   Operator, "clear the contents of this acl",                                                    patterns::clear_acl),
-    row  ("clear counters",           "[all|server <bk>/<srv>]",          Operator, "clear max statistics counters (or all counters)",                                 sets::clear_counters),
+    row  ("clear counters",           "[all|server <bk>/<srv> [force]]",  Operator, "clear max statistics counters (or all counters)",                                 sets::clear_counters),
     row  ("clear map",                "[@<ver>] <map>",                   Operator, "clear the contents of this map",                                                    patterns::clear_map),
     later("clear table",              "<table> [<filter>]*",              Operator, "remove an entry from a table (filter: data/key)"),
     row  ("commit acl",               "@<ver> <acl>",                     Operator, "commit the ACL at this version",                                                    patterns::commit_acl),

@@ -81,7 +81,7 @@ pub(crate) fn stat(call: &mut Call<'_>) -> Reply {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
     };
-    let show = Show { legends: call.settings.level >= Level::Operator, now: now_ms() };
+    let show = Show::now(call.runtime, call.settings.level >= Level::Operator);
     Reply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
 }
 
@@ -355,7 +355,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
         server.id,
         server.name,
         ip.map_or_else(|| "-".to_owned(), |ip| ip.ip().to_string()),
-        server.operational() as u8,
+        if server.admin().in_maintenance() { 0 } else { server.operational() as u8 },
         server.admin().0,
         server.user_weight(),
         server.initial_weight,

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
+use base::clock::now_ms;
 use runtime::Sharded;
 use state::counters::{self, BackendCounters, Traffic};
 use state::proxy::Admission;
@@ -11,7 +12,7 @@ use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
 
 use crate::field::{Column, Value};
-use crate::view::{ProxyView, ServerView};
+use crate::view::{ProxyView, Runtime, ServerView};
 
 /// A name without the underscore that keeps it from being a keyword of Rust.
 const fn plain(name: &'static str) -> &'static str {
@@ -223,6 +224,15 @@ pub(crate) struct Show {
     pub(crate) legends: bool,
     /// Now, in ms of the monotonic clock.
     pub(crate) now: u64,
+    /// The process's limit of connections, which stands where a proxy has none of its own.
+    pub(crate) maxconn: u32,
+}
+
+impl Show {
+    /// What is shown now.
+    pub(crate) fn now(runtime: &Runtime, legends: bool) -> Self {
+        Self { legends, now: now_ms(), maxconn: runtime.process.maxconn.load(Relaxed) }
+    }
 }
 
 /// Which rows are wanted.
@@ -339,7 +349,8 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
     let current = proxy.connections.load(Relaxed);
     row.put(C::scur, current);
     row.put(C::smax, proxy.connections_max.load(Relaxed).max(current));
-    row.put(C::slim, proxy.maxconn.load(Relaxed));
+    let limit = proxy.maxconn.load(Relaxed);
+    row.put(C::slim, if limit == 0 { show.maxconn } else { limit });
     traffic(&mut row, shards, |f| &f.traffic);
     row.put(C::dreq, sum(shards, |f| f.traffic.denied_requests.get()));
     row.put(C::ereq, sum(shards, |f| f.traffic.request_errors.get()));
@@ -445,7 +456,8 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     row.put(C::qmax, proxy.queue.max.load(Relaxed));
     row.put(C::scur, current);
     row.put(C::smax, (max.max(0) as u32).max(current));
-    row.put(C::slim, view.fullconn);
+    // Without `fullconn`, a tenth of what the frontends may bring.
+    row.put(C::slim, if view.fullconn == 0 { show.maxconn.div_ceil(10) } else { view.fullconn });
     row.put(C::dreq, sum(shards, |b| b.traffic.denied_requests.get()));
     let servers = proxy.servers.load();
     let usable = |backup| servers.iter().filter(|s| s.backup == backup && s.effective_weight() > 0).count();

@@ -297,7 +297,7 @@ impl Server {
             initial_weight: seed.weight,
             weight: AtomicU32::new(seed.weight),
             ramp: AtomicU32::new(100),
-            admin: AtomicU32::new(if seed.disabled { Admin::CONFIGURED_MAINT } else { 0 }),
+            admin: AtomicU32::new(if seed.disabled { Admin::CONFIGURED_MAINT | Admin::FORCED_MAINT } else { 0 }),
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
             served: Padded(AtomicU32::new(0)),
