@@ -108,6 +108,42 @@ pub struct CheckDraft<'a> {
     pub send_state: bool,
     /// `tcp-check …`.
     pub steps: Vec<crate::plan::server::CheckStep>,
+    /// Which parts this section wrote itself: the first line of a part drops what was inherited of it.
+    pub own: OwnParts,
+}
+
+/// The request, the expectations and the steps of a check.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct OwnParts {
+    pub request: bool,
+    pub expect: bool,
+    pub steps: bool,
+}
+
+impl CheckDraft<'_> {
+    /// Begins this section's own request unless it has begun.
+    pub fn own_request(&mut self) {
+        if !std::mem::replace(&mut self.own.request, true) {
+            (self.method, self.uri, self.version) = (None, None, None);
+            self.headers.clear();
+            self.body = Box::default();
+        }
+    }
+
+    /// Begins this section's own expectations unless they have begun.
+    pub fn own_expect(&mut self) {
+        if !std::mem::replace(&mut self.own.expect, true) {
+            self.expect.clear();
+        }
+    }
+
+    /// Begins this section's own steps unless they have begun.
+    pub fn own_steps(&mut self) {
+        if !std::mem::replace(&mut self.own.steps, true) {
+            self.steps.clear();
+        }
+    }
 }
 
 /// What a proxy or a `defaults` section says.
@@ -284,6 +320,9 @@ impl<'a> Settings<'a> {
     /// What `section` begins with when it inherits from these defaults.
     pub fn inherit(&self, section: &'a Section) -> Self {
         let mut own = Self { kind: section.kind, name: &section.name, ..self.clone() };
+        if own.check.own != OwnParts::default() {
+            Rc::make_mut(&mut own.check).own = OwnParts::default();
+        }
         own.id = None;
         own.description = None;
         if !own.rules.is_empty() {

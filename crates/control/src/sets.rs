@@ -66,6 +66,23 @@ pub(crate) fn enable_health(call: &mut Call<'_>) -> Reply {
     })
 }
 
+pub(crate) fn disable_agent(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        server.agent_checked.store(false, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn enable_agent(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        if !server.agent.configured.load(Relaxed) {
+            return error("Agent was not configured on this server, cannot enable.");
+        }
+        server.agent_checked.store(true, Relaxed);
+        Reply::Done
+    })
+}
+
 const SET_SERVER_USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
 agent-send | check-addr | check-port | fqdn | health | name | ssl | state | weight";
 
@@ -92,7 +109,12 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
             }
             _ => error("'set server <srv> check-port' expects a port between 1 and 65535."),
         },
-        option @ ("agent" | "agent-addr" | "agent-port" | "agent-send" | "check-addr" | "name" | "ssl") => {
+        "agent" if !server.agent.configured.load(Relaxed) => {
+            error("agent checks are not enabled on this server.")
+        }
+        "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => Reply::Done,
+        "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
+        option @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "name" | "ssl") => {
             error(format!("'set server <srv> {option}' is not supported yet."))
         }
         _ => error(SET_SERVER_USAGE),

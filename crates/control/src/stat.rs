@@ -527,6 +527,7 @@ pub(crate) fn server_status(server: &Server, view: Option<&ServerView>) -> Strin
     let falling = checked && level + 1 < rise + fall;
     let falls = level.saturating_sub(rise) + 1;
     match server.operational() {
+        Operational::Stopped if server.agent_says_down() => "DOWN (agent)".to_owned(),
         Operational::Stopped if checked && level > 0 => format!("DOWN {level}/{rise}"),
         Operational::Stopped => "DOWN".to_owned(),
         Operational::Stopping if falling => format!("NOLB {falls}/{fall}"),
@@ -582,6 +583,9 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
         row.put(C::chkdown, u64::from(server.downs.load(Relaxed)));
         check_columns(&mut row, server);
     }
+    if server.agent.configured.load(Relaxed) {
+        agent_columns(&mut row, server);
+    }
     if show.legends {
         row.put(C::addr, address_text(&server.address.load()));
         row.put(C::cookie, view.and_then(|view| view.cookie.as_ref()).map(ToString::to_string));
@@ -603,4 +607,18 @@ fn check_columns(row: &mut Row, server: &Server) {
     row.put(C::check_rise, health.rise.load(Relaxed));
     row.put(C::check_fall, health.fall.load(Relaxed));
     row.put(C::check_health, health.level.load(Relaxed));
+}
+
+fn agent_columns(row: &mut Row, server: &Server) {
+    let agent = &server.agent;
+    let last = agent.last.load();
+    let (status, description, ..) = *last.meaning();
+    let running = if agent.running.load(Relaxed) { "* " } else { "" };
+    row.put(C::agent_status, format!("{running}{status}"));
+    row.put(C::agent_duration, (!last.status.is_empty()).then_some(last.duration_ms));
+    row.put(C::agent_desc, description);
+    row.put(C::last_agt, last.description.clone());
+    row.put(C::agent_rise, agent.rise.load(Relaxed));
+    row.put(C::agent_fall, agent.fall.load(Relaxed));
+    row.put(C::agent_health, agent.level.load(Relaxed));
 }

@@ -504,6 +504,7 @@ fn server_settings(
             slow_start: draft.slow_start,
             socks4: draft.socks4,
             check: draft.check.then(|| check_settings(&draft, &proxy.settings, kind)),
+            agent: agent_settings(&draft, &proxy.settings),
             track: None,
             observe: draft.observe,
             error_limit: draft.error_limit,
@@ -518,6 +519,22 @@ fn server_settings(
         settings.push(Arc::new(own));
     }
     settings
+}
+
+/// The agent's settings. Without a port there is nobody to ask, which is told where the line is read.
+fn agent_settings(
+    draft: &crate::server::ServerDraft<'_>,
+    settings: &Settings<'_>,
+) -> Option<crate::plan::server::AgentSettings> {
+    let port = draft.agent_port.filter(|_| draft.agent)?;
+    Some(crate::plan::server::AgentSettings {
+        address: draft.agent_address,
+        port,
+        inter: draft.agent_inter,
+        send: draft.agent_send.clone(),
+        timeout: settings.timeouts.check,
+        connect_timeout: settings.timeouts.connect,
+    })
 }
 
 fn check_settings(
@@ -561,6 +578,14 @@ fn finish_server(
     }
     for (id, word) in &draft.tlvs {
         own.proxy_v2_tlvs.push((*id, Format::compile(word, word.span(), &scope, FormatFor::Text)?));
+    }
+    if draft.agent && draft.agent_port.is_none() {
+        let title = format!("server {}/{}", proxy.settings.name, own.state.name);
+        return Err(Diagnostic::alert("`agent-check` needs the port of the agent, `agent-port`")
+            .at(statement.keyword_span())
+            .haproxy(format!(
+                "'{title}' : 'agent-check' : 'agent-port' is required, as no port is specified for the agent."
+            )));
     }
     let Some(track) = draft.track else { return Ok(()) };
     let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));

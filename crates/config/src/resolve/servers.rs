@@ -221,6 +221,11 @@ fn make_server<'a>(
         value.store(number, Relaxed);
     }
     state.health.configured.store(draft.check, Relaxed);
+    for value in [&state.agent.rise, &state.agent.fall, &state.agent.level] {
+        value.store(1, Relaxed);
+    }
+    state.agent.configured.store(draft.agent, Relaxed);
+    state.agent_checked.store(draft.agent, Relaxed);
     if unresolved {
         state.change_admin(state::Admin::RESOLUTION_MAINT, 0, 0);
     }

@@ -37,6 +37,7 @@ pub static TABLE: &[Keyword] = &[
 
 fn http_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let check = Rc::make_mut(&mut settings.check);
+    check.own_request();
     while let Some(word) = args.next() {
         match word.as_str() {
             "meth" => check.method = Some(args.value()?),
@@ -119,7 +120,9 @@ fn http_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
                 .haproxy(format!("'http-check expect' : only supports min-recv, [!]string', '[!]rstring', '[!]string-lf', '[!]status', '[!]rstatus', [!]hdr, [!]fhdr or comment but got '{other}' as argument.")));
         }
     };
-    Rc::make_mut(&mut settings.check).expect.push(HttpExpect { negate: expectation.negate, what });
+    let check = Rc::make_mut(&mut settings.check);
+    check.own_expect();
+    check.expect.push(HttpExpect { negate: expectation.negate, what });
     trailing_comment(args)
 }
 
@@ -147,7 +150,9 @@ fn regex(args: &mut Args<'_, '_>) -> Result<Regex, Diagnostic> {
 }
 
 fn step<'a>(settings: &mut Settings<'a>, step: CheckStep) {
-    Rc::make_mut(&mut settings.check).steps.push(step);
+    let check = Rc::make_mut(&mut settings.check);
+    check.own_steps();
+    check.steps.push(step);
 }
 
 /// `comment <msg>` at the end of a line.

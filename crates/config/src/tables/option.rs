@@ -218,6 +218,7 @@ fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
         return Ok(());
     }
     check.mode = CheckMode::Http;
+    check.own_request();
     (check.method, check.uri, check.version) = (None, None, None);
     match args.rest() {
         [] => {}
