@@ -16,7 +16,7 @@ use crate::checks::Teller;
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
 use crate::signals::{self, Ending};
-use crate::{master, system, view};
+use crate::{master, states, system, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args) -> ExitCode {
@@ -47,7 +47,9 @@ fn start(plan: Arc<Plan>, args: &Args, messages: Messages) -> Result<Ending, Str
     if (global.daemon) && !global.master_worker {
         net::sys::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."))?;
     }
-    if global.master_worker && let Some(ending) = master::supervise(global, args, messages)? {
+    if global.master_worker
+        && let Some(ending) = master::supervise(global, args, messages)?
+    {
         return Ok(ending);
     }
     if !global.master_worker {
@@ -64,7 +66,7 @@ fn run_workers(
     limits: system::Limits,
     messages: Messages,
 ) -> Result<Ending, String> {
-    let threads = system::threads(&plan.global);
+    let threads = plan.global.workers();
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);
@@ -73,15 +75,16 @@ fn run_workers(
     process.session_limit.store(plan.global.max_session_rate, Relaxed);
     count_panics(&process);
     let teller = Teller::default();
-    let runtime = Runtime::new(process.clone(), view::of(&plan, &limits)).with_notify(teller.notify(messages));
+    let view = view::of(&plan, &limits);
+    states::restore(&plan, &view, messages);
+    let runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
     let runtime = Arc::new(runtime);
     let services = services(runtime.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
-    let mut shares = listeners::share(bound, threads);
-    for index in 0..threads {
+    let shares = listeners::share(bound, threads);
+    for (index, share) in shares.into_iter().enumerate() {
         let (shared, runtime, teller) = (shared.clone(), runtime.clone(), teller.clone());
-        let share = std::mem::take(&mut shares[index]);
         let group = listeners::group_of(&plan.global, index, threads);
         let main = move || async move { work(shared, runtime, teller, share, group, messages).await };
         inboxes.spawn(index, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;

@@ -46,12 +46,6 @@ pub(crate) fn limits(plan: &Plan) -> Limits {
     Limits { max_connections, open_files }
 }
 
-/// How many workers.
-pub(crate) fn threads(global: &Global) -> usize {
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    global.threads.unwrap_or(available).max(1)
-}
-
 /// `-x`: listening sockets of a running process.
 pub(crate) fn take_over(socket: Option<&Path>, messages: Messages) -> Inherited {
     let Some(socket) = socket else { return Vec::new() };
@@ -59,7 +53,10 @@ pub(crate) fn take_over(socket: Option<&Path>, messages: Messages) -> Inherited 
         Ok(sockets) => sockets,
         Err(error) => {
             let shown = socket.display();
-            messages.say(Severity::Warning, &format!("Failed to get the sockets from the old process at {shown}: {error}"));
+            messages.say(
+                Severity::Warning,
+                &format!("Failed to get the sockets from the old process at {shown}: {error}"),
+            );
             Vec::new()
         }
     }
@@ -81,7 +78,8 @@ pub(crate) fn confine(global: &Global) -> Result<(), String> {
         let shown = root.display();
         rustix::process::chroot(root.as_path())
             .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
-        std::env::set_current_dir("/").map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
+        std::env::set_current_dir("/")
+            .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
     }
     net::sys::drop_privileges(global.uid, global.gid)
         .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))
@@ -116,6 +114,9 @@ pub(crate) fn announce(messages: Messages) {
         socket.send_to_addr(state.as_bytes(), &address).map(|_| ())
     };
     if let Err(error) = send() {
-        messages.say(Severity::Warning, &format!("the service manager could not be told that we are ready: {error}"));
+        messages.say(
+            Severity::Warning,
+            &format!("the service manager could not be told that we are ready: {error}"),
+        );
     }
 }

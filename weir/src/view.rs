@@ -28,7 +28,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         patterns: plan.patterns.clone(),
         busy_polling: global.busy_polling,
         open_files: limits.open_files,
-        thread_groups: listeners::groups(global, crate::system::threads(global)),
+        thread_groups: listeners::groups(global, global.workers()),
         ..View::default()
     }
 }

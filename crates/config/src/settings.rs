@@ -14,7 +14,7 @@ use syntax::Word;
 use crate::draft::{Kind, Section, Statement};
 use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::Logger;
-use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, Timeouts};
+use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
 use crate::plan::server::{HttpExpect, Source};
 use crate::server::ServerDraft;
 
@@ -108,42 +108,6 @@ pub struct CheckDraft<'a> {
     pub send_state: bool,
     /// `tcp-check …`.
     pub steps: Vec<crate::plan::server::CheckStep>,
-    /// Which parts this section wrote itself: the first line of a part drops what was inherited of it.
-    pub own: OwnParts,
-}
-
-/// The request, the expectations and the steps of a check.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct OwnParts {
-    pub request: bool,
-    pub expect: bool,
-    pub steps: bool,
-}
-
-impl CheckDraft<'_> {
-    /// Begins this section's own request unless it has begun.
-    pub fn own_request(&mut self) {
-        if !std::mem::replace(&mut self.own.request, true) {
-            (self.method, self.uri, self.version) = (None, None, None);
-            self.headers.clear();
-            self.body = Box::default();
-        }
-    }
-
-    /// Begins this section's own expectations unless they have begun.
-    pub fn own_expect(&mut self) {
-        if !std::mem::replace(&mut self.own.expect, true) {
-            self.expect.clear();
-        }
-    }
-
-    /// Begins this section's own steps unless they have begun.
-    pub fn own_steps(&mut self) {
-        if !std::mem::replace(&mut self.own.steps, true) {
-            self.steps.clear();
-        }
-    }
 }
 
 /// What a proxy or a `defaults` section says.
@@ -229,6 +193,10 @@ pub struct Settings<'a> {
     pub cookie: Option<Rc<Cookie>>,
     /// `dynamic-cookie-key`.
     pub dynamic_cookie_key: Option<&'a str>,
+    /// `load-server-state-from-file`; the path of `Local` is empty until resolved.
+    pub server_state: StateFile,
+    /// `server-state-file-name`; `None` for the backend's name.
+    pub server_state_name: Option<&'a str>,
     /// `source`.
     pub source: Option<Rc<Source>>,
     /// `dispatch`.
@@ -239,6 +207,8 @@ pub struct Settings<'a> {
     pub stats: Rc<StatsDraft<'a>>,
     /// Health checks.
     pub check: Rc<CheckDraft<'a>>,
+    /// Whether they come from defaults: the first line of its own begins afresh.
+    pub check_inherited: bool,
     /// `default-server`, parsed.
     pub default_server: Rc<ServerDraft<'a>>,
     /// `default-server name …`, parsed.
@@ -301,11 +271,14 @@ impl<'a> Settings<'a> {
             balance_factor: 0,
             cookie: None,
             dynamic_cookie_key: None,
+            server_state: StateFile::None,
+            server_state_name: None,
             source: None,
             dispatch: None,
             transparent: false,
             stats: Rc::default(),
             check: Rc::default(),
+            check_inherited: false,
             default_server: Rc::default(),
             named_servers: Rc::default(),
             request_inspect_delay: None,
@@ -320,10 +293,8 @@ impl<'a> Settings<'a> {
     /// What `section` begins with when it inherits from these defaults.
     pub fn inherit(&self, section: &'a Section) -> Self {
         let mut own = Self { kind: section.kind, name: &section.name, ..self.clone() };
-        if own.check.own != OwnParts::default() {
-            Rc::make_mut(&mut own.check).own = OwnParts::default();
-        }
         own.id = None;
+        own.check_inherited = true;
         own.description = None;
         if !own.rules.is_empty() {
             let mut all = own.inherited_rules.as_ref().clone();
@@ -331,6 +302,16 @@ impl<'a> Settings<'a> {
             own.inherited_rules = Rc::new(all);
         }
         own
+    }
+
+    /// The health check of its own: what defaults say is forgotten at its first line, but for the kind.
+    pub fn own_check(&mut self) -> &mut CheckDraft<'a> {
+        let check = Rc::make_mut(&mut self.check);
+        if std::mem::take(&mut self.check_inherited) {
+            let CheckDraft { mode, disable_on_404, send_state, .. } = *check;
+            *check = CheckDraft { mode, disable_on_404, send_state, ..CheckDraft::default() };
+        }
+        check
     }
 
     /// Whether it has a frontend's side.

@@ -170,7 +170,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("prepare acl",              "<acl>",                            Operator, "prepare a new version for atomic ACL replacement",                                  patterns::prepare_acl),
     row  ("prepare map",              "<map>",                            Operator, "prepare a new version for atomic map replacement",                                  patterns::prepare_map),
     row  ("prompt",                   "[help | n | i | p | timed]*",      User,     "toggle interactive mode with prompt",                                             sets::prompt),
-    later("publish backend",          "<bk>",                             Operator, "mark a backend as ready for traffic"),
+    row  ("publish backend",          "<bk>",                             Admin,    "mark a backend as ready for traffic",                                             sets::publish_backend),
     row  ("quit",                     "",                                 User,     "disconnect",                                                                      sets::quit),
     later("set anon",                 "[on|off] [<key>]",                 User,     "activate or deactivate the anonymized mode"),
     later("set dynamic-cookie-key backend", "<bk> <k>",                   Admin,    "change a backend secret key for dynamic cookies"),
@@ -238,7 +238,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("shutdown session",         "[id]",                             Admin,    "kill a specific session",                                                         streams::shutdown_session),
     row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
     later("trace",                    "[<module>|0] [cmd [args...]]",     Admin,    "manage live tracing (empty to list, 0 to stop all)"),
-    later("unpublish backend",        "<bk>",                             Operator, "mark a backend as not ready for traffic"),
+    row  ("unpublish backend",        "<bk>",                             Admin,    "mark a backend as not ready for traffic",                                         sets::unpublish_backend),
     later("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response"),
     row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),
     row  ("wait",                     "{-h|<delay_ms>} cond [args...]",   User,     "wait the specified delay or condition (-h to see list)",                          streams::wait),
@@ -350,6 +350,28 @@ fn listing(title: &str, words: &[String], level: Level) -> String {
 
 fn help(call: &mut Call<'_>) -> Reply {
     Reply::Text(listing("The following commands are valid at this level:", call.args, call.settings.level))
+}
+
+/// A command as lists and references show it.
+pub struct CommandRow {
+    /// Its words.
+    pub words: &'static str,
+    /// What follows them.
+    pub usage: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// Whether it does something; others are understood and refused.
+    pub built: bool,
+}
+
+/// Every command of HAProxy's worker, built or not.
+pub fn commands() -> impl Iterator<Item = CommandRow> {
+    COMMANDS.iter().map(|command| CommandRow {
+        words: command.words,
+        usage: command.usage,
+        doc: command.text,
+        built: command.run.is_some(),
+    })
 }
 
 #[cfg(test)]

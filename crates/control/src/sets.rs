@@ -206,6 +206,27 @@ fn with_frontend(call: &mut Call<'_>, change: impl FnOnce(&mut Call<'_>, &state:
 
 const SHUT_DOWN: &str = "Frontend was previously shut down, cannot ";
 
+pub(crate) fn publish_backend(call: &mut Call<'_>) -> Reply {
+    set_published(call, true)
+}
+
+pub(crate) fn unpublish_backend(call: &mut Call<'_>) -> Reply {
+    set_published(call, false)
+}
+
+fn set_published(call: &mut Call<'_>, published: bool) -> Reply {
+    let view = call.runtime.view();
+    let Some(proxy) = view.backend(call.arg(0)) else {
+        return error("No such backend.");
+    };
+    if proxy.state.admission() == Admission::Stopped {
+        return error("No effect on a disabled backend.");
+    }
+    proxy.state.unpublished.store(!published, Relaxed);
+    let done = if published { "Backend published." } else { "Backend unpublished." };
+    Reply::Message(Severity::Notice, done.into())
+}
+
 pub(crate) fn disable_frontend(call: &mut Call<'_>) -> Reply {
     with_frontend(call, |_, proxy| match proxy.admission() {
         Admission::Stopped => Reply::Message(Severity::Notice, format!("{SHUT_DOWN}disable.")),

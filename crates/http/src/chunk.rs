@@ -231,7 +231,7 @@ impl ChunkDecoder {
             let Some(colon) = memchr::memchr(b':', line) else { continue };
             let (name, value) = (&line[..colon], &line[colon + 1..]);
             if !FORBIDDEN.iter().any(|f| f.eq_ignore_ascii_case(name)) {
-                head.append(name, value);
+                head.append(name, crate::scan::trim(value));
             }
         }
     }

@@ -378,7 +378,7 @@ impl Head {
         }
         let at = self.push(name);
         self.bytes.extend_from_slice(b": ");
-        let value = self.push_value(crate::scan::trim(value));
+        let value = self.push_value(value);
         self.bytes.extend_from_slice(b"\r\n");
         let known = KnownName::from_token(name);
         if known != KnownName::Other {

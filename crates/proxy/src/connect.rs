@@ -56,14 +56,12 @@ fn reuse(
     settings: &ServerSettings,
     key: &[u8],
 ) -> Option<Upstream> {
-    if let Some(private) = client.private.take() {
-        let fits = private.backend == backend.index
-            && private.server.index == settings.index
-            && *private.key == *key
-            && private.stream.is_quiet();
-        if fits {
-            return Some(*private);
-        }
+    client.private.retain(|private| private.stream.is_quiet());
+    let fits = |private: &Upstream| {
+        private.backend == backend.index && private.server.index == settings.index && *private.key == *key
+    };
+    if let Some(at) = client.private.iter().position(fits) {
+        return Some(client.private.swap_remove(at));
     }
     let ask = Ask { key, reuse: backend.reuse, first: client.session.requests <= 1 };
     client.worker.pools.take(backend.index, settings.index, ask)
@@ -143,21 +141,26 @@ async fn take_over(
 
 /// What distinguishes connections to this server for this request.
 fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
-    let transparent = settings.source.as_ref().map(|source| &source.transparent);
-    let by_address = settings.send_proxy != SendProxy::None
-        || !matches!(transparent, None | Some(UseSource::No | UseSource::Fixed(_)))
-        || x.server_address.is_some();
-    if !by_address && settings.pool_conn_name.is_none() {
+    let foreign = settings.source.as_ref().map(|source| &source.transparent);
+    let by_source = settings.send_proxy != SendProxy::None
+        || !matches!(foreign, None | Some(UseSource::No | UseSource::Fixed(_)));
+    let by_destination = settings.send_proxy != SendProxy::None
+        || x.server_address.is_some()
+        || settings.port_offset.is_some()
+        || matches!(&**settings.state.address.load(), ServerAddress::Ip(address) if address.ip().is_unspecified());
+    if !by_source && !by_destination && settings.pool_conn_name.is_none() {
         return Box::default();
     }
     let mut key = Vec::new();
-    if by_address {
-        let ends = (x.source(client), x.destination(client), x.server_address);
-        key.extend_from_slice(format!("{ends:?}").as_bytes());
-        if settings.send_proxy != SendProxy::None {
-            // What the header tells beside the addresses may differ from request to request.
-            key.extend_from_slice(&proxy_header(client, x, settings));
-        }
+    if by_source {
+        key.extend_from_slice(format!("{:?}", x.source(client)).as_bytes());
+    }
+    if by_destination {
+        key.extend_from_slice(format!("{:?}{:?}", x.destination(client), x.server_address).as_bytes());
+    }
+    if settings.send_proxy != SendProxy::None {
+        // What the header tells beside the addresses may differ from request to request.
+        key.extend_from_slice(&proxy_header(client, x, settings));
     }
     if let Some(name) = &settings.pool_conn_name {
         key.push(0);
@@ -263,7 +266,13 @@ fn target(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Optio
     match &**settings.state.address.load() {
         ServerAddress::Ip(address) => {
             let mut address = *address;
-            if let Some(offset) = settings.port_offset {
+            // `0.0.0.0` stands for the address that the client wanted.
+            if address.ip().is_unspecified() {
+                address.set_ip(x.destination(client).ip()?);
+                if address.port() == 0 {
+                    address.set_port(x.destination(client).port().unwrap_or(0));
+                }
+            } else if let Some(offset) = settings.port_offset {
                 let port = i32::from(x.destination(client).port().unwrap_or(0)) + offset;
                 address.set_port(u16::try_from(port).ok()?);
             }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::plan::Proxy;
-use runtime::timer::now_us;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
 
@@ -30,6 +29,8 @@ pub(crate) struct Exchange {
     pub(crate) backend: Option<Arc<Proxy>>,
     /// The body of the request as rules see it: buffered and decoded; empty unless something asked for it.
     pub(crate) body: Vec<u8>,
+    /// Whether the client closed before all of it was there.
+    pub(crate) cut_short: bool,
     /// Whether `body` is all of it.
     pub(crate) body_complete: bool,
     /// Likewise the beginning of a response's body.
@@ -58,6 +59,8 @@ pub(crate) struct Exchange {
     pub(crate) keep_alive: bool,
     /// Time spent in queues, µs.
     pub(crate) waited_us: u64,
+    /// Whether the client asked with HEAD, whatever rules made of it.
+    pub(crate) head_only: bool,
     /// Whether the server said, before our own edits, that it closes.
     pub(crate) server_closes: bool,
     /// Whether the client waits for a 100 that nobody has sent yet.
@@ -114,6 +117,7 @@ impl Exchange {
             bytes.clear();
         }
         self.body_complete = false;
+        self.cut_short = false;
         self.hash = None;
         self.bound = None;
         self.cookie = cookie::Seen::default();
@@ -123,6 +127,7 @@ impl Exchange {
         self.answered = false;
         self.keep_alive = false;
         self.waited_us = 0;
+        self.head_only = false;
         self.server_closes = false;
         self.expects_continue = false;
     }
@@ -162,12 +167,14 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
     let mut x = Exchange::take();
     x.txn.is_http = true;
     x.phase = Phase::Request;
-    x.txn.times.idle_from = if client.session.requests == 0 { client.session.ready_us } else { now_us() };
+    x.txn.times.idle_from = client.idle_from;
+    client.entry.requests.set(client.session.requests + 1);
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
         Err(stop) => Box::pin(respond::after(&mut client, &mut x, stop)).await,
     };
     finish::finish(&mut client, &mut x);
+    client.idle_from = x.txn.times.closed;
     x.give();
     (client, next)
 }
@@ -178,6 +185,9 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     let backend = route::choose(client, x)?;
     rules_step::of_backend(client, x, &backend).await?;
     upload::prepare(client, x, &backend).await?;
+    if x.cut_short {
+        return Err(Fault::RequestAborted.into());
+    }
     fields::of_request(client, x, &backend)?;
     cookie::of_request(client, x, &backend);
     route::bind_server(client, x, &backend);
@@ -206,7 +216,7 @@ async fn obtain_response(
     loop {
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid).await?;
-        note_server(x, &lease, backend);
+        note_server(client, x, &lease, backend);
         x.phase = Phase::Connect;
         let fault = match attempt(client, x, backend, &lease).await {
             Ok(upstream) => return Ok((upstream, lease)),
@@ -309,8 +319,9 @@ pub(crate) fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retri
     Some(failed)
 }
 
-pub(crate) fn note_server(x: &mut Exchange, lease: &Lease, backend: &Proxy) {
+pub(crate) fn note_server(client: &Connection, x: &mut Exchange, lease: &Lease, backend: &Proxy) {
     x.txn.server = Some(lease.settings.state.clone());
+    client.entry.set_server(&lease.settings.state);
     lease.settings.state.counters.mine().chosen.add(1);
     backend.state.backend.mine().chosen.add(1);
 }

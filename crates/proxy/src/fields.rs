@@ -210,7 +210,10 @@ pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange, backend: &A
     let method = x.txn.request.method_id();
     let length = x.txn.response.response_body(method);
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
-    let recoding = adapt_connection(client, x, length);
+    let mut recoding = adapt_connection(client, x, length);
+    if x.head_only && length != BodyLength::None {
+        recoding = Recoding::Discard;
+    }
     x.download.start(length, recoding);
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;
     let bogus = client.frontend.options.h1_case_adjust_bogus_client && !adjust.is_empty();

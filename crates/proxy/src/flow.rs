@@ -33,8 +33,8 @@ pub(crate) enum Recoding {
     None,
     /// Chunks in, bare bytes out: for HTTP/1.0 peers.
     Dechunk,
-    /// Bare bytes in, chunks out: a body without length for a peer that wants to stay connected.
-    Enchunk,
+    /// Bytes in, nothing out: the body of an answer to a HEAD that a rule had turned into a GET.
+    Discard,
 }
 
 /// Bodies up to this size are copied behind their head: cheaper than two pieces for the kernel.
@@ -145,12 +145,10 @@ impl Flow {
         match self.recoding {
             Recoding::None => self.admit_verbatim(buffer, fresh),
             Recoding::Dechunk => self.admit_dechunked(buffer),
-            Recoding::Enchunk => {
-                self.received += fresh as u64;
-                http::chunk::write_chunk_size(&mut self.staged, fresh);
-                self.staged.extend_from_slice(buffer.filled());
-                self.staged.extend_from_slice(http::chunk::CHUNK_END);
-                buffer.clear();
+            Recoding::Discard => {
+                self.admit_verbatim(buffer, fresh)?;
+                buffer.consume(self.ready);
+                self.ready = 0;
                 Ok(())
             }
         }
@@ -310,9 +308,6 @@ impl Flow {
             return Err(FlowError::Read(io::ErrorKind::UnexpectedEof));
         }
         self.framing = Framing::Done;
-        if self.recoding == Recoding::Enchunk {
-            self.staged.extend_from_slice(http::chunk::LAST_CHUNK);
-        }
         Ok(())
     }
 
@@ -356,8 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_without_length_become_chunks() {
-        let (out, rest, done) = admitted(BodyLength::UntilClose, Recoding::Enchunk, &[b"hello"]);
-        assert_eq!((out.as_slice(), rest, done), (b"5\r\nhello\r\n".as_slice(), 0, false));
+    fn a_discarded_body_leaves_what_follows_it() {
+        let (out, rest, done) = admitted(BodyLength::Length(5), Recoding::Discard, &[b"hel", b"lonext"]);
+        assert_eq!((out.as_slice(), rest, done), (b"".as_slice(), 4, true));
     }
 }

@@ -132,6 +132,7 @@ fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     counters.request_rate.tick(now / 1000);
     client.worker.shared.process.counters.mine().requests.add(1);
     let head = &x.txn.request;
+    x.head_only = head.method_id() == Method::Head;
     x.keep_alive = head.keep_alive();
     x.expects_continue = head.expects_continue() && head.version().is_11_or_above();
     let length = match head.method_id() {

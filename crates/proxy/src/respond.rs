@@ -145,8 +145,7 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
     x.txn.status = x.txn.response.status();
     let whole = upload_is_over(client, x);
     x.keep_alive = x.keep_alive && whole;
-    let head_only = x.txn.request.method_id() == http::Method::Head
-        || matches!(x.txn.status, 100..=199 | 204 | 304);
+    let head_only = x.head_only || matches!(x.txn.status, 100..=199 | 204 | 304);
     let length = if head_only { BodyLength::None } else { BodyLength::Length(x.reply_body.len() as u64) };
     crate::fields::adapt_connection(client, x, length);
     let mut head = std::mem::take(&mut x.body);

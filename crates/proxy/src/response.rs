@@ -80,12 +80,14 @@ pub(crate) async fn await_head(
     deadlines.restart(client, now_ms, !x.upload.is_received(), true);
     let mut watch = aborts_on_close(client, backend);
     let mut send_failed = false;
+    let mut first = true;
     loop {
         poll_fn(|context: &mut Context<'_>| {
             if !send_failed && !x.upload.is_finished() {
                 match poll_upload(client, x, upstream, context) {
                     Ok(moved) => {
-                        if moved {
+                        // The deadlines were just set when the request leaves at once.
+                        if moved && !std::mem::take(&mut first) {
                             let waits = !x.upload.is_received();
                             deadlines.restart(client, timer::now_ms(), waits, true);
                         }
@@ -112,6 +114,9 @@ pub(crate) async fn await_head(
                     }
                     Presence::Broken => return Poll::Ready(Err(Fault::ClientAborted)),
                 }
+            }
+            if let Poll::Ready(fault) = client.poll_killed(context) {
+                return Poll::Ready(Err(fault));
             }
             client.timer.poll_expired(context).map(|()| {
                 Err(if deadlines.expired() == Expired::Client {
@@ -259,6 +264,7 @@ pub(crate) async fn forward(
     let mut deadlines = Deadlines::new(client, x, backend);
     let mut upload_failed = false;
     let mut armed = false;
+    x.txn.times.closed = x.txn.times.response;
     let mut pipe = splice_pipe(client, x, backend);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         x.download.moved = false;
@@ -276,9 +282,14 @@ pub(crate) async fn forward(
         }
         if x.download.moved || !armed {
             armed = true;
+            // Not in one go: the end is to be told by the clock.
+            x.txn.times.closed = 0;
             let blocked = x.download.is_blocked() || pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
             let client_waits = blocked || !x.upload.is_received();
             deadlines.restart(client, timer::now_ms(), client_waits, !blocked);
+        }
+        if let Poll::Ready(fault) = client.poll_killed(context) {
+            return Poll::Ready(Err(fault));
         }
         client.timer.poll_expired(context).map(|()| {
             Err(if deadlines.expired() == Expired::Client {
@@ -328,7 +339,7 @@ fn splice_pipe(client: &Connection, x: &Exchange, backend: &Proxy) -> Option<Pip
     if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) {
         return None;
     }
-    x.download.remaining().filter(|&left| left >= SPLICE_FROM)?;
+    x.download.remaining().filter(|&left| left >= SPLICE_FROM && !x.head_only)?;
     Pipe::take(global.tune.pipesize).ok()
 }
 
@@ -452,7 +463,9 @@ pub(crate) fn conclude(
     lease: Lease,
 ) -> Next {
     x.phase = Phase::None;
-    x.txn.times.closed = now_us();
+    if x.txn.times.closed == 0 {
+        x.txn.times.closed = now_us();
+    }
     let server = &lease.settings.state;
     server.last_session.store(x.txn.times.closed / 1000, std::sync::atomic::Ordering::Relaxed);
     let uploaded = x.upload.is_finished();
@@ -483,7 +496,14 @@ pub(crate) fn conclude(
 fn keep_private(client: &mut Connection, mut upstream: Upstream) {
     upstream.input = None;
     client.last_server = Some((upstream.backend, upstream.server.index));
-    client.private = Some(Box::new(upstream));
+    // `max-session-srv-conns`: the longest kept goes first.
+    let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
+    if client.private.len() >= most && !client.private.is_empty() {
+        client.private.remove(0);
+    }
+    if most > 0 {
+        client.private.push(upstream);
+    }
 }
 
 /// Authentication that belongs to the connection (NTLM, Negotiate) binds it to its client.

@@ -81,6 +81,9 @@ pub(crate) async fn of_frontend(client: &mut Connection, x: &mut Exchange) -> Re
     if frontend.monitor_uri.is_some() {
         monitor(client, x, &frontend)?;
     }
+    if frontend.options.http_buffer_request && upload::has_body(x) {
+        hold_body(client, x, &frontend, usize::MAX, None).await?;
+    }
     on_request(client, x, &frontend).await
 }
 

@@ -14,9 +14,10 @@ use std::task::{Context, Poll};
 use base::clock::WallTime;
 use config::plan::bind::BindAddress;
 use net::Stream;
-use runtime::timer::{self, Timer, now_us};
+use runtime::timer::{self, now_us};
 use sample::{Endpoint, Session, Tlv};
 use state::Mode;
+use state::sessions::{self, Activity};
 
 use crate::accept::Newcomer;
 use crate::connection::{Connection, Places};
@@ -132,17 +133,15 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         vars: Default::default(),
         log_level: None,
     };
-    Some(Box::new(Connection {
-        stream,
-        timer: Timer::new(),
-        input: None,
-        session,
-        worker,
-        private: None,
-        last_server: None,
-        places,
-        frontend,
-    }))
+    let entry = sessions::register(&frontend.state, newcomer.peer, address_of(&session.destination), now_ms);
+    Some(Connection::new(worker, frontend, stream, session, entry, places))
+}
+
+fn address_of(endpoint: &Endpoint) -> Option<std::net::SocketAddr> {
+    match endpoint {
+        Endpoint::Ip(address) => Some(*address),
+        Endpoint::Local => None,
+    }
 }
 
 async fn run<M, F>(mut connection: Box<Connection>, exchanges: Rc<Exchanges<M, F>>)
@@ -161,7 +160,9 @@ where
         return;
     }
     loop {
-        let arrival = wait_for_request(&connection).await;
+        connection.entry.activity.set(Activity::Waiting);
+        let Some(arrival) = wait_for_request(&connection).await else { return };
+        connection.entry.activity.set(Activity::Request);
         if arrival == Arrival::Expired && connection.session.requests > 0 {
             return;
         }
@@ -187,10 +188,10 @@ fn count_session(connection: &Connection) {
     connection.worker.shared.process.counters.mine().session_rate.tick(now_ms);
 }
 
-/// Waits for the first byte of the next request: no buffer is held meanwhile.
-async fn wait_for_request(connection: &Connection) -> Arrival {
+/// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the connection is to end.
+async fn wait_for_request(connection: &Connection) -> Option<Arrival> {
     if connection.input.is_some() {
-        return Arrival::Ready;
+        return Some(Arrival::Ready);
     }
     let timeouts = &connection.frontend.timeouts;
     let allowed = if connection.session.requests == 0 {
@@ -201,13 +202,17 @@ async fn wait_for_request(connection: &Connection) -> Arrival {
     let mut armed = false;
     poll_fn(|context: &mut Context<'_>| {
         if connection.stream.poll_read_ready(context).is_ready() {
-            return Poll::Ready(Arrival::Ready);
+            return Poll::Ready(Some(Arrival::Ready));
+        }
+        if connection.poll_killed(context).is_ready() {
+            return Poll::Ready(None);
         }
         if !armed {
-            connection.timer.set_after(timer::now_ms(), allowed);
+            // The end of the last request is near enough: it was this very turn.
+            connection.timer.set_after(connection.idle_from / 1000, allowed);
             armed = true;
         }
-        connection.timer.poll_expired(context).map(|()| Arrival::Expired)
+        connection.timer.poll_expired(context).map(|()| Some(Arrival::Expired))
     })
     .await
 }
@@ -215,18 +220,22 @@ async fn wait_for_request(connection: &Connection) -> Arrival {
 /// What comes before any request: `tcp-request connection` rules, the PROXY protocol, `tcp-request session`
 /// rules. `false` when the connection is refused.
 async fn open(connection: &mut Connection) -> bool {
+    let before = (connection.session.source, connection.session.destination);
     let verdict = rules_step::tcp_connection(connection);
+    let session = &connection.session;
+    let rules_set = (session.source != before.0, session.destination != before.1);
     if verdict == rules_step::TcpVerdict::Refuse {
         connection.frontend.state.frontend.mine().denied_connections.add(1);
         return false;
     }
     let expects = verdict == rules_step::TcpVerdict::ExpectProxy || bind_accepts_proxy(connection);
-    if expects && !read_proxy_header(connection).await {
+    if expects && !read_proxy_header(connection, rules_set).await {
         let counters = &connection.frontend.state.frontend.mine().traffic;
         counters.request_errors.add(1);
         return false;
     }
     connection.session.ready_us = now_us();
+    connection.idle_from = connection.session.ready_us;
     if rules_step::tcp_session(connection) == rules_step::TcpVerdict::Refuse {
         connection.frontend.state.frontend.mine().denied_sessions.add(1);
         return false;
@@ -239,8 +248,8 @@ fn bind_accepts_proxy(connection: &Connection) -> bool {
     connection.frontend.binds.iter().any(|bind| bind.accept_proxy && std::ptr::eq(&*bind.listener, &**own))
 }
 
-/// Receives the PROXY header; what follows it stays in the connection's buffer.
-async fn read_proxy_header(connection: &mut Connection) -> bool {
+/// Receives the PROXY header, whose addresses count unless `rules_set` the source or the destination; what follows it stays in the connection's buffer.
+async fn read_proxy_header(connection: &mut Connection, rules_set: (bool, bool)) -> bool {
     let timeouts = &connection.frontend.timeouts;
     let allowed = timeouts.client_handshake.or(timeouts.client);
     connection.timer.set_after(timer::now_ms(), allowed);
@@ -265,8 +274,13 @@ async fn read_proxy_header(connection: &mut Connection) -> bool {
                 if let Some((source, destination)) = header.addresses {
                     session.source = Endpoint::Ip(source);
                     session.destination = Endpoint::Ip(destination);
-                    session.connection_source = session.source;
-                    session.connection_destination = session.destination;
+                    // Of the connection, what its rules set counts more than what its peer says.
+                    if !rules_set.0 {
+                        session.connection_source = session.source;
+                    }
+                    if !rules_set.1 {
+                        session.connection_destination = session.destination;
+                    }
                 }
                 if !header.tlvs.is_empty() {
                     let tlv = |(kind, value)| Tlv { kind, value };

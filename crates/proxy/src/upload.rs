@@ -68,8 +68,8 @@ pub(crate) async fn hold(
     wanted: usize,
     allowed: Option<std::time::Duration>,
 ) -> Result<(), Stop> {
-    if !has_body(x) {
-        x.body_complete = true;
+    if !has_body(x) || x.cut_short {
+        x.body_complete |= !x.cut_short;
         return Ok(());
     }
     client.timer.set_after(timer::now_ms(), allowed);
@@ -97,7 +97,9 @@ pub(crate) async fn hold(
             client.timer.poll_expired(context).map(|()| Err(Fault::RequestTimeout))
         });
         if read.await? == 0 {
-            return Err(Fault::RequestAborted.into());
+            // Rules still see what came; the request ends where it would leave for a server.
+            x.cut_short = true;
+            return Ok(());
         }
     }
 }

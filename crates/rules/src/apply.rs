@@ -187,7 +187,8 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
             match crate::normalize::normalize(transaction.request.target(), *normalizer) {
                 Ok(Some(target)) => transaction.request.set_target(&target),
                 Ok(None) => true,
-                Err(()) => false,
+                // A target that cannot be understood is the client's fault.
+                Err(()) => return Applied::Final(Final::Deny(Arc::new(Reply::page(400)))),
             }
         }
         _ => true,

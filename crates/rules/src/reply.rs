@@ -205,6 +205,7 @@ impl Reply {
                 for (name, format) in headers {
                     value.clear();
                     format.render(env, &mut value);
+                    // A header without a value is left out, as HAProxy does here and nowhere else.
                     if !value.is_empty() {
                         head.append(name, &value);
                     }

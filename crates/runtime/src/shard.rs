@@ -54,6 +54,7 @@ impl<T> Sharded<T> {
     #[inline]
     pub fn mine(&self) -> &T {
         let index = current_worker();
+        debug_assert!(index < self.shards.len(), "made before the number of workers was known");
         // A thread that is no worker reads the first copy; an index past the end cannot happen after boot.
         &self.shards.get(index).unwrap_or(&self.shards[0]).0
     }

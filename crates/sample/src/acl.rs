@@ -9,7 +9,7 @@ use crate::env::{Env, Scope};
 use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
 use crate::pattern::{Index, List, Method, View};
-use crate::value::Type;
+use crate::value::{Type, Value};
 use crate::words::{Word, Words};
 
 /// Results of a test, so that AND and OR are those of bits.
@@ -166,8 +166,13 @@ impl Criterion {
             if may_change {
                 result |= MISS;
             }
-            let Some(value) = value else { return result };
-            if self.matches(value) {
+            // Looked at where it lies: a value is moved only when it must be cast.
+            let matched = match value {
+                None => return result,
+                Some(ref value) if value.kind() == self.expects => self.matches(value),
+                Some(value) => value.cast(self.expects).is_some_and(|value| self.matches(&value)),
+            };
+            if matched {
                 return PASS;
             }
             if !cursor.more {
@@ -176,10 +181,9 @@ impl Criterion {
         }
     }
 
-    fn matches(&self, value: crate::value::Value<'_>) -> bool {
-        let value = if value.kind() == self.expects { Some(value) } else { value.cast(self.expects) };
-        let Some(value) = value else { return false };
-        self.fixed.find(&value, false).is_some() || self.views.iter().any(|view| view.matches(&value))
+    #[inline]
+    fn matches(&self, value: &Value<'_>) -> bool {
+        self.fixed.find(value, false).is_some() || self.views.iter().any(|view| view.matches(value))
     }
 }
 

@@ -1,9 +1,8 @@
 //! The aliases of log formats (manual, 8.2.6), a row each.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
-
-use base::clock::Date;
 
 use crate::env::Env;
 use crate::fetch::{self, Timers};
@@ -150,28 +149,40 @@ fn server_port(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 
 thread_local! {
     /// Dates of the second last asked for: most lines of a log share it.
-    static DATES: std::cell::RefCell<base::clock::DateCache> = std::cell::RefCell::default();
-}
-
-fn local(seconds: i64) -> Date {
-    DATES.with_borrow_mut(|dates| dates.local(seconds))
+    static DATES: RefCell<base::clock::DateCache> = RefCell::default();
+    /// The text of a second in the local time of logs, and that second.
+    static LOG_SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
 }
 
 /// `06/Feb/2009:12:14:14.655`.
 fn write_log_date(us: Option<u64>, flags: Flags, out: &mut Vec<u8>) {
     let Some(us) = us else { return write_bytes(b"", flags, out) };
-    let date = local((us / 1_000_000) as i64);
-    let mut text = String::with_capacity(24);
-    // Writing to a string cannot fail.
-    let _ = date.write_log((us / 1_000 % 1_000) as u32, &mut text);
-    write_bytes(text.as_bytes(), flags, out);
+    let (seconds, ms) = ((us / 1_000_000) as i64, us / 1_000 % 1_000);
+    quoted(flags, out, |out| {
+        LOG_SECOND.with_borrow_mut(|(known, text)| {
+            if *known != seconds {
+                let date = DATES.with_borrow_mut(|dates| dates.local(seconds));
+                text.clear();
+                // Writing to a string cannot fail. The ms that follow are cut off: they are not of the second.
+                let _ = date.write_log(0, text);
+                text.truncate(text.len().saturating_sub(3));
+                *known = seconds;
+            }
+            out.extend_from_slice(text.as_bytes());
+        });
+        out.extend_from_slice(&[
+            b'0' + (ms / 100) as u8,
+            b'0' + (ms / 10 % 10) as u8,
+            b'0' + (ms % 10) as u8,
+        ]);
+    });
 }
 
 /// `06/Feb/2009:12:14:14 +0100`.
 fn write_clf_date(us: Option<u64>, utc: bool, flags: Flags, out: &mut Vec<u8>) {
     let Some(us) = us else { return write_bytes(b"", flags, out) };
     let seconds = (us / 1_000_000) as i64;
-    let date = if utc { DATES.with_borrow_mut(|dates| dates.utc(seconds)) } else { local(seconds) };
+    let date = DATES.with_borrow_mut(|dates| if utc { dates.utc(seconds) } else { dates.local(seconds) });
     let mut text = String::with_capacity(32);
     let _ = date.write_clf(&mut text);
     write_bytes(text.as_bytes(), flags, out);

@@ -129,6 +129,14 @@ impl Expression {
     /// The value at `cursor`, which says afterwards whether more may follow.
     #[inline]
     pub fn next<'a>(&'a self, env: &'a Env<'a>, cursor: &mut Cursor) -> Option<Value<'a>> {
+        // Values are large enough for needless moves to be felt: most expressions have no converter.
+        if self.steps.is_empty() {
+            return (self.fetch.run)(env, &self.args, cursor);
+        }
+        self.converted(env, cursor)
+    }
+
+    fn converted<'a>(&'a self, env: &'a Env<'a>, cursor: &mut Cursor) -> Option<Value<'a>> {
         let mut value = (self.fetch.run)(env, &self.args, cursor)?;
         for step in &self.steps {
             if value.kind() != step.convert.takes {

@@ -123,6 +123,23 @@ fn converters_of_numbers_bytes_and_dates() {
 }
 
 #[test]
+#[rustfmt::skip]
+fn converters_of_protocols() {
+    check(&World::new(), &[
+        (r#"str('for="[::1]:_p";proto=http'),rfc7239_is_valid"#, "bool:1"), ("str(for=127.0.0.1;proto=http),rfc7239_is_valid", "bool:1"), ("str(proto=custom),rfc7239_is_valid", "bool:0"),
+        ("str(proto=http;proto=http),rfc7239_is_valid", "bool:0"), ("str(by=[::1]),rfc7239_is_valid", "bool:0"), (r#"str('by="[::1]:"'),rfc7239_is_valid"#, "bool:0"), ("str('\"'),rfc7239_is_valid", "bool:0"), (r#"str('for="unknown:132";host="[::1]:65535";by="_obfs:_port";proto=https'),rfc7239_is_valid"#, "bool:1"),
+        (r#"str('proto=https;host="haproxy.org:80";for="127.0.0.1:9999"'),rfc7239_field(host)"#, "str:haproxy.org:80"), (r#"str('for="127.0.0.1:9999"'),rfc7239_field(for)"#, "str:127.0.0.1:9999"),
+        ("str(127.0.0.1:9999),rfc7239_n2nn", "ipv4:127.0.0.1"), ("str([ab:cd::1]:9998),rfc7239_n2nn", "ipv6:ab:cd::1"), ("str(_name:_port),rfc7239_n2nn", "str:_name"), ("str(127.0.0.1:9999),rfc7239_n2np", "sint:9999"), ("str(_name:_port),rfc7239_n2np", "str:_port"), ("str(_name),rfc7239_n2np", "none"),
+        ("ipv6(::1),rfc7239_nn", "str:[::1]"), ("str(test),rfc7239_nn", "str:_test"), ("str(),rfc7239_nn", "str:unknown"), ("int(12),rfc7239_np", "str:12"), ("str(x),rfc7239_np", "str:_x"),
+        ("bin(383d4649582e342e3401393d350133353d300131303d31363301),fix_is_valid", "bool:1"), ("bin(383d4649582e342e3401393d350133353d300131303d30303001),fix_is_valid", "bool:0"), ("bin(383d4649582e342e3401393d350133353d300131303d31363301),fix_tag_value(MsgType)", "bin:0"), ("str(foo),fix_is_valid", "bool:0"),
+        ("bin(450000287ab44000400600007f0000017f000002),ip.src", "ipv4:127.0.0.1"), ("bin(450000287ab44000400600007f0000017f000002),ip.df", "sint:1"), ("bin(450000287ab44000400600007f0000017f000002),ip.ttl", "sint:64"), ("bin(450000287ab44000400600007f0000017f000002ff),ip.data,hex", "str:FF"),
+        ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.mss", "sint:1460"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.dst", "sint:80"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options_list,hex", "str:02010104"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.wsopt", "sint:0"),
+        ("bin(ffffffffffff02000000000181000005080045),eth.vlan", "sint:5"), ("bin(ffffffffffff02000000000181000005080045),eth.proto", "sint:2048"), ("bin(ffffffffffff02000000000181000005080045),eth.data,hex", "str:45"),
+        ("str(a=1&b),param(b,0x26)", "str:"), ("str(example.com.),reverse_dom", "str:com.example"), ("bin(0102),be2hex", "str:0102"),
+    ]);
+}
+
+#[test]
 fn maps_answer_by_their_method() {
     let mut world = World::new();
     world.files.insert("m", "/static dir\n/static/img deep\nwww.example.com host\n# x\n10 ten\n");

@@ -107,6 +107,14 @@ pub struct Global {
     pub warnings_are_errors: bool,
 }
 
+impl Global {
+    /// How many workers run: `nbthread`, or one for each core that this process may use.
+    pub fn workers(&self) -> usize {
+        let available = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(available).max(1)
+    }
+}
+
 /// `default-path`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub enum DefaultPath {

@@ -102,7 +102,7 @@ fn prepare_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
 }
 
 fn chunks<'a>(value: &Value<'a>, args: &Args, write: impl Fn(&mut Vec<u8>, &[u8])) -> Option<Value<'a>> {
-    let (separator, size) = (args.bytes(0)?, args.int(1).unwrap_or(1) as usize);
+    let (separator, size) = (args.bytes(0).unwrap_or_default(), args.int(1).unwrap_or(1) as usize);
     let truncate = args.int(2) == Some(1);
     let mut out = Scratch::new();
     for (at, chunk) in value.bytes()?.chunks(size).enumerate() {

@@ -6,10 +6,13 @@
 mod address;
 mod date;
 mod encode;
+mod fix;
+mod forwarded;
 mod hash;
 mod json;
 mod map;
 mod number;
+mod packet;
 mod text;
 mod unbuilt;
 mod variable;
@@ -77,6 +80,9 @@ static TABLES: &[&[Convert]] = &[
     address::CONVERTS,
     map::CONVERTS,
     json::CONVERTS,
+    forwarded::CONVERTS,
+    fix::CONVERTS,
+    packet::CONVERTS,
     variable::CONVERTS,
 ];
 

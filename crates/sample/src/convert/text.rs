@@ -32,7 +32,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("secure_memcmp",&[arg(Kind::Variable)],                                                Type::Bin,  Type::Bool, "whether it equals a variable, in constant time",   secure_memcmp),
     row("host_only",    &[],                                                                   Type::Str,  Type::Str,  "a Host header without its port",                   host_only),
     row("port_only",    &[],                                                                   Type::Str,  Type::Int,  "the port of a Host header, 0 for none",            port_only),
-    row("param",        &[arg(Kind::Str), opt(Kind::Str)],                                     Type::Str,  Type::Str,  "a parameter of name=value pairs",                  param),
+    row("param",        &[arg(Kind::Str), opt(Kind::Str)],                                     Type::Str,  Type::Str,  "a parameter of name=value pairs",                  param).prepared(prepare_param),
     row("language",     &[arg(Kind::Str), opt(Kind::Str)],                                     Type::Str,  Type::Str,  "the language of a list that a client likes best",  language),
     row("has_ctl",      &[opt(Kind::Str)],                                                     Type::Bin,  Type::Bool, "whether it has control characters",                has_ctl).prepared(prepare_has_ctl),
 ];
@@ -66,6 +66,8 @@ fn reverse<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
 fn reverse_dom<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let bytes = value.into_str()?;
     let mut out = Scratch::new();
+    // The dot of the root stands at the end, where nothing comes before it when reversed.
+    let bytes = bytes.strip_suffix(b".").unwrap_or(&bytes);
     for (at, label) in bytes.rsplit(|byte| *byte == b'.').enumerate() {
         if at > 0 {
             out.push(b'.');
@@ -277,6 +279,15 @@ fn host_only<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<
 fn port_only<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let port = uri::split_port(value.bytes()?).1.and_then(crate::value::parse_int);
     Some(Value::Int(port.unwrap_or(0)))
+}
+
+/// The delimiter may be written as a number, such as `0x26`.
+fn prepare_param(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    if let Some(digits) = text_of(&args[1]).strip_prefix(b"0x") {
+        let byte = std::str::from_utf8(digits).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        args[1] = Arg::Bytes([byte.ok_or("the delimiter is no byte in hexadecimal")?].into());
+    }
+    Ok(())
 }
 
 fn param<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {

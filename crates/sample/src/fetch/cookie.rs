@@ -1,6 +1,8 @@
 //! Cookies of requests and responses (manual, 7.3.6).
 
-use http::Head;
+use std::sync::LazyLock;
+
+use http::{Head, Name};
 
 use super::header::{request, response};
 use super::{Cursor, Fetch, row};
@@ -38,13 +40,31 @@ fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 
 fn find<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [u8]> {
     let name = args.bytes(0).filter(|name| !name.is_empty());
-    if !cursor.all {
-        return head.cookie(name);
+    let Some(name) = name.filter(|_| cursor.all) else { return head.cookie(name) };
+    // Loops by hand: nested iterators cost more than the search itself.
+    let mut passed = 0;
+    let mut found = None;
+    for line in head.get_all(if head.is_response() { &SET_COOKIE } else { &COOKIE }) {
+        let pairs =
+            if head.is_response() { http::cookie::set_cookies(line) } else { http::cookie::pairs(line) };
+        for pair in pairs.filter(|pair| pair.has_value && line[pair.name.clone()] == *name) {
+            if found.is_some() {
+                cursor.more = true;
+                return found;
+            }
+            if passed == cursor.given {
+                cursor.given += 1;
+                found = Some(&line[pair.value]);
+            } else {
+                passed += 1;
+            }
+        }
     }
-    cursor.pick(
-        head.cookie_values().filter(|(found, _)| name.is_none_or(|name| name == *found)).map(|pair| pair.1),
-    )
+    found
 }
+
+static COOKIE: LazyLock<Name> = LazyLock::new(|| Name::new(b"cookie"));
+static SET_COOKIE: LazyLock<Name> = LazyLock::new(|| Name::new(b"set-cookie"));
 
 fn count<'a>(head: &Head, args: &Args) -> Option<Value<'a>> {
     let name = args.bytes(0).filter(|name| !name.is_empty());

@@ -1,0 +1,267 @@
+//! Headers of Ethernet frames, IP packets and TCP segments, as `fc_saved_syn` would give them.
+
+use super::{Convert, row};
+use crate::args::Args;
+use crate::env::Env;
+use crate::value::{Bytes, Type, Value};
+
+#[rustfmt::skip]
+pub(super) static CONVERTS: &[Convert] = &[
+    //  name                  arguments  takes       gives        what it does
+    row("eth.data",           &[],       Type::Bin,  Type::Bin,   "what follows the Ethernet header",       eth_data),
+    row("eth.dst",            &[],       Type::Bin,  Type::Bin,   "the destination's address",              eth_dst),
+    row("eth.hdr",            &[],       Type::Bin,  Type::Bin,   "the header with its VLANs",              eth_hdr),
+    row("eth.proto",          &[],       Type::Bin,  Type::Int,   "the type of what follows",               eth_proto),
+    row("eth.src",            &[],       Type::Bin,  Type::Bin,   "the source's address",                   eth_src),
+    row("eth.vlan",           &[],       Type::Bin,  Type::Int,   "the last VLAN's number",                 eth_vlan),
+    row("ip.data",            &[],       Type::Bin,  Type::Bin,   "what follows the IP header",             ip_data),
+    row("ip.df",              &[],       Type::Bin,  Type::Int,   "whether it may not be fragmented",       ip_df),
+    row("ip.dst",             &[],       Type::Bin,  Type::Addr,  "the destination",                        ip_dst),
+    row("ip.hdr",             &[],       Type::Bin,  Type::Bin,   "the IP header",                          ip_hdr),
+    row("ip.proto",           &[],       Type::Bin,  Type::Int,   "the protocol of what follows",           ip_proto),
+    row("ip.src",             &[],       Type::Bin,  Type::Addr,  "the source",                             ip_src),
+    row("ip.tos",             &[],       Type::Bin,  Type::Int,   "the type of service",                    ip_tos),
+    row("ip.ttl",             &[],       Type::Bin,  Type::Int,   "the time to live",                       ip_ttl),
+    row("ip.ver",             &[],       Type::Bin,  Type::Int,   "the version, 4 or 6",                    ip_ver),
+    row("tcp.dst",            &[],       Type::Bin,  Type::Int,   "the destination port",                   tcp_dst),
+    row("tcp.flags",          &[],       Type::Bin,  Type::Int,   "the flags",                              tcp_flags),
+    row("tcp.options.mss",    &[],       Type::Bin,  Type::Int,   "the option MSS",                         tcp_options_mss),
+    row("tcp.options.sack",   &[],       Type::Bin,  Type::Int,   "1 if the option SACK is there",          tcp_options_sack),
+    row("tcp.options.tsopt",  &[],       Type::Bin,  Type::Int,   "1 if the option of timestamps is there", tcp_options_tsopt),
+    row("tcp.options.tsval",  &[],       Type::Bin,  Type::Int,   "the timestamp",                          tcp_options_tsval),
+    row("tcp.options.wscale", &[],       Type::Bin,  Type::Int,   "the window's scale",                     tcp_options_wscale),
+    row("tcp.options.wsopt",  &[],       Type::Bin,  Type::Int,   "1 if the window's scale is there",       tcp_options_wsopt),
+    row("tcp.options_list",   &[],       Type::Bin,  Type::Bin,   "the numbers of the options, in order",   tcp_options_list),
+    row("tcp.seq",            &[],       Type::Bin,  Type::Int,   "the sequence number",                    tcp_seq),
+    row("tcp.src",            &[],       Type::Bin,  Type::Int,   "the source port",                        tcp_src),
+    row("tcp.win",            &[],       Type::Bin,  Type::Int,   "the window",                             tcp_win),
+];
+
+/// A big-endian number.
+fn number(bytes: &[u8], at: usize, length: usize) -> Option<i64> {
+    let part = bytes.get(at..at + length)?;
+    Some(part.iter().fold(0, |number, byte| number << 8 | i64::from(*byte)))
+}
+
+fn int<'a>(number: Option<i64>) -> Option<Value<'a>> {
+    number.map(Value::Int)
+}
+
+/// A part of the input without copying.
+fn part<'a>(value: Value<'a>, range: impl Fn(&[u8]) -> Option<(usize, usize)>) -> Option<Value<'a>> {
+    let bytes: Bytes<'a> = value.into_bin()?;
+    let (start, end) = range(&bytes)?;
+    (start <= end && end <= bytes.len()).then(|| Value::Bin(bytes.slice(start, end)))
+}
+
+/// The length of an Ethernet header: 12 bytes of addresses, VLAN tags of 4 each, 2 bytes of type.
+fn eth_length(bytes: &[u8]) -> Option<usize> {
+    let mut at = 12;
+    while matches!(number(bytes, at, 2)?, 0x8100 | 0x88a8) {
+        at += 4;
+    }
+    Some(at + 2)
+}
+
+fn eth_data<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    part(value, |bytes| Some((eth_length(bytes)?, bytes.len())))
+}
+
+fn eth_hdr<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    part(value, |bytes| Some((0, eth_length(bytes)?)))
+}
+
+fn eth_dst<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    part(value, |_| Some((0, 6)))
+}
+
+fn eth_src<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    part(value, |_| Some((6, 12)))
+}
+
+fn eth_proto<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.bytes()?;
+    int(number(bytes, eth_length(bytes)? - 2, 2))
+}
+
+fn eth_vlan<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.bytes()?;
+    let at = eth_length(bytes)?.checked_sub(18)?;
+    int(number(bytes, at + 14, 2).map(|tag| tag & 0xfff))
+}
+
+/// The version, and the length of the header; of IPv6 with the extensions that may stand in it.
+fn ip_length(bytes: &[u8]) -> Option<(u8, usize)> {
+    match bytes.first()? >> 4 {
+        4 => Some((4, usize::from(bytes[0] & 15) * 4)).filter(|(_, length)| *length >= 20),
+        6 => {
+            let (mut next, mut at) = (*bytes.get(6)?, 40);
+            // Hop-by-hop options, routing, destination options.
+            while matches!(next, 0 | 43 | 60) {
+                next = *bytes.get(at)?;
+                at += (usize::from(*bytes.get(at + 1)?) + 1) * 8;
+            }
+            Some((6, at))
+        }
+        _ => None,
+    }
+}
+
+/// A number at one place in IPv4 headers and at another in those of IPv6.
+fn ip_number(value: &Value<'_>, v4: fn(&[u8]) -> Option<i64>, v6: fn(&[u8]) -> Option<i64>) -> Option<i64> {
+    let bytes = value.bytes()?;
+    match ip_length(bytes)?.0 {
+        4 => v4(bytes),
+        _ => v6(bytes),
+    }
+}
+
+fn ip_data<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    part(value, |bytes| Some((ip_length(bytes)?.1, bytes.len())))
+}
+
+fn ip_hdr<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    part(value, |bytes| Some((0, ip_length(bytes)?.1)))
+}
+
+fn ip_ver<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(value.bytes()?.first().map(|byte| i64::from(byte >> 4)))
+}
+
+fn ip_df<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    // Routers never fragment IPv6.
+    int(ip_number(&value, |bytes| number(bytes, 6, 1).map(|flags| flags >> 6 & 1), |_| Some(1)))
+}
+
+fn ip_proto<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(ip_number(
+        &value,
+        |bytes| number(bytes, 9, 1),
+        |bytes| {
+            let (mut next, mut at) = (*bytes.get(6)?, 40);
+            while matches!(next, 0 | 43 | 60) {
+                next = *bytes.get(at)?;
+                at += (usize::from(*bytes.get(at + 1)?) + 1) * 8;
+            }
+            Some(i64::from(next))
+        },
+    ))
+}
+
+fn ip_tos<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(ip_number(
+        &value,
+        |bytes| number(bytes, 1, 1),
+        |bytes| number(bytes, 0, 2).map(|start| start >> 4 & 0xff),
+    ))
+}
+
+fn ip_ttl<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(ip_number(&value, |bytes| number(bytes, 8, 1), |bytes| number(bytes, 7, 1)))
+}
+
+/// An address of the header: the source is the first.
+fn ip_address<'a>(value: &Value<'a>, of_source: bool) -> Option<Value<'a>> {
+    let bytes = value.bytes()?;
+    match ip_length(bytes)?.0 {
+        4 => {
+            let at = if of_source { 12 } else { 16 };
+            let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+            Some(Value::Ip4(octets.into()))
+        }
+        _ => {
+            let at = if of_source { 8 } else { 24 };
+            let octets: [u8; 16] = bytes.get(at..at + 16)?.try_into().ok()?;
+            Some(Value::Ip6(octets.into()))
+        }
+    }
+}
+
+fn ip_src<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    ip_address(&value, true)
+}
+
+fn ip_dst<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    ip_address(&value, false)
+}
+
+fn tcp_src<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(number(value.bytes()?, 0, 2))
+}
+
+fn tcp_dst<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(number(value.bytes()?, 2, 2))
+}
+
+fn tcp_seq<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(number(value.bytes()?, 4, 4))
+}
+
+fn tcp_flags<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(number(value.bytes()?, 13, 1))
+}
+
+fn tcp_win<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(number(value.bytes()?, 14, 2))
+}
+
+/// The options of a TCP header: number and contents.
+fn tcp_options(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let end = bytes.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4).min(bytes.len());
+    let mut rest = bytes.get(20..end).unwrap_or_default();
+    std::iter::from_fn(move || match rest {
+        // The end of the list.
+        [] | [0, ..] => None,
+        [1, after @ ..] => {
+            rest = after;
+            Some((1, &[][..]))
+        }
+        [kind, length, ..] => {
+            let length = usize::from(*length);
+            let contents = rest.get(2..length)?;
+            let kind = *kind;
+            rest = &rest[length..];
+            Some((kind, contents))
+        }
+        _ => None,
+    })
+}
+
+fn tcp_option(value: &Value<'_>, wanted: u8) -> Option<Option<i64>> {
+    let mut found = tcp_options(value.bytes()?);
+    Some(
+        found
+            .find(|(kind, _)| *kind == wanted)
+            .map(|(_, contents)| number(contents, 0, contents.len().min(4)).unwrap_or(0)),
+    )
+}
+
+fn tcp_options_mss<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(tcp_option(&value, 2)?)
+}
+
+fn tcp_options_wscale<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(tcp_option(&value, 3)?)
+}
+
+fn tcp_options_tsval<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(tcp_option(&value, 8)?)
+}
+
+fn tcp_options_wsopt<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(Some(i64::from(tcp_option(&value, 3)?.is_some())))
+}
+
+fn tcp_options_sack<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(Some(i64::from(tcp_option(&value, 4)?.is_some())))
+}
+
+fn tcp_options_tsopt<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    int(Some(i64::from(tcp_option(&value, 8)?.is_some())))
+}
+
+fn tcp_options_list<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let mut out = crate::value::Scratch::new();
+    out.extend(tcp_options(value.bytes()?).map(|(kind, _)| kind));
+    Some(Value::Bin(out.into()))
+}
