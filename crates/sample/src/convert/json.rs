@@ -75,11 +75,13 @@ fn prepare_query(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     };
     // Kept as a JSON pointer: `$.a.b[0]` is `/a/b/0`.
     let mut pointer = String::new();
-    for step in steps.replace('[', ".").replace(']', "").split('.').filter(|step| !step.is_empty()) {
+    // A dot behind a backslash belongs to the key; a NUL stands for it meanwhile, because no path has one.
+    let steps = steps.replace("\\.", "\0").replace('[', ".").replace(']', "");
+    for step in steps.split('.').filter(|step| !step.is_empty()) {
         if step.contains(['*', '?', '(', ':']) {
             return Err(format!("`{step}` in the JSON path `{path}` is not supported yet"));
         }
-        let step = step.trim_matches(['\'', '"']);
+        let step = step.trim_matches(['\'', '"']).replace('\0', ".");
         pointer.push('/');
         pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
     }
