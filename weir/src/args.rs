@@ -61,6 +61,8 @@ pub(crate) struct Args {
     pub(crate) pidfile: Option<PathBuf>,
     /// `-dK`: classes of keywords to print.
     pub(crate) dump_keywords: Option<String>,
+    /// `-dC`: print the configuration as read.
+    pub(crate) dump_configuration: bool,
     /// `-dD`.
     pub(crate) diagnostics: bool,
     /// `-dW`.
@@ -148,6 +150,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             "-S" => args.master_socket = Some(text(value()?)),
             "-sf" => take_pids(&mut words, &mut args.finish),
             "-st" => take_pids(&mut words, &mut args.terminate),
+            "-dC" | "-dC0" => args.dump_configuration = true,
             "-dD" => args.diagnostics = true,
             "-dW" | "--zero-warning" => args.zero_warning = true,
             "-dr" => args.ignore_resolution = true,
@@ -220,6 +223,7 @@ Configuration:
   -dW, --zero-warning        treat warnings as errors
   -dD                        give advice too
   -dr                        start servers whose names do not resolve without an address
+  -dC                        print the configuration as read: conditions and variables resolved
   -dK[CLASS,...]             print the keywords known (-dKhelp lists the classes)
 
 Process:

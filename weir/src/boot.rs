@@ -16,7 +16,7 @@ use crate::checks::Teller;
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
 use crate::signals::{self, Ending};
-use crate::{master, system, view};
+use crate::{master, states, system, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args) -> ExitCode {
@@ -47,7 +47,9 @@ fn start(plan: Arc<Plan>, args: &Args, messages: Messages) -> Result<Ending, Str
     if (global.daemon) && !global.master_worker {
         net::sys::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."))?;
     }
-    if global.master_worker && let Some(ending) = master::supervise(global, args, messages)? {
+    if global.master_worker
+        && let Some(ending) = master::supervise(global, args, messages)?
+    {
         return Ok(ending);
     }
     if !global.master_worker {
@@ -73,7 +75,9 @@ fn run_workers(
     process.session_limit.store(plan.global.max_session_rate, Relaxed);
     count_panics(&process);
     let teller = Teller::default();
-    let runtime = Runtime::new(process.clone(), view::of(&plan, &limits)).with_notify(teller.notify(messages));
+    let view = view::of(&plan, &limits);
+    states::restore(&plan, &view, messages);
+    let runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
     let runtime = Arc::new(runtime);
     let services = services(runtime.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));

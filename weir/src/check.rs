@@ -7,7 +7,7 @@ use diag::Severity;
 use syntax::Environment;
 
 use crate::args::{Action, Args};
-use crate::messages::Messages;
+use crate::messages::{Messages, say};
 use crate::version;
 
 /// The plan of the configuration, or the exit code when there is none to start.
@@ -15,14 +15,7 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     let Loaded { plan, diagnostics, sources } = config::load(&args.files, &boot(args));
     messages.show(&diagnostics, &sources);
     let Some(mut plan) = plan else {
-        let names: Vec<&str> = sources.files().map(|(_, file)| file.name()).collect();
-        if !names.is_empty() {
-            messages.say(
-                Severity::Alert,
-                &format!("config : Error(s) found in configuration file : {}", names.join(", ")),
-            );
-        }
-        messages.say(Severity::Alert, "config : Fatal errors found in configuration.");
+        messages.refuse(&diagnostics, &sources);
         return Err(ExitCode::FAILURE);
     };
     apply(args, &mut plan);
@@ -31,16 +24,17 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
             .say(Severity::Alert, "config : Some warnings were found and 'zero-warning' is set. Aborting.");
         return Err(ExitCode::FAILURE);
     }
-    let listens = plan.proxies.iter().any(|proxy| !proxy.binds.is_empty() && !proxy.disabled);
+    let proxies = plan.proxies.iter().any(|proxy| !proxy.binds.is_empty() && !proxy.disabled);
+    let listens = proxies || !plan.global.stats_sockets.is_empty();
     if !listens {
         return Err(no_listener(args, messages));
     }
     if args.action == Action::Check {
         if diagnostics.has_warnings() && !args.quiet {
-            println!("Warnings were found.");
+            say(format_args!("Warnings were found."));
         }
         if args.verbose {
-            println!("Configuration file is valid");
+            say(format_args!("Configuration file is valid"));
         }
     }
     Ok(plan)
@@ -49,7 +43,7 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
 fn no_listener(args: &Args, messages: Messages) -> ExitCode {
     if args.action == Action::Check {
         if !args.quiet {
-            println!("Configuration file has no error but will not start (no listener) => exit(2).");
+            say(format_args!("Configuration file has no error but will not start (no listener) => exit(2)."));
         }
         return ExitCode::from(2);
     }
@@ -78,7 +72,7 @@ fn apply(args: &Args, plan: &mut Plan) {
     global.insecure_fork_wanted |= args.insecure_fork;
 }
 
-fn boot(args: &Args) -> Boot {
+pub(crate) fn boot(args: &Args) -> Boot {
     let disabled =
         [(args.no_splice, "SPLICE"), (args.no_reuseport, "REUSEPORT"), (args.no_getaddrinfo, "GETADDRINFO")];
     let disabled: Vec<&str> = disabled.iter().filter(|(off, _)| *off).map(|(_, name)| *name).collect();

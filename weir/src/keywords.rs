@@ -1,47 +1,137 @@
-//! `-dK`: prints the keywords of the tables, one a line, for tools that watch the language.
+//! `-dK`: prints the keywords of the tables in HAProxy's form, for tools that watch the language.
 
-use config::keyword;
+use config::keyword::{self, Where};
+use rules::Ruleset;
+use sample::args::Spec;
 
-const CLASSES: &[(&str, &str)] = &[
-    ("help", "this list"),
-    ("all", "everything below"),
-    ("cfg", "keywords of sections, with where they may stand"),
-    ("bind", "parameters of bind lines"),
-    ("srv", "parameters of server lines"),
+use crate::messages::say;
+
+/// The classes: name, what `-dKhelp` says of it, and what prints it.
+#[rustfmt::skip]
+const CLASSES: &[(&str, &str, fn())] = &[
+    ("acl", "ACL keywords",              acls),
+    ("cfg", "configuration keywords",    sections),
+    ("cli", "CLI keywords",              commands),
+    ("cnv", "sample converter keywords", converters),
+    ("flt", "filter names",              filters),
+    ("smp", "sample fetch functions",    fetches),
+    ("svc", "service names",             services),
 ];
 
 /// Prints the classes named, separated by commas.
 pub(crate) fn dump(classes: &str) {
     for class in classes.split(',') {
-        match class {
-            "all" => {
-                sections();
-                binds();
-                servers();
-            }
-            "cfg" => sections(),
-            "bind" => binds(),
-            "srv" => servers(),
-            _ => CLASSES.iter().for_each(|(name, what)| println!("{name:8}: {what}")),
+        match CLASSES.iter().find(|(name, ..)| *name == class) {
+            Some((_, _, print)) => print(),
+            None if class == "all" => CLASSES.iter().for_each(|(_, _, print)| print()),
+            None => help(),
         }
     }
 }
 
+fn help() {
+    say(format_args!("# List of supported keyword classes:\nall: list all keywords"));
+    CLASSES.iter().for_each(|(name, what, _)| say(format_args!("{name}: {what}")));
+}
+
 fn sections() {
-    println!("# List of registered configuration keywords:");
-    for row in keyword::rows().filter(|row| row.is_supported()) {
-        println!("\t{} {} # {}", row.name, row.signature, keyword::sections(row.places));
+    say(format_args!("# List of registered configuration keywords:"));
+    for (title, place) in [("global", Where::GLOBAL), ("listen", Where(15)), ("userlist", Where::USERLIST)] {
+        say(format_args!("{title}"));
+        let rows = keyword::rows().filter(|row| row.places.holds(place) && row.is_supported());
+        let mut lines: Vec<String> = rows.map(|row| row.name.to_owned()).collect();
+        if title == "listen" {
+            lines.extend(
+                config::bind::TABLE.iter().map(|row| parameter("bind <addr>", row.name, row.signature)),
+            );
+            lines.extend(
+                config::server::TABLE
+                    .iter()
+                    .map(|row| parameter("server <name> <addr>", row.name, row.signature)),
+            );
+            lines.extend(Ruleset::ALL.iter().flat_map(|set| actions(*set)));
+        }
+        lines.sort();
+        lines.iter().for_each(|line| say(format_args!("\t{line}")));
     }
 }
 
-fn binds() {
-    println!("# List of bind keywords:");
-    config::bind::TABLE.iter().for_each(|row| println!("\tbind <addr> {} {}", row.name, row.signature));
+fn parameter(line: &str, name: &str, signature: &str) -> String {
+    format!("{line} {name}{}", if signature.is_empty() { "" } else { " +1" })
 }
 
-fn servers() {
-    println!("# List of server keywords:");
-    config::server::TABLE
-        .iter()
-        .for_each(|row| println!("\tserver <name> <addr> {} {}", row.name, row.signature));
+fn actions(set: Ruleset) -> impl Iterator<Item = String> {
+    let rows = rules::ACTIONS.iter().filter(move |row| row.built && row.sets & set as u8 != 0);
+    rows.map(move |row| {
+        format!("{} {}{}", set.name(), row.name, if row.arguments.starts_with('(') { "(*)" } else { "" })
+    })
+}
+
+fn acls() {
+    say(format_args!("# List of registered ACL keywords:"));
+    let mut lines: Vec<String> = sample::fetch::all().map(|fetch| format!("{0} = {0}", fetch.name)).collect();
+    lines.sort();
+    lines.iter().for_each(|line| say(format_args!("{line}")));
+}
+
+fn fetches() {
+    say(format_args!("# List of registered sample fetch functions:"));
+    let columns = |fetch: &sample::fetch::Fetch| {
+        fetch.columns.show().chars().flat_map(|column| [column, ' ']).collect::<String>()
+    };
+    let mut lines: Vec<(&str, String)> = sample::fetch::all()
+        .map(|fetch| {
+            let shown = arguments(fetch.args);
+            (fetch.name, format!("[ {}] {}{shown}: {}", columns(fetch), fetch.name, fetch.gives.name()))
+        })
+        .collect();
+    lines.sort();
+    lines.iter().for_each(|(_, line)| say(format_args!("{line}")));
+}
+
+fn converters() {
+    say(format_args!("# List of registered sample converter functions:"));
+    let mut lines: Vec<String> = sample::convert::all()
+        .map(|convert| {
+            let shown = arguments(convert.args);
+            format!("{}{shown}: {} => {}", convert.name, convert.takes.name(), convert.gives.name())
+        })
+        .collect();
+    lines.sort();
+    lines.iter().for_each(|line| say(format_args!("{line}")));
+}
+
+/// `(string[,integer])`.
+fn arguments(specs: &[Spec]) -> String {
+    if specs.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("(");
+    let mut open = 0;
+    for (index, spec) in specs.iter().enumerate() {
+        if spec.optional {
+            out.push('[');
+            open += 1;
+        }
+        out.push_str(if index > 0 { "," } else { "" });
+        out.push_str(spec.kind.name());
+    }
+    out.push_str(&"]".repeat(open));
+    out + ")"
+}
+
+fn commands() {
+    say(format_args!("# List of registered CLI keywords:"));
+    control::commands()
+        .filter(|command| command.built)
+        .for_each(|command| say(format_args!("{} [WORKER] ", command.words)));
+}
+
+fn filters() {
+    say(format_args!("# List of registered filter names:"));
+}
+
+fn services() {
+    say(format_args!("# List of registered service names:"));
+    say(format_args!("prometheus-exporter"));
 }

@@ -39,12 +39,15 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
     let mut failures = Vec::new();
     for (index, proxy) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
         for (number, one) in proxy.binds.iter().enumerate() {
-            let length = [one.backlog, proxy.backlog, proxy.state.maxconn.load(std::sync::atomic::Ordering::Relaxed)]
-                .into_iter()
-                .find(|length| *length > 0)
-                .unwrap_or(backlog);
+            let length =
+                [one.backlog, proxy.backlog, proxy.state.maxconn.load(std::sync::atomic::Ordering::Relaxed)]
+                    .into_iter()
+                    .find(|length| *length > 0)
+                    .unwrap_or(backlog);
             match open(one, length, &plan.global, &mut inherited) {
-                Ok(socket) => bound.push(Bound { socket, owner: Owner::Frontend { proxy: index, bind: number } }),
+                Ok(socket) => {
+                    bound.push(Bound { socket, owner: Owner::Frontend { proxy: index, bind: number } })
+                }
                 Err(error) => failures.push(format!(
                     "Starting {} {}: cannot bind socket ({}) [{}]",
                     if proxy.state.is_backend { "proxy" } else { "frontend" },

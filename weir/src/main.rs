@@ -6,12 +6,14 @@ mod boot;
 mod check;
 mod checks;
 mod control_socket;
+mod dump;
 mod hand_over;
 mod keywords;
 mod listeners;
 mod master;
 mod messages;
 mod signals;
+mod states;
 mod system;
 mod version;
 mod view;
@@ -41,9 +43,9 @@ fn main() -> ExitCode {
         }
     };
     match args.action {
-        Action::Help => print!("{}", args::HELP),
-        Action::Version => print!("{}", version::short(as_haproxy)),
-        Action::VersionAndBuild => print!("{}", version::long(as_haproxy)),
+        Action::Help => messages::output(args::HELP),
+        Action::Version => messages::output(&version::short(as_haproxy)),
+        Action::VersionAndBuild => messages::output(&version::long(as_haproxy)),
         Action::Condition => return check::condition(&args, Messages::new(args.quiet)),
         Action::Run | Action::Check => return read_and_run(args),
     }
@@ -63,13 +65,20 @@ fn read_and_run(args: args::Args) -> ExitCode {
     for flag in &args.ineffective {
         messages.say(Severity::Notice, &format!("option '{flag}' has no effect here."));
     }
+    if args.dump_configuration {
+        dump::print(&args);
+    }
     let plan = check::plan(&args, messages);
     if let Some(classes) = &args.dump_keywords {
         keywords::dump(classes);
     }
     match plan {
         Err(code) => code,
-        Ok(_) if args.action == Action::Check => ExitCode::SUCCESS,
+        Ok(plan) if args.action == Action::Check => {
+            // The process ends here: freeing tens of thousands of servers one by one would only take time.
+            std::mem::forget(plan);
+            ExitCode::SUCCESS
+        }
         Ok(plan) => boot::run(plan, args),
     }
 }

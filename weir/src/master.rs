@@ -30,7 +30,8 @@ pub(crate) fn supervise(global: &Global, args: &Args, messages: Messages) -> Res
 
 fn watch(worker: i32, messages: Messages) -> Ending {
     use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-    let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, signal_hook::consts::SIGCHLD])
+    let Ok(mut signals) =
+        Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, signal_hook::consts::SIGCHLD])
     else {
         return Ending::Signal(SIGTERM);
     };

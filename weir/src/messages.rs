@@ -54,6 +54,23 @@ impl Messages {
         print(&out);
     }
 
+    /// The last word on a configuration that cannot be used.
+    pub(crate) fn refuse(self, diagnostics: &Diagnostics, sources: &SourceMap) {
+        let names: Vec<&str> = sources.files().map(|(_, file)| file.name()).collect();
+        let names = names.join(", ");
+        if self.terminal {
+            let count = diagnostics.error_count();
+            let errors = if count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
+            let within = if names.is_empty() { String::new() } else { format!(" in {names}") };
+            self.say(Severity::Alert, &format!("the configuration cannot be used: {errors}{within}"));
+            return;
+        }
+        if !names.is_empty() {
+            self.say(Severity::Alert, &format!("config : Error(s) found in configuration file : {names}"));
+        }
+        self.say(Severity::Alert, "config : Fatal errors found in configuration.");
+    }
+
     /// One message about the process or the whole configuration.
     pub(crate) fn say(self, severity: Severity, text: &str) {
         if self.quiet {
@@ -79,4 +96,14 @@ fn introduction(pid: u32) -> String {
 /// Writes at once; a closed standard error is nobody's problem.
 fn print(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Writes to standard output; whoever closed it (`| head`) has seen enough.
+pub(crate) fn output(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// One line to standard output.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
+    output(&format!("{line}\n"));
 }

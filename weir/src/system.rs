@@ -53,7 +53,10 @@ pub(crate) fn take_over(socket: Option<&Path>, messages: Messages) -> Inherited 
         Ok(sockets) => sockets,
         Err(error) => {
             let shown = socket.display();
-            messages.say(Severity::Warning, &format!("Failed to get the sockets from the old process at {shown}: {error}"));
+            messages.say(
+                Severity::Warning,
+                &format!("Failed to get the sockets from the old process at {shown}: {error}"),
+            );
             Vec::new()
         }
     }
@@ -75,7 +78,8 @@ pub(crate) fn confine(global: &Global) -> Result<(), String> {
         let shown = root.display();
         rustix::process::chroot(root.as_path())
             .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
-        std::env::set_current_dir("/").map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
+        std::env::set_current_dir("/")
+            .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
     }
     net::sys::drop_privileges(global.uid, global.gid)
         .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))
@@ -110,6 +114,9 @@ pub(crate) fn announce(messages: Messages) {
         socket.send_to_addr(state.as_bytes(), &address).map(|_| ())
     };
     if let Err(error) = send() {
-        messages.say(Severity::Warning, &format!("the service manager could not be told that we are ready: {error}"));
+        messages.say(
+            Severity::Warning,
+            &format!("the service manager could not be told that we are ready: {error}"),
+        );
     }
 }

@@ -11,21 +11,25 @@ static START: OnceLock<Instant> = OnceLock::new();
 static ZONE: OnceLock<jiff::tz::TimeZone> = OnceLock::new();
 
 /// The instant of the first use of the clock: call it early at boot.
+#[inline]
 pub fn start() -> Instant {
     *START.get_or_init(Instant::now)
 }
 
 /// Milliseconds since [`start`], never going back.
+#[inline]
 pub fn now_ms() -> u64 {
     now_us() / 1_000
 }
 
 /// Microseconds since [`start`], never going back.
+#[inline]
 pub fn now_us() -> u64 {
     start().elapsed().as_micros() as u64
 }
 
 /// Nanoseconds since [`start`], never going back.
+#[inline]
 pub fn now_ns() -> u64 {
     start().elapsed().as_nanos() as u64
 }

@@ -14,7 +14,7 @@ use syntax::Word;
 use crate::draft::{Kind, Section, Statement};
 use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::Logger;
-use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, Timeouts};
+use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
 use crate::plan::server::{HttpExpect, Source};
 use crate::server::ServerDraft;
 
@@ -193,6 +193,10 @@ pub struct Settings<'a> {
     pub cookie: Option<Rc<Cookie>>,
     /// `dynamic-cookie-key`.
     pub dynamic_cookie_key: Option<&'a str>,
+    /// `load-server-state-from-file`; the path of `Local` is empty until resolved.
+    pub server_state: StateFile,
+    /// `server-state-file-name`; `None` for the backend's name.
+    pub server_state_name: Option<&'a str>,
     /// `source`.
     pub source: Option<Rc<Source>>,
     /// `dispatch`.
@@ -203,6 +207,8 @@ pub struct Settings<'a> {
     pub stats: Rc<StatsDraft<'a>>,
     /// Health checks.
     pub check: Rc<CheckDraft<'a>>,
+    /// Whether they come from defaults: the first line of its own begins afresh.
+    pub check_inherited: bool,
     /// `default-server`, parsed.
     pub default_server: Rc<ServerDraft<'a>>,
     /// `default-server name …`, parsed.
@@ -265,11 +271,14 @@ impl<'a> Settings<'a> {
             balance_factor: 0,
             cookie: None,
             dynamic_cookie_key: None,
+            server_state: StateFile::None,
+            server_state_name: None,
             source: None,
             dispatch: None,
             transparent: false,
             stats: Rc::default(),
             check: Rc::default(),
+            check_inherited: false,
             default_server: Rc::default(),
             named_servers: Rc::default(),
             request_inspect_delay: None,
@@ -285,6 +294,7 @@ impl<'a> Settings<'a> {
     pub fn inherit(&self, section: &'a Section) -> Self {
         let mut own = Self { kind: section.kind, name: &section.name, ..self.clone() };
         own.id = None;
+        own.check_inherited = true;
         own.description = None;
         if !own.rules.is_empty() {
             let mut all = own.inherited_rules.as_ref().clone();
@@ -292,6 +302,16 @@ impl<'a> Settings<'a> {
             own.inherited_rules = Rc::new(all);
         }
         own
+    }
+
+    /// The health check of its own: what defaults say is forgotten at its first line, but for the kind.
+    pub fn own_check(&mut self) -> &mut CheckDraft<'a> {
+        let check = Rc::make_mut(&mut self.check);
+        if std::mem::take(&mut self.check_inherited) {
+            let CheckDraft { mode, disable_on_404, send_state, .. } = *check;
+            *check = CheckDraft { mode, disable_on_404, send_state, ..CheckDraft::default() };
+        }
+        check
     }
 
     /// Whether it has a frontend's side.

@@ -166,6 +166,13 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [2] : cookie 'rewrite', 'insert' and 'prefix' are mutually exclusive."],
     ),
     (
+        "frontend f\n bind :80\n mode http\n redirect prefix /\n http-request deny\n tcp-request content accept\n",
+        &[
+            "[WARNING] [5] : a 'http-request' rule placed after a 'redirect' rule will still be processed before.",
+            "[WARNING] [6] : a 'tcp-request' rule placed after an 'http-request' rule will still be processed before.",
+        ],
+    ),
+    (
         "userlist u\n user a insecure-password b groups g\n",
         &["[ALERT] [2] : userlist: no such group 'g' specified in user 'a'"],
     ),

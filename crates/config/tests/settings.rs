@@ -10,7 +10,7 @@ use common::plan;
 use config::plan::bind::{BindAddress, Level, Shards};
 use config::plan::log::{LogFormat, LogTarget};
 use config::plan::proxy::{ConnectionMode, CookieOperation, Proxy, RestrictNames, Reuse};
-use config::plan::server::{CheckKind, Observe, OnError, SendProxy, ServerSettings, UseSource};
+use config::plan::server::{CheckKind, CheckStep, Observe, OnError, SendProxy, ServerSettings, UseSource};
 use config::plan::{Global, Plan};
 use state::Mode;
 use state::server::ServerAddress;
@@ -286,6 +286,29 @@ fn server_parameters_set_the_server() {
             "option tcp-check\n tcp-check send PING\\r\\n\n tcp-check expect string +PONG\n server s 10.0.0.1:80 check",
             |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 2),
         ),
+        (
+            "option redis-check\n server s 10.0.0.1:80 check",
+            |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 3),
+        ),
+        ("option smtpchk EHLO me\n server s 10.0.0.1:80 check", |s| {
+            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps)
+                if matches!(&steps[1], CheckStep::Send(bytes) if &**bytes == b"EHLO me\r\n"))
+        }),
+        ("option pgsql-check user u\n server s 10.0.0.1:80 check", |s| {
+            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps)
+                if matches!(&steps[0], CheckStep::Send(bytes) if bytes.len() == 16 && bytes[3] == 16))
+        }),
+        (
+            "option mysql-check user u pre-41\n server s 10.0.0.1:80 check",
+            |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 5),
+        ),
+        ("option ldap-check\n no option ldap-check\n server s 10.0.0.1:80 check", |s| {
+            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Tcp)
+        }),
+        ("option ssl-hello-chk\n server s 10.0.0.1:80 check", |s| {
+            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps)
+                if matches!(&steps[0], CheckStep::Send(bytes) if bytes.len() == 5 + usize::from(bytes[4])))
+        }),
         ("option tcp-check\n server s 10.0.0.1:80 check", |s| {
             matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Tcp)
         }),

@@ -352,6 +352,28 @@ fn help(call: &mut Call<'_>) -> Reply {
     Reply::Text(listing("The following commands are valid at this level:", call.args, call.settings.level))
 }
 
+/// A command as lists and references show it.
+pub struct CommandRow {
+    /// Its words.
+    pub words: &'static str,
+    /// What follows them.
+    pub usage: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// Whether it does something; others are understood and refused.
+    pub built: bool,
+}
+
+/// Every command of HAProxy's worker, built or not.
+pub fn commands() -> impl Iterator<Item = CommandRow> {
+    COMMANDS.iter().map(|command| CommandRow {
+        words: command.words,
+        usage: command.usage,
+        doc: command.text,
+        built: command.run.is_some(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,5 +23,6 @@ mod shows;
 mod stat;
 mod streams;
 
+pub use command::{CommandRow, commands};
 pub use session::serve;
 pub use view::{Level, Notify, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};

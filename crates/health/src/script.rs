@@ -33,9 +33,14 @@ pub(crate) async fn run(subject: &Subject, context: &Context, steps: &[CheckStep
     let mut received = Vec::new();
     let mut place = Place { number: 0, what: String::new(), comment: None };
     let mut talked = false;
+    let mut report = None;
     for step in steps {
         if let CheckStep::Comment(text) = step {
             place.comment = Some(text);
+            continue;
+        }
+        if let CheckStep::Report { pattern, text } = step {
+            report = Some(reported(pattern, text, &received));
             continue;
         }
         place.number += 1;
@@ -69,6 +74,9 @@ pub(crate) async fn run(subject: &Subject, context: &Context, steps: &[CheckStep
             return outcome;
         }
     }
+    if let Some((code, text)) = report {
+        return Outcome::new("L7OK", Some(code), text);
+    }
     if talked { Outcome::new("L7OK", Some(0), "(tcp-check)") } else { Outcome::new("L4OK", None, "") }
 }
 
@@ -81,8 +89,16 @@ fn describe(step: &CheckStep) -> String {
             format!("expect string '{}'", String::from_utf8_lossy(bytes))
         }
         CheckStep::Expect { what: ExpectBytes::Regex(regex), .. } => format!("expect regex '{regex}'"),
-        CheckStep::Comment(_) => String::new(),
+        CheckStep::Comment(_) | CheckStep::Report { .. } => String::new(),
     }
+}
+
+/// The code and the information that a passed check reports.
+fn reported(pattern: &regex::bytes::Regex, text: &str, received: &[u8]) -> (u32, String) {
+    let found = pattern.captures(received);
+    let group = |number| found.as_ref().and_then(|found| Some(String::from_utf8_lossy(found.get(number)?.as_bytes())));
+    let code = group(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    (code, group(2).map_or_else(|| text.to_owned(), std::borrow::Cow::into_owned))
 }
 
 fn broken(error: &LinkError, place: &Place<'_>) -> Outcome {

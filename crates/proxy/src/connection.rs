@@ -25,6 +25,8 @@ pub(crate) struct Connection {
     pub(crate) worker: Rc<Worker>,
     /// Connections to servers that only this client may use (`http-reuse never`, NTLM).
     pub(crate) private: Vec<Upstream>,
+    /// When it began to wait for its next request, µs of the monotonic clock.
+    pub(crate) idle_from: u64,
     /// The server of the last request, for `option prefer-last-server`.
     pub(crate) last_server: Option<(usize, usize)>,
     pub(crate) places: Places,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::plan::Proxy;
-use runtime::timer::now_us;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
 
@@ -168,12 +167,13 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
     let mut x = Exchange::take();
     x.txn.is_http = true;
     x.phase = Phase::Request;
-    x.txn.times.idle_from = if client.session.requests == 0 { client.session.ready_us } else { now_us() };
+    x.txn.times.idle_from = client.idle_from;
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
         Err(stop) => Box::pin(respond::after(&mut client, &mut x, stop)).await,
     };
     finish::finish(&mut client, &mut x);
+    client.idle_from = x.txn.times.closed;
     x.give();
     (client, next)
 }

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -52,6 +53,9 @@ struct ServerPool {
     idle: Vec<Upstream>,
     /// The fewest that were idle at once since the last purge: so many nobody needed.
     spare: usize,
+    /// The most connections in use at once: since the last purge, and as expected from before.
+    peak: u32,
+    expected: u32,
     purge_at: u64,
 }
 
@@ -131,6 +135,15 @@ impl Pools {
         else {
             return;
         };
+        // One is always kept; more only as far as they were ever needed at once, the one coming back included.
+        let used = settings.state.served.0.load(Relaxed);
+        pool.peak = pool.peak.max(used);
+        let others = i64::from(used.saturating_sub(1));
+        let idle = state::counters::current(counters, |shard| shard.idle.get()) as i64 + 1;
+        let needed = others.max(pool.peak.max(pool.expected).into());
+        if !pool.idle.is_empty() && others + idle > needed + i64::from(settings.pool_low_conn) {
+            return;
+        }
         // Tells the sweeper of whatever happens on it from now on.
         let sweeper = self.sweeper.borrow();
         if upstream.stream.poll_read_ready(&mut Context::from_waker(&sweeper)).is_ready() {
@@ -196,6 +209,8 @@ impl ServerPool {
             delay = idle.server.pool_purge_delay;
         }
         self.spare = self.idle.len();
+        self.expected = self.expected.midpoint(self.peak).max(self.peak.min(1));
+        self.peak = 0;
         self.purge_at = if self.idle.is_empty() { 0 } else { now + (delay.as_millis() as u64).max(1) };
     }
 }

@@ -80,12 +80,14 @@ pub(crate) async fn await_head(
     deadlines.restart(client, now_ms, !x.upload.is_received(), true);
     let mut watch = aborts_on_close(client, backend);
     let mut send_failed = false;
+    let mut first = true;
     loop {
         poll_fn(|context: &mut Context<'_>| {
             if !send_failed && !x.upload.is_finished() {
                 match poll_upload(client, x, upstream, context) {
                     Ok(moved) => {
-                        if moved {
+                        // The deadlines were just set when the request leaves at once.
+                        if moved && !std::mem::take(&mut first) {
                             let waits = !x.upload.is_received();
                             deadlines.restart(client, timer::now_ms(), waits, true);
                         }
@@ -259,6 +261,7 @@ pub(crate) async fn forward(
     let mut deadlines = Deadlines::new(client, x, backend);
     let mut upload_failed = false;
     let mut armed = false;
+    x.txn.times.closed = x.txn.times.response;
     let mut pipe = splice_pipe(client, x, backend);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         x.download.moved = false;
@@ -276,6 +279,8 @@ pub(crate) async fn forward(
         }
         if x.download.moved || !armed {
             armed = true;
+            // Not in one go: the end is to be told by the clock.
+            x.txn.times.closed = 0;
             let blocked = x.download.is_blocked() || pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
             let client_waits = blocked || !x.upload.is_received();
             deadlines.restart(client, timer::now_ms(), client_waits, !blocked);
@@ -452,7 +457,9 @@ pub(crate) fn conclude(
     lease: Lease,
 ) -> Next {
     x.phase = Phase::None;
-    x.txn.times.closed = now_us();
+    if x.txn.times.closed == 0 {
+        x.txn.times.closed = now_us();
+    }
     let server = &lease.settings.state;
     server.last_session.store(x.txn.times.closed / 1000, std::sync::atomic::Ordering::Relaxed);
     let uploaded = x.upload.is_finished();

@@ -139,6 +139,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         session,
         worker,
         private: Vec::new(),
+        idle_from: newcomer.accepted_us,
         last_server: None,
         places,
         frontend,
@@ -204,7 +205,8 @@ async fn wait_for_request(connection: &Connection) -> Arrival {
             return Poll::Ready(Arrival::Ready);
         }
         if !armed {
-            connection.timer.set_after(timer::now_ms(), allowed);
+            // The end of the last request is near enough: it was this very turn.
+            connection.timer.set_after(connection.idle_from / 1000, allowed);
             armed = true;
         }
         connection.timer.poll_expired(context).map(|()| Arrival::Expired)
@@ -230,6 +232,7 @@ async fn open(connection: &mut Connection) -> bool {
         return false;
     }
     connection.session.ready_us = now_us();
+    connection.idle_from = connection.session.ready_us;
     if rules_step::tcp_session(connection) == rules_step::TcpVerdict::Refuse {
         connection.frontend.state.frontend.mine().denied_sessions.add(1);
         return false;

@@ -60,6 +60,8 @@ pub struct Row {
     pub(crate) parse: fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>,
     /// Whether more letters may follow the name (`track-sc0`, `lua.name`).
     pub prefix: bool,
+    /// Whether it does something; others are understood and refused.
+    pub built: bool,
 }
 
 const CON: u8 = Ruleset::TcpConnection as u8;
@@ -75,15 +77,15 @@ const HTTP: u8 = REQ | RES | AFT;
 type Parse = fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>;
 
 const fn row(name: &'static str, arguments: &'static str, sets: u8, doc: &'static str, parse: Parse) -> Row {
-    Row { name, arguments, sets, doc, parse, prefix: false }
+    Row { name, arguments, sets, doc, parse, prefix: false, built: true }
 }
 
 const fn unbuilt(name: &'static str, sets: u8, needs: &'static str) -> Row {
-    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: false }
+    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: false, built: false }
 }
 
 const fn unbuilt_prefix(name: &'static str, sets: u8, needs: &'static str) -> Row {
-    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: true }
+    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: true, built: false }
 }
 
 /// Every action of HAProxy 3.5. Those that are not built yet have `not supported` for a parser and say what they need.

@@ -258,26 +258,85 @@ impl Default for Transaction {
 impl Transaction {
     /// Makes it as new for the next request; its memory stays.
     pub fn reset(&mut self) {
-        let mut next = Self {
-            request: std::mem::take(&mut self.request),
-            response: std::mem::take(&mut self.response),
-            kept: std::mem::take(&mut self.kept),
-            request_captures: std::mem::take(&mut self.request_captures),
-            response_captures: std::mem::take(&mut self.response_captures),
-            txn_vars: std::mem::take(&mut self.txn_vars),
-            req_vars: std::mem::take(&mut self.req_vars),
-            res_vars: std::mem::take(&mut self.res_vars),
-            ..Self::default()
-        };
-        next.request.clear();
-        next.response.clear();
-        next.kept.clear();
-        next.request_captures.clear();
-        next.response_captures.clear();
-        next.txn_vars.clear();
-        next.req_vars.clear();
-        next.res_vars.clear();
-        *self = next;
+        // Every field is named: a new one cannot be forgotten here.
+        let Self {
+            request,
+            response,
+            is_http,
+            has_response,
+            backend,
+            server,
+            server_ends,
+            server_reused,
+            times,
+            termination,
+            status,
+            server_status,
+            bytes_in,
+            bytes_out,
+            retries,
+            redispatched,
+            server_queue,
+            backend_queue,
+            kept,
+            request_line,
+            request_captures,
+            response_captures,
+            cookie_captures,
+            unique_id,
+            txn_vars,
+            req_vars,
+            res_vars,
+            log_level,
+            last_rule,
+            priority,
+            timeouts,
+            max_retries,
+            source,
+            destination,
+            no_replay,
+            to_proxy,
+            id,
+            logged_early,
+        } = self;
+        request.clear();
+        response.clear();
+        *is_http = false;
+        *has_response = false;
+        *backend = None;
+        *server = None;
+        *server_ends = None;
+        *server_reused = false;
+        *times = Times::default();
+        *termination = Termination::default();
+        *status = 0;
+        *server_status = 0;
+        *bytes_in = 0;
+        *bytes_out = 0;
+        *retries = 0;
+        *redispatched = false;
+        *server_queue = 0;
+        *backend_queue = 0;
+        kept.clear();
+        *request_line = None;
+        request_captures.clear();
+        response_captures.clear();
+        *cookie_captures = [None; 2];
+        *unique_id = None;
+        txn_vars.clear();
+        req_vars.clear();
+        res_vars.clear();
+        *log_level = None;
+        *last_rule = None;
+        *priority = (0, 0);
+        *timeouts = [None; 6];
+        *max_retries = None;
+        *source = None;
+        *destination = None;
+        *no_replay = false;
+        *to_proxy = false;
+        *id = 0;
+        *logged_early = false;
     }
 
     /// Keeps `bytes` for the logs.

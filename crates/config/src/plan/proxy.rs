@@ -132,6 +132,8 @@ pub struct Proxy {
     pub transparent: bool,
     /// `http-send-name-header`.
     pub send_name_header: Option<Box<str>>,
+    /// `load-server-state-from-file`: where the states of the servers of an earlier process are.
+    pub server_state: StateFile,
     /// `stats enable` and its kin.
     pub stats: Option<Arc<StatsPage>>,
     /// Which log lines `max-session-srv-conns` and the like govern.
@@ -395,6 +397,18 @@ impl Default for RetryOn {
             statuses: Vec::new(),
         }
     }
+}
+
+/// `load-server-state-from-file`, with `server-state-file-name`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum StateFile {
+    /// Nowhere.
+    #[default]
+    None,
+    /// In the file of all backends, global's `server-state-file`.
+    Global,
+    /// In a file of its own.
+    Local(std::path::PathBuf),
 }
 
 /// `http-reuse`.

@@ -266,6 +266,14 @@ pub enum CheckStep {
         /// What.
         what: ExpectBytes,
     },
+    /// Takes what a passed check reports from what was last received: the code from the first group, the information
+    /// from the second, or the text given when the pattern has none.
+    Report {
+        /// What is looked for.
+        pattern: regex::bytes::Regex,
+        /// The information, when no group gives it.
+        text: Box<str>,
+    },
     /// Names the step for messages.
     Comment(Box<str>),
 }

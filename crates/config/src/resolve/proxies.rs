@@ -19,7 +19,7 @@ use crate::draft::{Kind, Statement};
 use crate::keyword::{Outcome, not_supported};
 use crate::plan::bind::Bind;
 use crate::plan::log::Logger;
-use crate::plan::proxy::{Capture, Cookie, Proxy, StatsPage};
+use crate::plan::proxy::{Capture, Cookie, Proxy, StateFile, StatsPage};
 use crate::plan::server::{CheckKind, CheckSettings, ServerSettings};
 use crate::resolve::rules::{Rules, arguments, check_modes, compile, no_backend, scope};
 use crate::resolve::servers::MadeServer;
@@ -102,6 +102,7 @@ pub(crate) fn resolve(
         dispatch: settings.dispatch,
         transparent: settings.transparent,
         send_name_header: settings.send_name_header.map(Into::into),
+        server_state: server_state(settings, context),
         stats: stats_page(settings, stats_rules, stats_admin, context),
         max_session_server_connections: settings.max_session_server_connections,
     }
@@ -292,6 +293,17 @@ fn default_backend(
     let outcome = check_modes(proxy, &pending[found], name.span(), "as its default backend", context);
     context.note(outcome);
     Some(found)
+}
+
+/// The file of a backend's server states: its name is relative to `server-state-base`.
+fn server_state(settings: &Settings<'_>, context: &Context<'_>) -> StateFile {
+    match settings.server_state {
+        StateFile::Local(_) => {
+            let base = context.global.server_state_base.clone().unwrap_or_default();
+            StateFile::Local(base.join(settings.server_state_name.unwrap_or(settings.name)))
+        }
+        ref other => other.clone(),
+    }
 }
 
 fn cookie(settings: &Settings<'_>) -> Option<Cookie> {

@@ -19,7 +19,7 @@ use crate::draft::Statement;
 use crate::keyword::{Outcome, not_supported};
 use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
 use crate::resolve::names::CaptureDraft;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{Context, Pending, warnings};
 
 /// The words of a statement as `sample` and `rules` read them.
 pub(crate) type WordList<'a> = SmallVec<[sample::Word<'a>; 16]>;
@@ -89,6 +89,7 @@ pub(crate) fn compile(
     let declared = proxy.settings.request_captures.iter();
     let declared = declared.map(|(name, length)| (name.map(Into::into), *length)).collect();
     context.names.captures.replace(proxy.settings.is_frontend().then_some(declared));
+    warnings::misplaced_rules(&proxy.settings, context);
     let mut broken: Vec<String> = Vec::new();
     for statement in proxy.settings.all_rules() {
         match one(&mut rules, statement, proxy, index, pending, context) {

@@ -3,10 +3,11 @@
 use diag::Diagnostic;
 use state::Mode;
 
+use crate::draft::Statement;
 use crate::plan::log::Logger;
 use crate::resolve::rules::Rules;
 use crate::resolve::{Context, Pending};
-use crate::settings::LogFormatChoice;
+use crate::settings::{LogFormatChoice, Settings};
 
 /// Checks that the parts of a proxy fit together.
 pub(crate) fn check(
@@ -43,6 +44,46 @@ fn warn(proxy: &Pending<'_>, context: &mut Context<'_>, text: impl FnOnce(&str, 
     context
         .diagnostics
         .push(Diagnostic::warning(message).at(proxy.section.name.span()).haproxy_whole(haproxy));
+}
+
+/// The order in which rule sets are evaluated, whatever the order of their lines: keyword, and its name with an article.
+const ORDER: &[(&str, &str)] = &[
+    ("tcp-request connection", "a 'tcp-request connection'"),
+    ("tcp-request session", "a 'tcp-request session'"),
+    ("tcp-request content", "a 'tcp-request content'"),
+    ("monitor fail", "a 'monitor fail'"),
+    ("http-request", "an 'http-request'"),
+    ("redirect", "a 'redirect'"),
+    ("use_backend", "a 'use_backend'"),
+    ("use-server", "a 'use-server'"),
+];
+
+/// Warns of lines that look as if they came after others that are in truth evaluated later.
+pub(crate) fn misplaced_rules(settings: &Settings<'_>, context: &mut Context<'_>) {
+    let mut seen: [Option<&Statement>; ORDER.len()] = [None; ORDER.len()];
+    for statement in &settings.rules {
+        let Some(level) = ORDER.iter().position(|(name, _)| *name == statement.keyword.name) else {
+            continue;
+        };
+        let later =
+            seen.iter().enumerate().skip(level + 1).find_map(|(at, seen)| Some((ORDER[at].1, (*seen)?)));
+        if let Some((article, other)) = later {
+            let name = statement.keyword.name;
+            let family = name.split(' ').next().filter(|first| *first == "tcp-request").unwrap_or(name);
+            context.diagnostics.push(
+                Diagnostic::warning(format!(
+                    "`{name}` is evaluated before `{}`, which stands above it",
+                    other.keyword.name
+                ))
+                .at(statement.keyword_span())
+                .related(other.keyword_span(), "evaluated later")
+                .haproxy(format!(
+                    "a '{family}' rule placed after {article} rule will still be processed before."
+                )),
+            );
+        }
+        seen[level].get_or_insert(statement);
+    }
 }
 
 fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {

@@ -36,7 +36,7 @@ pub static TABLE: &[Keyword] = &[
 ];
 
 fn http_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let check = Rc::make_mut(&mut settings.check);
+    let check = settings.own_check();
     while let Some(word) = args.next() {
         match word.as_str() {
             "meth" => check.method = Some(args.value()?),
@@ -119,7 +119,7 @@ fn http_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
                 .haproxy(format!("'http-check expect' : only supports min-recv, [!]string', '[!]rstring', '[!]string-lf', '[!]status', '[!]rstatus', [!]hdr, [!]fhdr or comment but got '{other}' as argument.")));
         }
     };
-    Rc::make_mut(&mut settings.check).expect.push(HttpExpect { negate: expectation.negate, what });
+    settings.own_check().expect.push(HttpExpect { negate: expectation.negate, what });
     trailing_comment(args)
 }
 
@@ -147,7 +147,7 @@ fn regex(args: &mut Args<'_, '_>) -> Result<Regex, Diagnostic> {
 }
 
 fn step<'a>(settings: &mut Settings<'a>, step: CheckStep) {
-    Rc::make_mut(&mut settings.check).steps.push(step);
+    settings.own_check().steps.push(step);
 }
 
 /// `comment <msg>` at the end of a line.

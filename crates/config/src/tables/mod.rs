@@ -1,6 +1,7 @@
 //! The keywords of sections: one table a family.
 
 pub mod check;
+pub mod check_protocol;
 pub mod environment;
 pub mod global;
 pub mod log;
@@ -28,6 +29,7 @@ static TABLES: &[&[Keyword]] = &[
     stats::TABLE,
     persistence::TABLE,
     check::TABLE,
+    check_protocol::TABLE,
     sections::TABLE,
 ];
 

@@ -212,7 +212,7 @@ fn choose_log<'a>(
 }
 
 fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let check = Rc::make_mut(&mut settings.check);
+    let check = settings.own_check();
     if args.statement.negation != Negation::None {
         check.mode = CheckMode::Tcp;
         return Ok(());
@@ -246,7 +246,7 @@ fn split_version(check: &mut crate::settings::CheckDraft<'_>, text: &str) {
 
 fn tcp_check<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()?;
-    let check = Rc::make_mut(&mut settings.check);
+    let check = settings.own_check();
     check.mode = if args.statement.negation == Negation::None { CheckMode::Script } else { CheckMode::Tcp };
     Ok(())
 }

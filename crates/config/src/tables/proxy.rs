@@ -10,7 +10,7 @@ use state::Mode;
 use crate::args::Args;
 use crate::keyword::places::{DFL, DFLB, DLB, FL, FLB, LB};
 use crate::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, removed, unsupported};
-use crate::plan::proxy::{CookieCapture, RetryOn, Reuse};
+use crate::plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use crate::resolve::names::resolve_host;
 use crate::server;
 use crate::settings::Settings;
@@ -52,12 +52,12 @@ pub static TABLE: &[Keyword] = &[
     proxy("srvtcpka-cnt",         DLB,  "<count>",               "probes before a server counts as gone",                 |s, a| some(&mut s.options.tcp_keepalive_server.count, a)),
     proxy("srvtcpka-idle",        DLB,  "<timeout>",             "silence before the first probe of a server",            |s, a| seconds(&mut s.options.tcp_keepalive_server.idle, a)),
     proxy("srvtcpka-intvl",       DLB,  "<timeout>",             "between two probes of a server",                        |s, a| seconds(&mut s.options.tcp_keepalive_server.interval, a)),
+    proxy("load-server-state-from-file", DLB, "{ global | local | none }", "takes over the states of servers of an earlier process", load_server_state),
+    proxy("server-state-file-name", LB, "[ { use-backend-name | <file> } ]", "the file of its servers' states",    server_state_file_name),
     proxy("source",               DLB,  "<addr>[:<port>] [usesrc { <addr2>[:<port2>] | client | clientip | hdr_ip(<hdr>[,<occ>]) } ] [interface <name>]", "the address servers see", source),
     proxy("dispatch",             LB,   "<address>:<port>",      "one server for all (deprecated: use `server`)",         dispatch),
     proxy("transparent",          DLB,  "",                      "connects where the client wanted to (deprecated)",      transparent),
 
-    ineffective("load-server-state-from-file", DLB, "states of servers are not loaded from files yet"),
-    ineffective("server-state-file-name",      DLB, "states of servers are not loaded from files yet"),
     ineffective("hash-preserve-affinity",      DLB, "requests stay with a full server in the same way always here"),
     ineffective("log-steps",                   DFL, "one line is logged a request here"),
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
@@ -288,6 +288,23 @@ fn declare_capture<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> 
     } else {
         settings.response_captures.push((None, length));
     }
+    args.finish()
+}
+
+fn load_server_state<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("'global', 'local' or 'none'")?;
+    let choice = args.choice(word, &[("none", 0), ("global", 1), ("local", 2)])?;
+    settings.server_state = match choice {
+        0 => StateFile::None,
+        1 => StateFile::Global,
+        _ => StateFile::Local(Default::default()),
+    };
+    args.finish()
+}
+
+fn server_state_file_name<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    settings.server_state_name =
+        args.next().map(|word| word.as_str()).filter(|name| *name != "use-backend-name");
     args.finish()
 }
 

@@ -1,0 +1,45 @@
+# What a fresh Debian machine needs is git, make, a C compiler and Rust; the rest these targets install themselves.
+#
+#   make run      build Weir and start it on examples/quickstart.cfg
+#   make test     everything that must pass
+#   make bench    Weir beside haproxy and nginx
+#   make lint     formatting, clippy, arrows between rooms, generated documents
+#   make fmt      format the sources
+
+SHELL := /bin/bash
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+.PHONY: run build test lint fmt bench tools docs clean
+
+run: build
+	@./tools/quickstart.sh $(TARGET)/quick/weir
+
+build:
+	@./tools/need.sh cc
+	$(CARGO) build --profile quick -p weir
+
+tools:
+	@./tools/need.sh varnishtest haproxy nginx wrk curl strace
+
+test: tools
+	$(CARGO) test --workspace --locked
+	$(CARGO) build --locked -p weir
+	./tests/run-vtc.sh $(TARGET)/debug/weir
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) run -q -p xtask -- arrows
+
+fmt:
+	$(CARGO) fmt --all
+
+docs:
+	$(CARGO) run -q -p xtask -- docs
+
+bench: tools
+	$(CARGO) build --release -p weir
+	$(CARGO) run --release -q -p bench -- $(TARGET)/release/weir
+
+clean:
+	$(CARGO) clean

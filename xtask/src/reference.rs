@@ -1,0 +1,79 @@
+//! `docs/keywords.md`: the keywords that work, from their tables.
+
+use std::fmt::Write;
+
+use config::keyword::{self, Apply, Where};
+
+/// The whole page.
+pub(crate) fn page() -> String {
+    let mut out = String::from(
+        "# Keywords\n\nThe keywords that work, with where they may stand, their arguments, and one line on what they do. HAProxy's \
+         configuration manual has the whole story. Made from the keyword tables by `cargo run -p xtask -- docs`; do not edit.\n",
+    );
+    keywords(&mut out, "`global`", Where::GLOBAL);
+    keywords(&mut out, "Proxies: `defaults` (D), `frontend` (F), `listen` (L), `backend` (B)", Where(15));
+    keywords(&mut out, "`userlist`", Where::USERLIST);
+    keywords(&mut out, "`http-errors`", Where::ERRORS);
+    table(&mut out, "`bind` lines", config::bind::TABLE.iter().map(|row| (row.name, row.signature, row.doc)));
+    table(
+        &mut out,
+        "`server` lines",
+        config::server::TABLE.iter().map(|row| (row.name, row.signature, row.doc)),
+    );
+    for set in rules::Ruleset::ALL {
+        let rows = rules::ACTIONS.iter().filter(|row| row.built && row.sets & set as u8 != 0);
+        table(
+            &mut out,
+            &format!("Actions of `{}`", set.name()),
+            rows.map(|row| (row.name, row.arguments, row.doc)),
+        );
+    }
+    let _ = writeln!(out, "\n## Sample fetches\n\n| fetch | gives | what it is |\n| --- | --- | --- |");
+    for fetch in sample::fetch::all() {
+        let _ = writeln!(out, "| `{}` | {} | {} |", fetch.name, fetch.gives.name(), fetch.doc);
+    }
+    let _ = writeln!(
+        out,
+        "\n## Converters\n\n| converter | takes | gives | what it does |\n| --- | --- | --- | --- |"
+    );
+    for convert in sample::convert::all() {
+        let (takes, gives) = (convert.takes.name(), convert.gives.name());
+        let _ = writeln!(out, "| `{}` | {takes} | {gives} | {} |", convert.name, convert.doc);
+    }
+    let commands = control::commands().filter(|command| command.built);
+    table(
+        &mut out,
+        "Commands of the runtime socket",
+        commands.map(|command| (command.words, command.usage, command.doc)),
+    );
+    out
+}
+
+fn keywords(out: &mut String, title: &str, place: Where) {
+    let _ = writeln!(
+        out,
+        "\n## {title}\n\n| keyword | where | arguments | what it does |\n| --- | --- | --- | --- |"
+    );
+    let works = |apply| !matches!(apply, Apply::Ineffective(_) | Apply::Unsupported | Apply::Removed(_));
+    for row in keyword::rows().filter(|row| row.places.holds(place) && works(row.apply)) {
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {} |",
+            row.name,
+            row.places.letters(),
+            code(row.signature),
+            row.doc
+        );
+    }
+}
+
+fn table<'a>(out: &mut String, title: &str, rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>) {
+    let _ = writeln!(out, "\n## {title}\n\n| keyword | arguments | what it does |\n| --- | --- | --- |");
+    for (name, arguments, doc) in rows {
+        let _ = writeln!(out, "| `{name}` | {} | {doc} |", code(arguments));
+    }
+}
+
+fn code(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("`{}`", text.replace('|', "\\|")) }
+}
