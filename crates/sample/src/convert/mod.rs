@@ -10,6 +10,7 @@ mod fix;
 mod forwarded;
 mod hash;
 mod json;
+mod jwt;
 mod map;
 mod number;
 mod packet;
@@ -80,6 +81,7 @@ static TABLES: &[&[Convert]] = &[
     address::CONVERTS,
     map::CONVERTS,
     json::CONVERTS,
+    jwt::CONVERTS,
     forwarded::CONVERTS,
     fix::CONVERTS,
     packet::CONVERTS,
