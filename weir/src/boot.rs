@@ -82,10 +82,9 @@ fn run_workers(
     let services = services(runtime.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
-    let mut shares = listeners::share(bound, threads);
-    for index in 0..threads {
+    let shares = listeners::share(bound, threads);
+    for (index, share) in shares.into_iter().enumerate() {
         let (shared, runtime, teller) = (shared.clone(), runtime.clone(), teller.clone());
-        let share = std::mem::take(&mut shares[index]);
         let group = listeners::group_of(&plan.global, index, threads);
         let main = move || async move { work(shared, runtime, teller, share, group, messages).await };
         inboxes.spawn(index, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;

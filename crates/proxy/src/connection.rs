@@ -9,8 +9,10 @@ use config::plan::Proxy;
 use net::Stream;
 use runtime::worker::Load;
 use runtime::{Buffer, timer::Timer};
-use sample::Session;
+use sample::{Cause, Session};
+use state::sessions::{Kill, Registered};
 
+use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::worker::{Prepared, Worker};
 
@@ -29,10 +31,46 @@ pub(crate) struct Connection {
     pub(crate) idle_from: u64,
     /// The server of the last request, for `option prefer-last-server`.
     pub(crate) last_server: Option<(usize, usize)>,
-    pub(crate) places: Places,
+    /// Its entry in the worker's register: `show sess`, `shutdown session`.
+    pub(crate) entry: Registered,
+    _places: Places,
 }
 
 impl Connection {
+    /// A connection at its beginning.
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        frontend: Arc<Proxy>,
+        stream: Stream,
+        session: Session,
+        entry: Registered,
+        places: Places,
+    ) -> Box<Self> {
+        Box::new(Self {
+            stream,
+            timer: Timer::new(),
+            input: None,
+            idle_from: session.accepted_us,
+            session,
+            frontend,
+            worker,
+            private: Vec::new(),
+            last_server: None,
+            entry,
+            _places: places,
+        })
+    }
+
+    /// Ready when the connection is to be ended from outside: by an operator, or with its server.
+    #[inline]
+    pub(crate) fn poll_killed(&self, context: &mut Context<'_>) -> Poll<Fault> {
+        self.entry.poll_killed(context).map(|why| match why {
+            Kill::Operator => Fault::Killed(Cause::Killed),
+            Kill::ServerDown => Fault::Killed(Cause::Down),
+            Kill::ServerUp => Fault::Killed(Cause::Up),
+        })
+    }
+
     /// The frontend with what was prepared from it.
     #[inline]
     pub(crate) fn prepared(&self) -> &Prepared {

@@ -168,6 +168,7 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
     x.txn.is_http = true;
     x.phase = Phase::Request;
     x.txn.times.idle_from = client.idle_from;
+    client.entry.requests.set(client.session.requests + 1);
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
         Err(stop) => Box::pin(respond::after(&mut client, &mut x, stop)).await,
@@ -215,7 +216,7 @@ async fn obtain_response(
     loop {
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid).await?;
-        note_server(x, &lease, backend);
+        note_server(client, x, &lease, backend);
         x.phase = Phase::Connect;
         let fault = match attempt(client, x, backend, &lease).await {
             Ok(upstream) => return Ok((upstream, lease)),
@@ -318,8 +319,9 @@ pub(crate) fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retri
     Some(failed)
 }
 
-pub(crate) fn note_server(x: &mut Exchange, lease: &Lease, backend: &Proxy) {
+pub(crate) fn note_server(client: &Connection, x: &mut Exchange, lease: &Lease, backend: &Proxy) {
     x.txn.server = Some(lease.settings.state.clone());
+    client.entry.set_server(&lease.settings.state);
     lease.settings.state.counters.mine().chosen.add(1);
     backend.state.backend.mine().chosen.add(1);
 }

@@ -58,7 +58,7 @@ pub(crate) enum Fault {
     /// Something inside the proxy: a rewrite without room, a panic.
     Internal,
     /// An administrator or a failing server ended it.
-    Killed,
+    Killed(Cause),
 }
 
 /// The conditions of `retry-on` that a fault may be retried under.
@@ -87,7 +87,7 @@ impl Fault {
             | Self::ConnectFailed(_)
             | Self::ConnectTimeout
             | Self::Resource
-            | Self::Killed => 503,
+            | Self::Killed(_) => 503,
             Self::EmptyResponse
             | Self::BadResponse(_)
             | Self::BadResponseBody
@@ -123,7 +123,7 @@ impl Fault {
             Self::Truncated => (Cause::Server, Phase::Data),
             Self::ServerTimeout => (Cause::ServerTimeout, phase),
             Self::Internal => (Cause::Internal, phase),
-            Self::Killed => (Cause::Killed, phase),
+            Self::Killed(cause) => (cause, phase),
         }
     }
 

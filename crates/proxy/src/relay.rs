@@ -9,6 +9,7 @@ use config::plan::Proxy;
 use http::BodyLength;
 use runtime::timer::{self, now_us};
 use sample::Phase;
+use state::sessions::Activity;
 
 use crate::assign::{self, Bound, Lease};
 use crate::connection::Connection;
@@ -58,6 +59,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = reach(client, x, &backend).await?;
     x.phase = Phase::Data;
+    client.entry.activity.set(Activity::Tunnel);
     x.upload.start(BodyLength::UntilClose, Recoding::None);
     x.upload.staged.append(&mut x.preamble);
     x.download.start(BodyLength::UntilClose, Recoding::None);
@@ -83,7 +85,7 @@ async fn reach(
     loop {
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid).await?;
-        crate::exchange::note_server(x, &lease, backend);
+        crate::exchange::note_server(client, x, &lease, backend);
         x.phase = Phase::Connect;
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {

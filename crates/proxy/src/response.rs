@@ -115,6 +115,9 @@ pub(crate) async fn await_head(
                     Presence::Broken => return Poll::Ready(Err(Fault::ClientAborted)),
                 }
             }
+            if let Poll::Ready(fault) = client.poll_killed(context) {
+                return Poll::Ready(Err(fault));
+            }
             client.timer.poll_expired(context).map(|()| {
                 Err(if deadlines.expired() == Expired::Client {
                     Fault::ClientTimeout
@@ -284,6 +287,9 @@ pub(crate) async fn forward(
             let blocked = x.download.is_blocked() || pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
             let client_waits = blocked || !x.upload.is_received();
             deadlines.restart(client, timer::now_ms(), client_waits, !blocked);
+        }
+        if let Poll::Ready(fault) = client.poll_killed(context) {
+            return Poll::Ready(Err(fault));
         }
         client.timer.poll_expired(context).map(|()| {
             Err(if deadlines.expired() == Expired::Client {

@@ -50,6 +50,7 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>
         }
         x.txn.max_retries = None;
     }
+    client.entry.set_backend(&backend.state);
     x.txn.backend = Some(backend.state.clone());
     x.backend = Some(backend.clone());
     let traffic = &backend.state.backend.mine().traffic;

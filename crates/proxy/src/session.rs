@@ -14,9 +14,10 @@ use std::task::{Context, Poll};
 use base::clock::WallTime;
 use config::plan::bind::BindAddress;
 use net::Stream;
-use runtime::timer::{self, Timer, now_us};
+use runtime::timer::{self, now_us};
 use sample::{Endpoint, Session, Tlv};
 use state::Mode;
+use state::sessions::{self, Activity};
 
 use crate::accept::Newcomer;
 use crate::connection::{Connection, Places};
@@ -132,18 +133,15 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         vars: Default::default(),
         log_level: None,
     };
-    Some(Box::new(Connection {
-        stream,
-        timer: Timer::new(),
-        input: None,
-        session,
-        worker,
-        private: Vec::new(),
-        idle_from: newcomer.accepted_us,
-        last_server: None,
-        places,
-        frontend,
-    }))
+    let entry = sessions::register(&frontend.state, newcomer.peer, address_of(&session.destination), now_ms);
+    Some(Connection::new(worker, frontend, stream, session, entry, places))
+}
+
+fn address_of(endpoint: &Endpoint) -> Option<std::net::SocketAddr> {
+    match endpoint {
+        Endpoint::Ip(address) => Some(*address),
+        Endpoint::Local => None,
+    }
 }
 
 async fn run<M, F>(mut connection: Box<Connection>, exchanges: Rc<Exchanges<M, F>>)
@@ -162,7 +160,9 @@ where
         return;
     }
     loop {
-        let arrival = wait_for_request(&connection).await;
+        connection.entry.activity.set(Activity::Waiting);
+        let Some(arrival) = wait_for_request(&connection).await else { return };
+        connection.entry.activity.set(Activity::Request);
         if arrival == Arrival::Expired && connection.session.requests > 0 {
             return;
         }
@@ -188,10 +188,10 @@ fn count_session(connection: &Connection) {
     connection.worker.shared.process.counters.mine().session_rate.tick(now_ms);
 }
 
-/// Waits for the first byte of the next request: no buffer is held meanwhile.
-async fn wait_for_request(connection: &Connection) -> Arrival {
+/// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the connection is to end.
+async fn wait_for_request(connection: &Connection) -> Option<Arrival> {
     if connection.input.is_some() {
-        return Arrival::Ready;
+        return Some(Arrival::Ready);
     }
     let timeouts = &connection.frontend.timeouts;
     let allowed = if connection.session.requests == 0 {
@@ -202,14 +202,17 @@ async fn wait_for_request(connection: &Connection) -> Arrival {
     let mut armed = false;
     poll_fn(|context: &mut Context<'_>| {
         if connection.stream.poll_read_ready(context).is_ready() {
-            return Poll::Ready(Arrival::Ready);
+            return Poll::Ready(Some(Arrival::Ready));
+        }
+        if connection.poll_killed(context).is_ready() {
+            return Poll::Ready(None);
         }
         if !armed {
             // The end of the last request is near enough: it was this very turn.
             connection.timer.set_after(connection.idle_from / 1000, allowed);
             armed = true;
         }
-        connection.timer.poll_expired(context).map(|()| Arrival::Expired)
+        connection.timer.poll_expired(context).map(|()| Some(Arrival::Expired))
     })
     .await
 }

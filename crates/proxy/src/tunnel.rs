@@ -118,6 +118,9 @@ pub(crate) async fn run(
             server_at = if down.shut { NEVER } else { at(server_limit) };
             client.timer.set(client_at.min(server_at));
         }
+        if let Poll::Ready(fault) = client.poll_killed(context) {
+            return Poll::Ready(Err(fault));
+        }
         client.timer.poll_expired(context).map(|()| {
             let by_server = client.timer.deadline() == server_at;
             Err(if by_server { Fault::ServerTimeout } else { Fault::ClientTimeout })

@@ -88,14 +88,20 @@ pub enum Kill {
 }
 
 impl Entry {
-    /// Says which backend now serves the request.
-    pub fn set_backend(&self, backend: Option<&Arc<Proxy>>) {
-        *self.backend.borrow_mut() = backend.cloned();
+    /// Says which backend serves the request. The same as before costs no more than a look.
+    pub fn set_backend(&self, backend: &Arc<Proxy>) {
+        let mut own = self.backend.borrow_mut();
+        if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, backend)) {
+            *own = Some(backend.clone());
+        }
     }
 
-    /// Says which server now serves the request.
-    pub fn set_server(&self, server: Option<&Arc<Server>>) {
-        *self.server.borrow_mut() = server.cloned();
+    /// Says which server serves the request, likewise.
+    pub fn set_server(&self, server: &Arc<Server>) {
+        let mut own = self.server.borrow_mut();
+        if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, server)) {
+            *own = Some(server.clone());
+        }
     }
 
     /// Whether it must end, and why. A stream asks between its steps.

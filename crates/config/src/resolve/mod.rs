@@ -4,10 +4,14 @@
 //! the shared states of all proxies and servers, so that every name can be found. The third compiles what refers to
 //! names and checks that the parts fit together.
 
+mod balance;
+mod binds;
+mod formats;
 pub(crate) mod names;
 mod proxies;
 mod rules;
 mod sections;
+mod server_settings;
 mod servers;
 mod warnings;
 
@@ -42,7 +46,8 @@ pub struct Setting {
 /// A proxy between the passes.
 pub(crate) struct Pending<'a> {
     pub(crate) section: &'a Section,
-    pub(crate) settings: Settings<'a>,
+    /// Boxed: it is large, and moves from pass to pass.
+    pub(crate) settings: Box<Settings<'a>>,
     pub(crate) state: Arc<state::Proxy>,
 }
 
@@ -145,7 +150,7 @@ struct DefaultsSeen<'a> {
     ambiguous: HashSet<&'a str>,
 }
 
-fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Section, Settings<'a>)> {
+fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Section, Box<Settings<'a>>)> {
     let mut proxies = Vec::new();
     let mut seen = DefaultsSeen::default();
     for section in &draft.sections {
@@ -157,7 +162,7 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
             read_line(section, &mut settings, statement, context);
         }
         if section.kind.is_proxy() {
-            proxies.push((section, settings));
+            proxies.push((section, Box::new(settings)));
             continue;
         }
         let settings = Rc::new(settings);
@@ -252,14 +257,14 @@ fn needs_a_name(statement: &Statement) -> bool {
 fn finish<'a>(
     draft: &Draft,
     mut global: GlobalSettings<'a>,
-    proxies: Vec<(&'a Section, Settings<'a>)>,
+    proxies: Vec<(&'a Section, Box<Settings<'a>>)>,
     context: &mut Context<'_>,
 ) -> Plan {
     check_names(&proxies, context);
     let pending = make_states(proxies, context);
     let mut stats_sockets = Vec::new();
     for statement in std::mem::take(&mut global.stats_sockets) {
-        match proxies::stats_socket(statement, stats_sockets.len() as u32 + 1, context) {
+        match binds::stats_socket(statement, stats_sockets.len() as u32 + 1, context) {
             Ok(bind) => stats_sockets.push(bind),
             Err(error) => context.diagnostics.push(error),
         }
@@ -300,7 +305,7 @@ fn indexes(pending: &[Pending<'_>], side: impl Fn(&Settings<'_>) -> bool) -> Has
 }
 
 /// No two frontends' sides and no two backends' sides may share a name.
-fn check_names(proxies: &[(&Section, Settings<'_>)], context: &mut Context<'_>) {
+fn check_names(proxies: &[(&Section, Box<Settings<'_>>)], context: &mut Context<'_>) {
     let mut frontends: HashMap<&str, &Section> = HashMap::with_capacity(proxies.len());
     let mut backends: HashMap<&str, &Section> = HashMap::with_capacity(proxies.len());
     for (section, settings) in proxies {
@@ -347,7 +352,10 @@ fn publish_settings(state: &state::Proxy, settings: &Settings<'_>) {
     }
 }
 
-fn make_states<'a>(proxies: Vec<(&'a Section, Settings<'a>)>, context: &mut Context<'_>) -> Vec<Pending<'a>> {
+fn make_states<'a>(
+    proxies: Vec<(&'a Section, Box<Settings<'a>>)>,
+    context: &mut Context<'_>,
+) -> Vec<Pending<'a>> {
     let mut taken: HashMap<u32, &Section> = HashMap::new();
     for (section, settings) in &proxies {
         let Some((statement, id)) = settings.id else { continue };

@@ -1,8 +1,6 @@
 //! `option redis-check` and its kin (manual, section 4.2): health checks that speak a little of a protocol. Each is a
 //! script of what is sent and what must come back, as `tcp-check` lines would make it.
 
-use std::rc::Rc;
-
 use diag::Diagnostic;
 use regex::bytes::{Regex, RegexBuilder};
 

@@ -1,0 +1,130 @@
+//! `balance` and its arguments (manual, section 4.2), compiled.
+
+use balance::Algorithm;
+use diag::Diagnostic;
+use sample::acl::Acls;
+use sample::expression::Expression;
+use sample::{Place, Words};
+use syntax::Word;
+
+use crate::args::Args;
+use crate::draft::Statement;
+use crate::keyword::not_supported;
+use crate::resolve::rules::{arguments, scope};
+use crate::resolve::{Context, Pending};
+
+/// The settings of a proxy's backend side.
+pub(crate) fn balance(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_>) -> balance::Settings {
+    let settings = &proxy.settings;
+    let algorithm = match settings.balance {
+        // The default since HAProxy 3.3.
+        None => Ok(Algorithm::Random { draws: 2 }),
+        Some(statement) => algorithm(statement, proxy, acls, context),
+    };
+    balance::Settings {
+        algorithm: context.diagnostics.take(algorithm).unwrap_or_default(),
+        hash: settings.hash,
+        balance_factor: settings.balance_factor,
+        all_backups: settings.options.allbackups,
+    }
+}
+
+fn algorithm(
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    acls: &Acls,
+    context: &mut Context<'_>,
+) -> Result<Algorithm, Diagnostic> {
+    if statement.arguments().first().is_some_and(|word| *word == "hash") {
+        let list = arguments(statement);
+        let mut words = Words::new(&list[1..], statement.end());
+        let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
+        let expression = Expression::compile(&mut words, &scope)?;
+        return Ok(Algorithm::Hash(expression));
+    }
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let word = args.required("an algorithm")?;
+    let (name, inside) = match word.as_str().split_once('(') {
+        Some((name, rest)) => (name, rest.strip_suffix(')')),
+        None => (word.as_str(), None),
+    };
+    let algorithm = match name {
+        "roundrobin" => Algorithm::RoundRobin,
+        "static-rr" => Algorithm::StaticRr,
+        "leastconn" => Algorithm::LeastConn,
+        "first" => Algorithm::First,
+        "source" => Algorithm::Source,
+        "random" => Algorithm::Random { draws: draws(inside, &args)? },
+        "uri" => uri(&mut args)?,
+        "url_param" => {
+            let parameter = args.required("a parameter name")?;
+            let check_post = args.take("check_post");
+            if check_post {
+                args.rest();
+            }
+            Algorithm::UrlParam { name: parameter.as_str().into(), check_post }
+        }
+        "hdr" => {
+            let header = inside.filter(|name| !name.is_empty()).ok_or_else(|| {
+                args.wrong("`hdr` needs the name of a header")
+                    .label("such as `hdr(host)`")
+                    .haproxy("'hdr(name)' requires an http header field name.")
+            })?;
+            let domain_only = args.take("use_domain_only");
+            Algorithm::Header { name: http::Name::new(header.as_bytes()), domain_only }
+        }
+        "rdp-cookie" => Algorithm::RdpCookie { name: inside.unwrap_or("mstshash").into() },
+        "log-hash" | "sticky" => return Err(not_supported(&format!("balance {name}")).at(word.span())),
+        _ => return Err(unknown_algorithm(name, word)),
+    };
+    args.finish()?;
+    Ok(algorithm)
+}
+
+fn unknown_algorithm(name: &str, word: &Word) -> Diagnostic {
+    const KNOWN: &[&str] = &[
+        "roundrobin",
+        "static-rr",
+        "leastconn",
+        "first",
+        "source",
+        "random",
+        "uri",
+        "url_param",
+        "hdr",
+        "rdp-cookie",
+        "hash",
+    ];
+    Diagnostic::alert(format!("`balance` does not know `{word}`"))
+        .at(word.span())
+        .did_you_mean(diag::suggest(name, KNOWN.iter().copied()))
+        .help(format!("one of: {}", KNOWN.join(", ")))
+        .haproxy("balance only supports 'roundrobin', 'static-rr', 'leastconn', 'source', 'uri', 'url_param', 'hash', 'hdr(name)', 'rdp-cookie(name)', 'log-hash' and 'log-sticky' options.")
+}
+
+fn draws(inside: Option<&str>, args: &Args<'_, '_>) -> Result<u32, Diagnostic> {
+    let Some(text) = inside else { return Ok(2) };
+    text.parse::<u32>().ok().filter(|draws| *draws > 0).ok_or_else(|| {
+        args.wrong(format!("`random` needs a number of draws above zero, not `{text}`"))
+            .haproxy("'random' expects a positive integer argument.")
+    })
+}
+
+fn uri(args: &mut Args<'_, '_>) -> Result<Algorithm, Diagnostic> {
+    let (mut length, mut depth, mut whole, mut path_only) = (None, None, false, false);
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "len" => length = Some(args.integer("a length", 1, 65_535)?),
+            "depth" => depth = Some(args.integer("a depth", 1, 65_535)?),
+            "whole" => whole = true,
+            "path-only" => path_only = true,
+            other => {
+                return Err(args
+                    .wrong(format!("`balance uri` does not know `{other}`"))
+                    .did_you_mean(diag::suggest(other, ["len", "depth", "whole", "path-only"]))
+                    .haproxy(format!("balance uri only accepts parameters 'len', 'depth', 'path-only', and 'whole' (got '{other}').")));
+            }
+        }
+    }
+    Ok(Algorithm::Uri { length, depth, whole, path_only })
+}

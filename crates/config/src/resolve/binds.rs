@@ -1,0 +1,89 @@
+//! `bind` lines and `stats socket` lines: one socket an address and port.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use diag::Diagnostic;
+use syntax::Word;
+
+use crate::args::Args;
+use crate::bind;
+use crate::draft::Statement;
+use crate::plan::bind::{Bind, BindAddress};
+use crate::resolve::{Context, Pending};
+
+/// The sockets of a proxy.
+pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind> {
+    let mut binds: Vec<Bind> = Vec::new();
+    let mut ids: HashMap<u32, (&Word, u32)> = HashMap::new();
+    for statement in &proxy.settings.binds {
+        match bind_line(statement, proxy.section.keyword.as_str(), binds.len() as u32 + 1, &mut ids, context)
+        {
+            Ok(mut made) => binds.append(&mut made),
+            Err(error) => context.diagnostics.push(error),
+        }
+    }
+    proxy.state.listeners.store(Arc::new(binds.iter().map(|bind| bind.listener.clone()).collect()));
+    binds
+}
+
+fn bind_line<'a>(
+    statement: &'a Statement,
+    section: &str,
+    first_id: u32,
+    ids: &mut HashMap<u32, (&'a Word, u32)>,
+    context: &mut Context<'_>,
+) -> Result<Vec<Bind>, Diagnostic> {
+    let unix = context.global.unix_bind.clone();
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let address = args.next().ok_or_else(|| {
+        Diagnostic::alert("`bind` expects an address")
+            .at(statement.end())
+            .label("usage: bind [<address>]:<port_range> [, ...] [param*]")
+            .haproxy("'bind' expects {<path>|[addr1]:port1[-end1]}{,[addr]:port[-end]}... as arguments.")
+    })?;
+    let addresses = bind::parse_addresses(address, &args, &unix)?;
+    let title = format!("bind {address}");
+    let draft = bind::parse_params(&mut args, &title, section)?;
+    if let Some(id) = draft.id
+        && let Some((other, line)) = ids.insert(id, (address, statement.line))
+    {
+        let file = context.sources.file(statement.span.file).name();
+        return Err(Diagnostic::alert(format!("the id {id} is used twice"))
+            .at(address.span())
+            .related(other.span(), "first here")
+            .haproxy(format!(
+                "'{title}' in section '{section}': 'id' : custom id {id} already used at {file}:{line} ('bind {other}')"
+            )));
+    }
+    let numbered = addresses.into_iter().enumerate();
+    let make = |(at, (address, shown)): (usize, _)| {
+        bind::make(&draft, address, shown, draft.id.unwrap_or(first_id + at as u32), &unix)
+    };
+    Ok(numbered.map(make).collect())
+}
+
+/// `stats socket` of global.
+pub(crate) fn stats_socket(
+    statement: &Statement,
+    id: u32,
+    context: &mut Context<'_>,
+) -> Result<Bind, Diagnostic> {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let word = args.next().ok_or_else(|| {
+        Diagnostic::alert("`stats socket` expects an address or a path")
+            .at(statement.end())
+            .haproxy("'stats socket' in section 'global' expects an address or a path to a UNIX socket.")
+    })?;
+    // A bare word is a path here.
+    let unix = Default::default();
+    let addresses = if word.contains([':', '/', '@']) {
+        bind::parse_addresses(word, &args, &unix)?
+    } else {
+        vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]
+    };
+    let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
+    let (address, shown) =
+        addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("no address").at(word.span()))?;
+    Ok(bind::make(&draft, address, shown, draft.id.unwrap_or(id), &unix))
+}
