@@ -12,8 +12,10 @@ mod hash;
 mod json;
 mod jwt;
 mod map;
+mod mqtt;
 mod number;
 mod packet;
+mod protobuf;
 mod text;
 mod unbuilt;
 mod variable;
@@ -85,6 +87,8 @@ static TABLES: &[&[Convert]] = &[
     forwarded::CONVERTS,
     fix::CONVERTS,
     packet::CONVERTS,
+    mqtt::CONVERTS,
+    protobuf::CONVERTS,
     variable::CONVERTS,
 ];
 
