@@ -299,9 +299,9 @@ impl Compiler<'_, '_> {
         if self.text[self.at..].starts_with('{') {
             let inner = self.until(start, '}')?;
             for flag in inner.split(',').map(str::trim).filter(|flag| !flag.is_empty()) {
-                let (on, name) = match flag.split_at(1) {
-                    ("+", name) => (true, name),
-                    ("-", name) => (false, name),
+                let (on, name) = match flag.split_at_checked(1) {
+                    Some(("+", name)) => (true, name),
+                    Some(("-", name)) => (false, name),
                     _ => (true, flag),
                 };
                 match name {
