@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use aho_corasick::AhoCorasick;
 use arc_swap::ArcSwap;
@@ -317,7 +317,9 @@ pub struct View {
 struct Built {
     version: u64,
     index: Index,
-    values: Box<[Option<Box<str>>]>,
+    entries: Box<[Entry]>,
+    /// The keys as single expressions, made when `map_regm` first asks for what one captured.
+    regexes: OnceLock<Box<[Option<Regex>]>>,
 }
 
 impl View {
@@ -335,8 +337,7 @@ impl View {
             entries.retain(|entry| Index::new(method, ignore_case, [&*entry.key]).is_ok());
         }
         let index = Index::new(method, ignore_case, entries.iter().map(|entry| &*entry.key))?;
-        let values = entries.into_iter().map(|entry| entry.value).collect();
-        Ok(Built { version, index, values })
+        Ok(Built { version, index, entries: entries.into(), regexes: OnceLock::new() })
     }
 
     /// The list.
@@ -364,24 +365,24 @@ impl View {
     pub fn lookup<R>(&self, value: &Value<'_>, take: impl FnOnce(&str) -> R) -> Option<R> {
         let built = self.current();
         let at = built.index.find(value, true)?;
-        built.values.get(at)?.as_deref().map(take)
+        built.entries.get(at)?.value.as_deref().map(take)
     }
 
     /// Likewise the key that matched (`map_*_key`).
     pub fn lookup_key<R>(&self, value: &Value<'_>, take: impl FnOnce(&str) -> R) -> Option<R> {
-        let at = self.current().index.find(value, true)?;
-        self.list.entries().get(at).map(|entry| take(&entry.key))
+        let built = self.current();
+        let at = built.index.find(value, true)?;
+        built.entries.get(at).map(|entry| take(&entry.key))
     }
 
     /// The template of the first regular expression that matches, with its references filled (`map_regm`).
     pub fn expand(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         let built = self.current();
         let Some(at) = built.index.find(&Value::str(bytes), true) else { return false };
-        let key = self.list.entries().get(at).map(|entry| entry.key.clone());
-        let Some((key, template)) = key.zip(built.values.get(at).and_then(|value| value.as_deref())) else {
-            return false;
-        };
-        Regex::new(&key, self.ignore_case).is_ok_and(|regex| regex.expand(bytes, template.as_bytes(), out))
+        let compile = |entry: &Entry| Regex::new(&entry.key, self.ignore_case).ok();
+        let regexes = built.regexes.get_or_init(|| built.entries.iter().map(compile).collect());
+        let (Some(Some(regex)), Some(entry)) = (regexes.get(at), built.entries.get(at)) else { return false };
+        entry.value.as_deref().is_some_and(|template| regex.expand(bytes, template.as_bytes(), out))
     }
 }
 

@@ -1,61 +1,106 @@
 //! Regular expressions: compiled once, on bytes, without Unicode, as HAProxy's PCRE patterns are meant.
 //!
-//! The `regex` crate runs in linear time. What only PCRE knows (look-around, back-references) is refused with a
-//! message that says so.
+//! The `regex` crate runs in linear time and takes all patterns that it can. What only PCRE knows (look-around,
+//! back-references, possessive quantifiers) is given to PCRE2, with a limit on the work of one match.
 
 use crate::value::Scratch;
 
 /// A compiled regular expression.
 #[derive(Clone, Debug)]
-pub struct Regex(regex::bytes::Regex);
+pub struct Regex(Engine);
+
+#[derive(Clone, Debug)]
+enum Engine {
+    Linear(regex::bytes::Regex),
+    Backtracking(Box<pcre2::bytes::Regex>),
+}
+
+/// What a match may cost before it is given up as no match: backtracking steps, as PCRE2 counts them.
+const MATCH_LIMIT: u32 = 100_000;
 
 impl Regex {
     /// Compiles `pattern`.
     pub fn new(pattern: &str, ignore_case: bool) -> Result<Self, String> {
-        regex::bytes::RegexBuilder::new(&translate(pattern))
+        let linear = regex::bytes::RegexBuilder::new(&translate(pattern))
             .unicode(false)
             .case_insensitive(ignore_case)
-            .build()
-            .map(Self)
-            .map_err(|error| explain(pattern, &error))
+            .build();
+        let error = match linear {
+            Ok(regex) => return Ok(Self(Engine::Linear(regex))),
+            Err(error) => error,
+        };
+        let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
+        let backtracking =
+            pcre2::bytes::RegexBuilder::new().caseless(ignore_case).jit_if_available(true).build(&limited);
+        backtracking
+            .map(|regex| Self(Engine::Backtracking(Box::new(regex))))
+            .map_err(|_| explain(pattern, &error))
     }
 
     /// Whether it matches somewhere in `bytes`.
     #[inline]
     pub fn is_match(&self, bytes: &[u8]) -> bool {
-        self.0.is_match(bytes)
+        match &self.0 {
+            Engine::Linear(regex) => regex.is_match(bytes),
+            Engine::Backtracking(regex) => regex.is_match(bytes).unwrap_or(false),
+        }
     }
 
     /// Appends `template` to `out` with `\0` to `\9` replaced by what they captured of the first match; says
     /// whether there was a match.
     pub fn expand(&self, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some(found) = self.0.captures(bytes) else { return false };
-        expand(&found, template, out);
+        match &self.0 {
+            Engine::Linear(regex) => {
+                let Some(found) = regex.captures(bytes) else { return false };
+                expand(|group| found.get(group).map(|part| part.as_bytes()), template, out);
+            }
+            Engine::Backtracking(regex) => {
+                let Ok(Some(found)) = regex.captures(bytes) else { return false };
+                expand(|group| found.get(group).map(|part| part.as_bytes()), template, out);
+            }
+        }
         true
     }
 
     /// Replaces the first match, or all of them, by `template`; `None` when nothing matched.
-    pub fn replace(&self, bytes: &[u8], template: &[u8], all: bool) -> Option<Scratch> {
+    pub fn replace<'m>(&self, bytes: &'m [u8], template: &[u8], all: bool) -> Option<Scratch> {
         let mut out: Option<Scratch> = None;
         let mut copied = 0;
-        for found in self.0.captures_iter(bytes) {
-            let Some(whole) = found.get(0) else { break };
+        // One match: its range, and its groups.
+        let mut one = |range: std::ops::Range<usize>, group: &dyn Fn(usize) -> Option<&'m [u8]>| {
             let out = out.get_or_insert_with(Scratch::new);
-            out.extend_from_slice(&bytes[copied..whole.start()]);
-            expand(&found, template, out);
-            copied = whole.end();
-            if !all {
-                break;
+            out.extend_from_slice(&bytes[copied..range.start]);
+            expand(group, template, out);
+            copied = range.end;
+        };
+        match &self.0 {
+            Engine::Linear(regex) => {
+                for found in regex.captures_iter(bytes).take(if all { usize::MAX } else { 1 }) {
+                    let Some(whole) = found.get(0) else { break };
+                    one(whole.range(), &|group| found.get(group).map(|part| part.as_bytes()));
+                }
+            }
+            Engine::Backtracking(regex) => {
+                for found in regex.captures_iter(bytes).take(if all { usize::MAX } else { 1 }) {
+                    let Ok(found) = found else { break };
+                    let Some(whole) = found.get(0) else { break };
+                    one(whole.start()..whole.end(), &|group| found.get(group).map(|part| part.as_bytes()));
+                }
             }
         }
         let mut out = out?;
         out.extend_from_slice(&bytes[copied..]);
         Some(out)
     }
+
+    /// Whether it runs in time linear in the length of what it is matched with.
+    pub fn is_linear(&self) -> bool {
+        matches!(self.0, Engine::Linear(_))
+    }
 }
 
 /// HAProxy's references: a backslash and one digit; any other escaped byte stands for itself, `\xNN` for a byte.
-fn expand(found: &regex::bytes::Captures<'_>, template: &[u8], out: &mut Vec<u8>) {
+fn expand<'m>(group: impl Fn(usize) -> Option<&'m [u8]>, template: &[u8], out: &mut Vec<u8>) {
     let mut rest = template.iter().copied().enumerate();
     while let Some((at, byte)) = rest.next() {
         if byte != b'\\' {
@@ -64,8 +109,8 @@ fn expand(found: &regex::bytes::Captures<'_>, template: &[u8], out: &mut Vec<u8>
         }
         match rest.next() {
             Some((_, digit @ b'0'..=b'9')) => {
-                if let Some(group) = found.get(usize::from(digit - b'0')) {
-                    out.extend_from_slice(group.as_bytes());
+                if let Some(captured) = group(usize::from(digit - b'0')) {
+                    out.extend_from_slice(captured);
                 }
             }
             Some((_, b'x')) => match template.get(at + 2..at + 4).and_then(hex_byte) {
@@ -86,9 +131,15 @@ fn hex_byte(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Many regular expressions tried at once.
+/// Many regular expressions tried at once where all are linear, else one after another.
 #[derive(Clone, Debug)]
-pub struct RegexSet(regex::bytes::RegexSet);
+pub struct RegexSet(Set);
+
+#[derive(Clone, Debug)]
+enum Set {
+    Together(regex::bytes::RegexSet),
+    OneByOne(Vec<Regex>),
+}
 
 impl RegexSet {
     /// Compiles `patterns`; the error names the first that does not compile.
@@ -97,28 +148,34 @@ impl RegexSet {
         ignore_case: bool,
     ) -> Result<Self, (usize, String)> {
         let patterns: Vec<&str> = patterns.into_iter().collect();
-        regex::bytes::RegexSetBuilder::new(patterns.iter().map(|pattern| translate(pattern)))
+        let together = regex::bytes::RegexSetBuilder::new(patterns.iter().map(|pattern| translate(pattern)))
             .unicode(false)
             .case_insensitive(ignore_case)
             .size_limit(64 << 20)
-            .build()
-            .map(Self)
-            .map_err(|error| {
-                let single = patterns.iter().enumerate();
-                let mut failures =
-                    single.filter_map(|(at, one)| Regex::new(one, ignore_case).err().map(|e| (at, e)));
-                failures.next().unwrap_or_else(|| (0, error.to_string()))
-            })
+            .build();
+        if let Ok(set) = together {
+            return Ok(Self(Set::Together(set)));
+        }
+        let compile =
+            |(at, pattern): (usize, &&str)| Regex::new(pattern, ignore_case).map_err(|error| (at, error));
+        let single: Result<Vec<Regex>, _> = patterns.iter().enumerate().map(compile).collect();
+        single.map(|list| Self(Set::OneByOne(list)))
     }
 
     /// The first in the order of the configuration that matches.
     pub fn first(&self, bytes: &[u8]) -> Option<usize> {
-        self.0.matches(bytes).iter().next()
+        match &self.0 {
+            Set::Together(set) => set.matches(bytes).iter().next(),
+            Set::OneByOne(list) => list.iter().position(|regex| regex.is_match(bytes)),
+        }
     }
 
     /// Whether any matches.
     pub fn is_match(&self, bytes: &[u8]) -> bool {
-        self.0.is_match(bytes)
+        match &self.0 {
+            Set::Together(set) => set.is_match(bytes),
+            Set::OneByOne(list) => list.iter().any(|regex| regex.is_match(bytes)),
+        }
     }
 }
 
@@ -214,9 +271,6 @@ fn ends_repetition(before: &[u8]) -> bool {
 }
 
 fn explain(pattern: &str, error: &regex::Error) -> String {
-    if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|start| pattern.contains(start)) {
-        return format!("look-around in the regular expression `{pattern}` is not supported yet");
-    }
     match error {
         regex::Error::CompiledTooBig(limit) => {
             format!("the regular expression `{pattern}` is too large: it would take more than {limit} bytes")
@@ -255,8 +309,21 @@ mod tests {
     }
 
     #[test]
-    fn look_around_is_refused_by_name() {
-        assert!(Regex::new("^(?!x)", false).unwrap_err().contains("look-around"));
+    fn look_around_and_back_references_are_left_to_pcre() {
+        let regex = Regex::new("^/(?!admin)([a-z]+)/\\1$", true).unwrap();
+        assert!(!regex.is_linear());
+        assert!(regex.is_match(b"/X/x") && !regex.is_match(b"/admin/admin"));
+        assert_eq!(&regex.replace(b"/a/a", br"<\1>", false).unwrap()[..], b"<a>");
+        let set = RegexSet::new(["^b$", "a(?=b)"], false).unwrap();
+        assert_eq!((set.first(b"xab"), set.first(b"b"), set.first(b"ac")), (Some(1), Some(0), None));
+        assert!(Regex::new("(?<!", false).is_err());
+    }
+
+    #[test]
+    fn a_match_that_backtracks_without_end_is_given_up() {
+        let regex = Regex::new("^(?=a)(a+)+$", false).unwrap();
+        let text = [&[b'a'; 5000][..], b"b"].concat();
+        assert!(!regex.is_match(&text));
     }
 
     #[test]

@@ -135,8 +135,33 @@ fn converters_of_protocols() {
         ("bin(450000287ab44000400600007f0000017f000002),ip.src", "ipv4:127.0.0.1"), ("bin(450000287ab44000400600007f0000017f000002),ip.df", "sint:1"), ("bin(450000287ab44000400600007f0000017f000002),ip.ttl", "sint:64"), ("bin(450000287ab44000400600007f0000017f000002ff),ip.data,hex", "str:FF"),
         ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.mss", "sint:1460"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.dst", "sint:80"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options_list,hex", "str:02010104"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.wsopt", "sint:0"),
         ("bin(ffffffffffff02000000000181000005080045),eth.vlan", "sint:5"), ("bin(ffffffffffff02000000000181000005080045),eth.proto", "sint:2048"), ("bin(ffffffffffff02000000000181000005080045),eth.data,hex", "str:45"),
+        ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_header_query('$.alg')", "str:HS256"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query('$.age',int)", "sint:7"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query", r#"str:{"sub":"joe","age":7}"#),
+        ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_verify(HS256,key)", "sint:0"), ("str(a.b),jwt_verify(HS256,key)", "sint:-3"), ("str(a.b.c),jwt_verify(XS256,key)", "error: `jwt_verify`: unknown algorithm `XS256`"), ("str(a.b.),jwt_verify(none,x)", "sint:1"), ("str(a.b.c),jwt_verify(RS256,x)", "error: `jwt_verify`: cannot read the public key `x`: No such file or directory"),
+        // A CONNECT of MQTT 3.1.1 for the client `cid` with a user, and an acknowledgement.
+        ("bin(101600044d5154540480003c0003636964),mqtt_is_valid", "bool:0"),
+        ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_is_valid", "bool:1"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(connect,username)", "bin:muser"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(1,keepalive)", "bin:60"), ("bin(20020000),mqtt_field_value(connack,reason_code)", "bin:0"), ("bin(20020000),mqtt_field_value(connect,flags)", "none"),
+        ("bin(089601),protobuf(1,int32)", "sint:150"), ("bin(1a03089601),protobuf(3.1,uint64)", "sint:150"), ("bin(120774657374696e67),protobuf(2,string)", "str:testing"), ("bin(0803),protobuf(1,sint32)", "sint:-2"), ("bin(0d0000c03f),protobuf(1,float)", "str:1.5"), ("bin(089601),protobuf(2,int32)", "none"), ("bin(0000000003089601),ungrpc(1,int32)", "sint:150"), ("bin(08),protobuf(1,foo)", "error: `protobuf`: `foo` is no type; known are int32, int64, uint32, uint64, sint32, sint64, bool, enum, fixed32, sfixed32, float, fixed64, sfixed64, double, string, bytes"),
         ("str(a=1&b),param(b,0x26)", "str:"), ("str(example.com.),reverse_dom", "str:com.example"), ("bin(0102),be2hex", "str:0102"),
     ]);
+}
+
+/// Keys and tokens made for this test alone.
+const RSA_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA3JWEXzfDAp4KEai+QXfT\nWevdx2QfHYoCS/2YiQ2KIIm07u+1mW11vOyWBq7+b503Im6z+NJ4oo9wWSpF/fDQ\n2kbb3dRHMxTTV8vI9BEQLDRaeLftJjORIRcYGjOkZRcPpEwEP0L0HYmodiVbB/Ee\n0wCHffsNxqbDvW07vy3KWB5YvrFlz9ESCd8Y0kisTugd9z1GAu3wkKJZZe/7B8nK\nOezUzuK32Vpz2N6l46mxvb6yni8QH9HUTgwYS3Pfei2ZZWeAuM1HTmSCHIAhQyJy\nc3YKADJ3fP8c6Z4uBZQG0A8nKLv1PtDN0l88HW5kpXf8szl5xVdDKVDIV8Vh0yAe\nowIDAQAB\n-----END PUBLIC KEY-----\n";
+const RSA_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqb2UifQ.MDM0OHwnId0VSp0IUHZOeogxoQW_qeYoJF3uoAAaDXrZGsm7PD2XzIQKXiiWMwQgowSZOkQ0bWLIW2TD7hFB__mnYYGaARt1VhNjr6ULAY31oQHm_sGdU8rXi9lVWEU0MnJsFAwUUoP7rosK9vZYIrksKC-SZIvx2t1IBR_fY8lBYGO6zuh3sAHl_oqTRyFxYKY8kyozK3bkLylyXHYMS7ffhBQ9kQ2O7KcCUSWSeQAQKMorD5pxYMqploy6M4OOhxjokHz-eE3gZdurzv_4VGrTfHWqSlGdsgw-XCo_yQaDXvg1H_WrmLaHHDSZe6YmsYx24UBP6TMk2Exzy6dg2A";
+const EC_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEWCRXM4ywgZx+/HCRPAhg6ELj1+eb\nXny/kBP10T8+aU0lU0KePD5zdTBsyvD8CYNNERRPWDZJdOvgW7PnJ0Ccpg==\n-----END PUBLIC KEY-----\n";
+const EC_TOKEN: &str = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJqb2UifQ.bRrOtYkhbPie5Sh9-oBtZDZAiaj5qSHvxH72pD-WkRUFtAnz2bC9f_CDoOWYsXwiU4yO8UIxEd4097jRc8u8bw";
+
+#[test]
+fn tokens_signed_with_public_keys_are_verified() {
+    let mut world = World::new();
+    world.files.insert("rsa.pem", RSA_PUBLIC);
+    world.files.insert("ec.pem", EC_PUBLIC);
+    let eval = |token: &str, verify: &str| world.eval(&format!("str({token}),{verify}"));
+    assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS256,rsa.pem)"), "sint:1");
+    assert_eq!(eval(EC_TOKEN, "jwt_verify(ES256,ec.pem)"), "sint:1");
+    assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS512,rsa.pem)"), "sint:0");
+    assert_eq!(eval(RSA_TOKEN, "jwt_verify(ES256,ec.pem)"), "sint:0");
+    assert_eq!(eval(RSA_TOKEN, "set-var(txn.t),jwt_header_query('$.alg'),set-var(txn.alg)"), "str:RS256");
 }
 
 #[test]

@@ -68,18 +68,20 @@ fn escape(code: u32, out: &mut Vec<u8>) {
     }
 }
 
-fn prepare_query(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+pub(super) fn prepare_query(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let path = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     let Some(steps) = path.strip_prefix('$') else {
         return Err(format!("the JSON path `{path}` does not begin with `$`"));
     };
     // Kept as a JSON pointer: `$.a.b[0]` is `/a/b/0`.
     let mut pointer = String::new();
-    for step in steps.replace('[', ".").replace(']', "").split('.').filter(|step| !step.is_empty()) {
+    // A dot behind a backslash belongs to the key; a NUL stands for it meanwhile, because no path has one.
+    let steps = steps.replace("\\.", "\0").replace('[', ".").replace(']', "");
+    for step in steps.split('.').filter(|step| !step.is_empty()) {
         if step.contains(['*', '?', '(', ':']) {
             return Err(format!("`{step}` in the JSON path `{path}` is not supported yet"));
         }
-        let step = step.trim_matches(['\'', '"']);
+        let step = step.trim_matches(['\'', '"']).replace('\0', ".");
         pointer.push('/');
         pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
     }
@@ -91,8 +93,12 @@ fn prepare_query(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
 }
 
 fn json_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    let bytes = value.into_str()?;
-    let parsed: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    query(&value.into_str()?, args)
+}
+
+/// What the prepared path finds in `text`.
+pub(super) fn query<'a>(text: &[u8], args: &Args) -> Option<Value<'a>> {
+    let parsed: serde_json::Value = serde_json::from_slice(text).ok()?;
     let found = parsed.pointer(std::str::from_utf8(args.bytes(0)?).ok()?)?;
     let as_int = args.bytes(1) == Some(b"int");
     let text = |text: String| Some(Value::made(Scratch::copy(text.as_bytes())));

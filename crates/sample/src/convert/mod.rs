@@ -10,9 +10,12 @@ mod fix;
 mod forwarded;
 mod hash;
 mod json;
+mod jwt;
 mod map;
+mod mqtt;
 mod number;
 mod packet;
+mod protobuf;
 mod text;
 mod unbuilt;
 mod variable;
@@ -80,9 +83,12 @@ static TABLES: &[&[Convert]] = &[
     address::CONVERTS,
     map::CONVERTS,
     json::CONVERTS,
+    jwt::CONVERTS,
     forwarded::CONVERTS,
     fix::CONVERTS,
     packet::CONVERTS,
+    mqtt::CONVERTS,
+    protobuf::CONVERTS,
     variable::CONVERTS,
 ];
 

@@ -69,6 +69,9 @@ fn reverse_dom<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Valu
     // The dot of the root stands at the end, where nothing comes before it when reversed.
     let bytes = bytes.strip_suffix(b".").unwrap_or(&bytes);
     for (at, label) in bytes.rsplit(|byte| *byte == b'.').enumerate() {
+        if label.is_empty() {
+            return None;
+        }
         if at > 0 {
             out.push(b'.');
         }

@@ -94,11 +94,13 @@ fn value<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a 
 
 #[inline]
 fn line<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [u8]> {
-    match args.int(1) {
+    let line = match args.int(1) {
         Some(occurrence) if occurrence != 0 => head.nth_line(name(args), occurrence as i32),
         _ if cursor.all => cursor.pick(head.get_all(name(args))),
         _ => head.nth_line(name(args), -1),
-    }
+    };
+    // What rules wrote may have blanks around it that a parser would have cut.
+    line.map(<[u8]>::trim_ascii)
 }
 
 fn hdr<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {

@@ -1,0 +1,254 @@
+//! MQTT 3.1, 3.1.1 and 5.0: the first packets of a connection, CONNECT and CONNACK (OASIS MQTT 5.0, chapters 2 and 3).
+
+use super::{Convert, row};
+use crate::args::{Arg, Args, Kind, arg, text_of};
+use crate::env::{Env, Scope};
+use crate::value::{Scratch, Type, Value, write_int};
+
+#[rustfmt::skip]
+pub(super) static CONVERTS: &[Convert] = &[
+    //  name                 arguments                            takes       gives       what it does
+    row("mqtt_is_valid",     &[],                                 Type::Bin,  Type::Bool, "whether it is a right CONNECT or CONNACK packet", mqtt_is_valid),
+    row("mqtt_field_value",  &[arg(Kind::Str), arg(Kind::Str)],   Type::Bin,  Type::Bin,  "a field or property of such a packet",            mqtt_field_value).prepared(prepare_field),
+];
+
+const CONNECT: u8 = 1;
+const CONNACK: u8 = 2;
+
+/// Fields by name: what `mqtt_field_value` calls them. Properties have their own numbers, from 1 on.
+const FIELDS: &[(&str, u8)] = &[
+    ("flags", FLAGS),
+    ("protocol_name", PROTOCOL_NAME),
+    ("protocol_version", PROTOCOL_VERSION),
+    ("client_identifier", CLIENT_IDENTIFIER),
+    ("will_topic", WILL_TOPIC),
+    ("will_payload", WILL_PAYLOAD),
+    ("username", USERNAME),
+    ("password", PASSWORD),
+    ("keepalive", KEEPALIVE),
+    ("reason_code", REASON_CODE),
+];
+const FLAGS: u8 = 200;
+const PROTOCOL_NAME: u8 = 201;
+const PROTOCOL_VERSION: u8 = 202;
+const CLIENT_IDENTIFIER: u8 = 203;
+const WILL_TOPIC: u8 = 204;
+const WILL_PAYLOAD: u8 = 205;
+const USERNAME: u8 = 206;
+const PASSWORD: u8 = 207;
+const KEEPALIVE: u8 = 208;
+const REASON_CODE: u8 = 209;
+
+/// A value found: a number, or bytes.
+#[derive(Clone, Copy)]
+enum Found<'b> {
+    Number(u32),
+    Bytes(&'b [u8]),
+}
+
+/// What a reader of a packet finds wrong.
+enum Problem {
+    /// Bytes are missing.
+    Short,
+    Wrong,
+}
+
+/// Reads a packet from its start; hands every field to `see`.
+struct Reader<'b, 's> {
+    rest: &'b [u8],
+    see: &'s mut dyn FnMut(u8, Found<'b>),
+}
+
+type Read<T> = Result<T, Problem>;
+
+impl<'b> Reader<'b, '_> {
+    fn take(&mut self, length: usize) -> Read<&'b [u8]> {
+        let (part, rest) = self.rest.split_at_checked(length).ok_or(Problem::Wrong)?;
+        self.rest = rest;
+        Ok(part)
+    }
+
+    fn number(&mut self, length: usize) -> Read<u32> {
+        Ok(self.take(length)?.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
+    }
+
+    fn variable(&mut self) -> Read<u32> {
+        let mut number = 0;
+        for shift in [0, 7, 14, 21] {
+            let byte = self.number(1)?;
+            number |= (byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Problem::Wrong)
+    }
+
+    fn string(&mut self) -> Read<&'b [u8]> {
+        let length = self.number(2)?;
+        self.take(length as usize)
+    }
+
+    /// The properties of MQTT 5.0. Those in `allowed` may stand here.
+    fn properties(&mut self, allowed: &[u8]) -> Read<()> {
+        let length = self.variable()? as usize;
+        let mut inner = Reader { rest: self.take(length)?, see: &mut *self.see };
+        while !inner.rest.is_empty() {
+            let id = inner.variable()? as u8;
+            if !allowed.contains(&id) {
+                return Err(Problem::Wrong);
+            }
+            let found = match id {
+                1 | 23 | 25 | 36 | 37 | 40 | 41 | 42 => Found::Number(inner.number(1)?),
+                19 | 33 | 34 => Found::Number(inner.number(2)?),
+                2 | 17 | 18 | 39 => Found::Number(inner.number(4)?),
+                38 => {
+                    inner.string()?;
+                    inner.string()?;
+                    continue;
+                }
+                _ => Found::Bytes(inner.string()?),
+            };
+            (inner.see)(id, found);
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self) -> Read<()> {
+        let name = self.string()?;
+        let version = self.number(1)?;
+        let known = matches!((name, version), (b"MQIsdp", 3) | (b"MQTT", 4 | 5));
+        if !known {
+            return Err(Problem::Wrong);
+        }
+        let flags = self.number(1)?;
+        // The lowest bit is reserved; without a will its quality and retention are 0.
+        let will = flags & 0x04 != 0;
+        let quality = flags >> 3 & 3;
+        if flags & 1 != 0
+            || quality == 3
+            || (!will && flags & 0x38 != 0)
+            || (version < 5 && flags & 0xc0 == 0x40)
+        {
+            return Err(Problem::Wrong);
+        }
+        let keepalive = self.number(2)?;
+        (self.see)(PROTOCOL_NAME, Found::Bytes(name));
+        (self.see)(PROTOCOL_VERSION, Found::Number(version));
+        (self.see)(FLAGS, Found::Number(flags));
+        (self.see)(KEEPALIVE, Found::Number(keepalive));
+        if version == 5 {
+            self.properties(&[17, 33, 39, 34, 25, 23, 38, 21, 22])?;
+        }
+        let client = self.string()?;
+        (self.see)(CLIENT_IDENTIFIER, Found::Bytes(client));
+        if will {
+            if version == 5 {
+                self.properties(&[24, 18, 1, 2, 3, 8, 9, 38])?;
+            }
+            let (topic, payload) = (self.string()?, self.string()?);
+            (self.see)(WILL_TOPIC, Found::Bytes(topic));
+            (self.see)(WILL_PAYLOAD, Found::Bytes(payload));
+        }
+        if flags & 0x80 != 0 {
+            let user = self.string()?;
+            (self.see)(USERNAME, Found::Bytes(user));
+        }
+        if flags & 0x40 != 0 {
+            let password = self.string()?;
+            (self.see)(PASSWORD, Found::Bytes(password));
+        }
+        Ok(())
+    }
+
+    fn connack(&mut self) -> Read<()> {
+        let flags = self.number(1)?;
+        let reason = self.number(1)?;
+        if flags & 0xfe != 0 {
+            return Err(Problem::Wrong);
+        }
+        (self.see)(FLAGS, Found::Number(flags));
+        (self.see)(REASON_CODE, Found::Number(reason));
+        // Only MQTT 5.0 has anything behind the reason.
+        let version = if self.rest.is_empty() { 4 } else { 5 };
+        (self.see)(PROTOCOL_VERSION, Found::Number(version));
+        if version == 5 {
+            self.properties(&[17, 33, 36, 37, 39, 18, 34, 31, 38, 40, 41, 42, 19, 26, 28, 21, 22])?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the first packet; its type.
+fn read<'b>(bytes: &'b [u8], see: &mut dyn FnMut(u8, Found<'b>)) -> Read<u8> {
+    let Some((first, rest)) = bytes.split_first() else { return Err(Problem::Short) };
+    let kind = first >> 4;
+    if first & 15 != 0 || !matches!(kind, CONNECT | CONNACK) {
+        return Err(Problem::Wrong);
+    }
+    let mut length = Reader { rest, see: &mut |_, _| {} };
+    let announced = match length.variable() {
+        Ok(announced) => announced as usize,
+        Err(_) if rest.len() < 4 => return Err(Problem::Short),
+        Err(problem) => return Err(problem),
+    };
+    let body = length.rest.get(..announced).ok_or(Problem::Short)?;
+    let mut reader = Reader { rest: body, see };
+    match kind {
+        CONNECT => reader.connect()?,
+        _ => reader.connack()?,
+    }
+    if reader.rest.is_empty() { Ok(kind) } else { Err(Problem::Wrong) }
+}
+
+fn mqtt_is_valid<'a>(value: Value<'a>, _: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    match read(value.bytes()?, &mut |_, _| {}) {
+        Ok(_) => Some(Value::Bool(true)),
+        Err(Problem::Short) if !env.complete => {
+            env.may_change.set(true);
+            None
+        }
+        Err(_) => Some(Value::Bool(false)),
+    }
+}
+
+fn prepare_field(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    let lower = |arg: &Arg| String::from_utf8_lossy(text_of(arg)).to_ascii_lowercase();
+    let kind = match &*lower(&args[0]) {
+        "connect" | "1" => CONNECT,
+        "connack" | "2" => CONNACK,
+        other => return Err(format!("the packet type `{other}` is neither CONNECT nor CONNACK")),
+    };
+    let name = lower(&args[1]);
+    let named = FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field);
+    let field = named.or_else(|| name.parse().ok().filter(|id| (1..=42).contains(id) && *id != 38));
+    let field = field.ok_or_else(|| format!("`{name}` is neither a field nor a property that is known"))?;
+    args[0] = Arg::Int(i64::from(kind));
+    args[1] = Arg::Int(i64::from(field));
+    Ok(())
+}
+
+fn mqtt_field_value<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let wanted = args.int(1)? as u8;
+    let bytes = value.bytes()?;
+    let mut found = None;
+    let result = read(bytes, &mut |field, value| {
+        if field == wanted {
+            found = Some(value);
+        }
+    });
+    match result {
+        Ok(kind) if i64::from(kind) == args.int(0)? => {}
+        Ok(_) => return None,
+        Err(problem) => {
+            env.may_change.set(matches!(problem, Problem::Short) && !env.complete);
+            return None;
+        }
+    }
+    let mut out = Scratch::new();
+    match found? {
+        Found::Number(number) => write_int(&mut out, i64::from(number)),
+        Found::Bytes(bytes) => out.extend_from_slice(bytes),
+    }
+    Some(Value::Bin(out.into()))
+}
