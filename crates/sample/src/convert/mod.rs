@@ -4,6 +4,7 @@
 #![allow(clippy::ptr_arg)]
 
 mod address;
+mod cipher;
 mod date;
 mod encode;
 mod fix;
@@ -89,6 +90,7 @@ static TABLES: &[&[Convert]] = &[
     packet::CONVERTS,
     mqtt::CONVERTS,
     protobuf::CONVERTS,
+    cipher::CONVERTS,
     variable::CONVERTS,
 ];
 
