@@ -72,6 +72,11 @@ pub struct ServerDraft<'a> {
     pub check_port: Option<u16>,
     pub check_send_proxy: bool,
     pub initially_up: bool,
+    pub agent: bool,
+    pub agent_address: Option<IpAddr>,
+    pub agent_port: Option<u16>,
+    pub agent_inter: Duration,
+    pub agent_send: Box<[u8]>,
     pub track: Option<&'a Word>,
     pub observe: Observe,
     pub error_limit: u32,
@@ -122,6 +127,11 @@ impl Default for ServerDraft<'_> {
             check_port: None,
             check_send_proxy: false,
             initially_up: true,
+            agent: false,
+            agent_address: None,
+            agent_port: None,
+            agent_inter: Duration::from_secs(2),
+            agent_send: Box::default(),
             track: None,
             observe: Observe::None,
             error_limit: 10,
@@ -215,7 +225,12 @@ pub static TABLE: &[ServerKeyword] = &[
     row("weight",             "<weight>",      "its share, 0 to 256",                                       weight),
     row("no-ssl",             "",              "plain text, the only way here yet",                         |_, _| Ok(())),
     row("no-check-ssl",       "",              "plain text, the only way here yet",                         |_, _| Ok(())),
-    row("no-agent-check",     "",              "asks no agent, the only way here yet",                      |_, _| Ok(())),
+    row("agent-check",        "",              "asks an agent of its own beside",                           |d, _| { d.agent = true; Ok(()) }),
+    row("no-agent-check",     "",              "asks no agent",                                             |d, _| { d.agent = false; Ok(()) }),
+    row("agent-addr",         "<address>",     "where the agent is",                                        agent_addr),
+    row("agent-port",         "<port>",        "the agent's port",                                          |d, a| { d.agent_port = Some(port(a)?); Ok(()) }),
+    row("agent-inter",        "<delay>",       "between two questions to the agent",                        |d, a| { let word = a.value()?; d.agent_inter = a.time(word, Milliseconds)?; Ok(()) }),
+    row("agent-send",         "<string>",      "what the agent is told first",                              |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
     row("guid",               "<string>",      "a name unique over all files; without effect here",         |_, a| { a.value()?; Ok(()) }),
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
 ];
@@ -335,6 +350,18 @@ fn inter<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 fn port(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
     let word = args.value()?;
     args.number(word, 1, u16::MAX)
+}
+
+fn agent_addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
+    let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
+    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
+    draft.agent_address = Some(ip);
+    if let Some(port) = ports.iter().next() {
+        draft.agent_port = Some(port);
+    }
+    Ok(())
 }
 
 fn addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {

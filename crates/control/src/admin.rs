@@ -51,38 +51,16 @@ fn change(runtime: &Runtime, view: &View, server: &Arc<Server>, set: u32, clear:
         return;
     }
     let after = server.admin();
+    if !before.in_maintenance() && after.in_maintenance() {
+        server.queue.wake_all();
+    }
     if before.in_maintenance() && !after.in_maintenance() {
         leave_maintenance(view, server, now);
     }
     if let Some(proxy) = backend(view, server) {
         let proxy = &*proxy.state;
-        let message = match (before.in_maintenance(), after.in_maintenance()) {
-            (false, true) if was_down => {
-                let subject = transition::subject(server);
-                Some((NOTICE, format!("{subject} was DOWN and now enters maintenance{via}.")))
-            }
-            (false, true) => {
-                server.queue.wake_all();
-                let event = format!("is going DOWN for maintenance{via}");
-                Some((ALERT, transition::left(proxy, server, &event, "", requeued)))
-            }
-            (true, false) => {
-                let state = if server.operational() == Operational::Stopped { "DOWN" } else { "UP" };
-                let ready = if after.draining() { "DRAIN" } else { "READY" };
-                let subject = transition::subject(server);
-                Some((NOTICE, format!("{subject} is {state}/{ready} (leaving forced maintenance).")))
-            }
-            (true, true) => None,
-            (false, false) if !before.draining() && after.draining() => {
-                let event = format!("enters drain state{via}");
-                Some((NOTICE, transition::joined(proxy, server, &event, "", requeued)))
-            }
-            (false, false) if before.draining() && !after.draining() => {
-                let state = if was_down { "DOWN" } else { "UP" };
-                Some((NOTICE, format!("{} is {state} (leaving forced drain).", transition::subject(server))))
-            }
-            (false, false) => None,
-        };
+        let change = transition::Administrative { before, after, was_down, requeued, via };
+        let message = transition::administrative(proxy, server, &change);
         if let Some((level, text)) = message {
             tell(runtime, proxy, level, &text);
         }
@@ -138,6 +116,18 @@ pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) 
         _ => return false,
     };
     server.health.level.store(level, Relaxed);
+    force(runtime, &runtime.view(), server, state, "");
+    true
+}
+
+/// `set server … agent`: sets what the agent would have said; `false` for a word that does not exist.
+pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> bool {
+    let (state, level) = match word {
+        "up" => (Operational::Running, 1),
+        "down" => (Operational::Stopped, 0),
+        _ => return false,
+    };
+    server.agent.level.store(level, Relaxed);
     force(runtime, &runtime.view(), server, state, "");
     true
 }

@@ -4,8 +4,6 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use base::clock::now_ms;
-
 use crate::field::Value;
 use crate::info;
 use crate::shows::StatPieces;
@@ -220,13 +218,7 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     let wants = move |scope: &str| wanted.is_empty() || wanted.iter().any(|w| w == scope);
     let kinds: Vec<Kind> = SCOPES.iter().filter(|row| wants(row.0)).map(|row| row.1).collect();
     let process = wants("global").then(|| process_metrics(runtime).into_bytes());
-    let rows = StatPieces::new(
-        runtime.view(),
-        filter,
-        Show { legends: false, now: now_ms() },
-        info::Format::Plain,
-        false,
-    );
+    let rows = StatPieces::new(runtime.view(), filter, Show::now(runtime, false), info::Format::Plain, false);
     let body: Box<dyn Iterator<Item = Vec<u8>>> = if request.method == http::Method::Head {
         Box::new(std::iter::empty())
     } else {

@@ -66,6 +66,23 @@ pub(crate) fn enable_health(call: &mut Call<'_>) -> Reply {
     })
 }
 
+pub(crate) fn disable_agent(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        server.agent_checked.store(false, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn enable_agent(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        if !server.agent.configured.load(Relaxed) {
+            return error("Agent was not configured on this server, cannot enable.");
+        }
+        server.agent_checked.store(true, Relaxed);
+        Reply::Done
+    })
+}
+
 const SET_SERVER_USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
 agent-send | check-addr | check-port | fqdn | health | name | ssl | state | weight";
 
@@ -80,6 +97,8 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         "health" if admin::set_health(call.runtime, server, call.arg(2)) => Reply::Done,
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
         "addr" => change_address(server, call),
+        "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
+        "fqdn" => error("set server <b>/<s> fqdn failed because no resolution is configured."),
         "check-port" => match call.arg(2).parse::<u16>() {
             _ if !server.health.configured.load(Relaxed) => {
                 error("Health checks are not enabled on this server.")
@@ -90,8 +109,14 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
             }
             _ => error("'set server <srv> check-port' expects a port between 1 and 65535."),
         },
-        option @ ("agent" | "agent-addr" | "agent-port" | "agent-send" | "check-addr" | "fqdn" | "name"
-        | "ssl") => error(format!("'set server <srv> {option}' is not supported yet.")),
+        "agent" if !server.agent.configured.load(Relaxed) => {
+            error("agent checks are not enabled on this server.")
+        }
+        "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => Reply::Done,
+        "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
+        option @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "name" | "ssl") => {
+            error(format!("'set server <srv> {option}' is not supported yet."))
+        }
         _ => error(SET_SERVER_USAGE),
     })
 }
@@ -400,7 +425,10 @@ pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
     match call.arg(0) {
         "all" | "server" if call.settings.level < Level::Admin => return error("Permission denied"),
         "server" => match server(&view, call.arg(1)) {
-            Ok((_, server)) => state::counters::clear_server(&server, true),
+            Ok((_, server)) => {
+                state::counters::clear_server(&server, true);
+                return Reply::Message(Severity::Notice, "Server counters cleared.\n".into());
+            }
             Err(reply) => return reply,
         },
         what => {

@@ -81,7 +81,7 @@ pub(crate) fn stat(call: &mut Call<'_>) -> Reply {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
     };
-    let show = Show { legends: call.settings.level >= Level::Operator, now: now_ms() };
+    let show = Show::now(call.runtime, call.settings.level >= Level::Operator);
     Reply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
 }
 
@@ -343,19 +343,26 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
         | if configured { 2 } else { 0 }
         | if server.checked.load(Relaxed) { 4 } else { 0 }
         | if configured && server.admin().in_maintenance() { 8 } else { 0 };
+    // 16 tells an agent's state from a check's.
+    let agent = match (server.agent.configured.load(Relaxed), server.agent_checked.load(Relaxed)) {
+        (false, _) => 0,
+        (true, enabled) => {
+            16 | 2 | if enabled { 4 } else { 0 } | u32::from(server.agent.running.load(Relaxed))
+        }
+    };
     let check_port = match server.health.port.load(Relaxed) {
         0 => proxy.server(server.id).and_then(|view| view.check_port).unwrap_or(0),
         port => port as u16,
     };
     let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
     format!(
-        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} 0 0 0 - {} - 0 {check_port} - - 0\n",
+        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 - {} - 0 {check_port} - - 0\n",
         proxy.state.id,
         proxy.state.name,
         server.id,
         server.name,
         ip.map_or_else(|| "-".to_owned(), |ip| ip.ip().to_string()),
-        server.operational() as u8,
+        if server.admin().in_maintenance() { 0 } else { server.operational() as u8 },
         server.admin().0,
         server.user_weight(),
         server.initial_weight,

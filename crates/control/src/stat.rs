@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
+use base::clock::now_ms;
 use runtime::Sharded;
 use state::counters::{self, BackendCounters, Traffic};
 use state::proxy::Admission;
@@ -11,7 +12,7 @@ use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
 
 use crate::field::{Column, Value};
-use crate::view::{ProxyView, ServerView};
+use crate::view::{ProxyView, Runtime, ServerView};
 
 /// A name without the underscore that keeps it from being a keyword of Rust.
 const fn plain(name: &'static str) -> &'static str {
@@ -223,6 +224,15 @@ pub(crate) struct Show {
     pub(crate) legends: bool,
     /// Now, in ms of the monotonic clock.
     pub(crate) now: u64,
+    /// The process's limit of connections, which stands where a proxy has none of its own.
+    pub(crate) maxconn: u32,
+}
+
+impl Show {
+    /// What is shown now.
+    pub(crate) fn now(runtime: &Runtime, legends: bool) -> Self {
+        Self { legends, now: now_ms(), maxconn: runtime.process.maxconn.load(Relaxed) }
+    }
 }
 
 /// Which rows are wanted.
@@ -339,7 +349,8 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
     let current = proxy.connections.load(Relaxed);
     row.put(C::scur, current);
     row.put(C::smax, proxy.connections_max.load(Relaxed).max(current));
-    row.put(C::slim, proxy.maxconn.load(Relaxed));
+    let limit = proxy.maxconn.load(Relaxed);
+    row.put(C::slim, if limit == 0 { show.maxconn } else { limit });
     traffic(&mut row, shards, |f| &f.traffic);
     row.put(C::dreq, sum(shards, |f| f.traffic.denied_requests.get()));
     row.put(C::ereq, sum(shards, |f| f.traffic.request_errors.get()));
@@ -445,7 +456,8 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     row.put(C::qmax, proxy.queue.max.load(Relaxed));
     row.put(C::scur, current);
     row.put(C::smax, (max.max(0) as u32).max(current));
-    row.put(C::slim, view.fullconn);
+    // Without `fullconn`, a tenth of what the frontends may bring.
+    row.put(C::slim, if view.fullconn == 0 { show.maxconn.div_ceil(10) } else { view.fullconn });
     row.put(C::dreq, sum(shards, |b| b.traffic.denied_requests.get()));
     let servers = proxy.servers.load();
     let usable = |backup| servers.iter().filter(|s| s.backup == backup && s.effective_weight() > 0).count();
@@ -515,6 +527,7 @@ pub(crate) fn server_status(server: &Server, view: Option<&ServerView>) -> Strin
     let falling = checked && level + 1 < rise + fall;
     let falls = level.saturating_sub(rise) + 1;
     match server.operational() {
+        Operational::Stopped if server.agent_says_down() => "DOWN (agent)".to_owned(),
         Operational::Stopped if checked && level > 0 => format!("DOWN {level}/{rise}"),
         Operational::Stopped => "DOWN".to_owned(),
         Operational::Stopping if falling => format!("NOLB {falls}/{fall}"),
@@ -570,6 +583,9 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
         row.put(C::chkdown, u64::from(server.downs.load(Relaxed)));
         check_columns(&mut row, server);
     }
+    if server.agent.configured.load(Relaxed) {
+        agent_columns(&mut row, server);
+    }
     if show.legends {
         row.put(C::addr, address_text(&server.address.load()));
         row.put(C::cookie, view.and_then(|view| view.cookie.as_ref()).map(ToString::to_string));
@@ -591,4 +607,18 @@ fn check_columns(row: &mut Row, server: &Server) {
     row.put(C::check_rise, health.rise.load(Relaxed));
     row.put(C::check_fall, health.fall.load(Relaxed));
     row.put(C::check_health, health.level.load(Relaxed));
+}
+
+fn agent_columns(row: &mut Row, server: &Server) {
+    let agent = &server.agent;
+    let last = agent.last.load();
+    let (status, description, ..) = *last.meaning();
+    let running = if agent.running.load(Relaxed) { "* " } else { "" };
+    row.put(C::agent_status, format!("{running}{status}"));
+    row.put(C::agent_duration, (!last.status.is_empty()).then_some(last.duration_ms));
+    row.put(C::agent_desc, description);
+    row.put(C::last_agt, last.description.clone());
+    row.put(C::agent_rise, agent.rise.load(Relaxed));
+    row.put(C::agent_fall, agent.fall.load(Relaxed));
+    row.put(C::agent_health, agent.level.load(Relaxed));
 }

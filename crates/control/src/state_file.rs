@@ -63,7 +63,9 @@ impl<'a> Line<'a> {
             server.set_weight(self.user_weight);
         }
         server.change_admin(self.admin & (Admin::FORCED_MAINT | Admin::FORCED_DRAIN), 0, now);
-        if server.health.configured.load(Relaxed) || server.checked.load(Relaxed) {
+        // In maintenance the state is shown as stopped whatever it was.
+        let known = server.health.configured.load(Relaxed) || server.checked.load(Relaxed);
+        if known && !Admin(self.admin).in_maintenance() {
             let state = match self.operational {
                 0 => Operational::Stopped,
                 3 => Operational::Stopping,

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::clock::now_ms;
 use runtime::{shard, worker};
 use state::sessions::{self, Kill};
 
@@ -133,7 +132,7 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
         names: settings.scope.clone(),
         ..Filter::default()
     };
-    let show = Show { legends: settings.show_legends, now: now_ms() };
+    let show = Show::now(runtime, settings.show_legends);
     let pieces = |format| {
         let pieces = StatPieces::new(view.clone(), filter.clone(), show, format, false);
         Box::new(pieces.map(String::into_bytes)) as Box<dyn Iterator<Item = Vec<u8>>>

@@ -141,7 +141,7 @@ fn messages_are_those_of_haproxy() {
         ("set server be/s1 addr zz",              "Invalid addr 'zz' by 'stats socket command'\n"),
         ("set server be/s1 addr 127.0.0.2 port 80", "IP changed from '127.0.0.1' to '127.0.0.2', port changed from '8001' to '80' by 'stats socket command'\n"),
         ("set server be/s1 addr 127.0.0.2 port 80", "no need to change the addr, no need to change the port by 'stats socket command'\n"),
-        ("set server be/s1 fqdn x",               "'set server <srv> fqdn' is not supported yet.\n"),
+        ("set server be/s1 fqdn x",               "set server <b>/<s> fqdn failed because no resolution is configured.\n"),
         ("enable health be/s2",                   "Health check was not configured on this server, cannot enable.\n"),
         ("disable frontend fe",                   ""),
         ("disable frontend fe",                   "All sockets are already disabled.\n"),
@@ -159,7 +159,7 @@ fn messages_are_those_of_haproxy() {
         ("set timeout cli 5",                     ""),
         ("clear counters",                        ""),
         ("clear counters all",                    ""),
-        ("clear counters server be/s1",           ""),
+        ("clear counters server be/s1",           "Server counters cleared.\n"),
         ("show backend",                          "# name\nbe\n"),
         ("show env A",                            "A=1\n"),
         ("show env B",                            "Variable not found\n"),
@@ -346,7 +346,7 @@ fn sessions_are_listed_and_killed() {
     let frontend = runtime.view().frontend("fe").unwrap().state.clone();
     let source = SocketAddr::from(([192, 0, 2, 1], 4711));
     let entry = state::sessions::register(&frontend, Some(source), None, base::clock::now_ms());
-    entry.set_backend(Some(&be(&runtime)));
+    entry.set_backend(&be(&runtime));
     let listed = ask(&runtime, "show sess\n");
     let id = listed.split(':').next().unwrap().to_owned();
     assert!(listed.contains("proto=tcpv4 src=192.0.2.1:4711 fe=fe be=be srv=<none>"), "{listed}");

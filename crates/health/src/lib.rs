@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod http_check;
 mod probe;
 mod script;
@@ -101,7 +102,54 @@ pub fn start(plan: &Plan, notify: Notify) -> Checks {
             tokio::task::spawn_local(watch::watch(subject, context.clone(), delay))
         },
     );
-    Checks(tasks.collect())
+    let mut tasks: Vec<JoinHandle<()>> = tasks.collect();
+    for (index, (subject, send)) in agents(plan).into_iter().enumerate() {
+        if index % workers == own {
+            let delay = subject.settings.inter.min(spread.max(Duration::from_millis(1))) / 2;
+            tasks.push(tokio::task::spawn_local(agent::watch(subject, send, context.clone(), delay)));
+        }
+    }
+    Checks(tasks)
+}
+
+/// The servers with an agent, as subjects whose check is the conversation with it, and what it is told.
+fn agents(plan: &Plan) -> Vec<(Subject, Box<[u8]>)> {
+    let mut agents = Vec::new();
+    for proxy in plan.proxies.iter().filter(|proxy| !proxy.disabled) {
+        for server in &proxy.servers {
+            let Some(agent) = &server.agent else { continue };
+            let settings = CheckSettings {
+                inter: agent.inter,
+                fastinter: None,
+                downinter: None,
+                rise: 1,
+                fall: 1,
+                address: agent.address,
+                port: Some(agent.port),
+                send_proxy: false,
+                timeout: agent.timeout,
+                connect_timeout: agent.connect_timeout,
+                kind: Arc::new(config::plan::server::CheckKind::Tcp),
+                log: proxy.options.log_health_checks,
+                disable_on_404: false,
+                send_state: false,
+                initially_up: true,
+            };
+            let subject = Subject {
+                proxy: proxy.state.clone(),
+                server: server.state.clone(),
+                settings,
+                slow_start: server.slow_start,
+                shutdown_when_down: server.shutdown_sessions_when_down,
+                shutdown_backups_when_up: server.shutdown_backups_when_up,
+                source: server.source.clone(),
+                namespace: server.namespace.clone(),
+                send_proxy: SendProxy::None,
+            };
+            agents.push((subject, agent.send.clone()));
+        }
+    }
+    agents
 }
 
 /// The checked servers of a plan, in its order. Sets what the statistics show of their checks.

@@ -58,6 +58,21 @@ pub(crate) fn error_text(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
+/// Why a connection could not be made, as HAProxy names what the system returned.
+fn connect_error(error: &io::Error) -> String {
+    let name = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "ECONNREFUSED",
+        io::ErrorKind::ConnectionReset => "ECONNRESET",
+        io::ErrorKind::HostUnreachable => "EHOSTUNREACH",
+        io::ErrorKind::NetworkUnreachable => "ENETUNREACH",
+        io::ErrorKind::AddrInUse => "EADDRINUSE",
+        io::ErrorKind::AddrNotAvailable => "EADDRNOTAVAIL",
+        io::ErrorKind::PermissionDenied => "EACCES",
+        _ => return error_text(error),
+    };
+    format!("{name} returned by OS")
+}
+
 /// Limits of time: for the connection, and for the answer after it (`timeout check`, `timeout connect`, `inter`).
 fn limits(subject: &Subject, start: Instant) -> (Instant, Option<Duration>) {
     let settings = &subject.settings;
@@ -166,7 +181,7 @@ pub(crate) async fn connect(
     };
     let stream = match timeout_at(connect_by, dial.connect(&target)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(Outcome::new("L4CON", None, error_text(&error) + suffix)),
+        Ok(Err(error)) => return Err(Outcome::new("L4CON", None, connect_error(&error) + suffix)),
         Err(_) => return Err(Outcome::new("L4TOUT", None, suffix)),
     };
     let deadline = match answer {

@@ -96,7 +96,9 @@ fn describe(step: &CheckStep) -> String {
 /// The code and the information that a passed check reports.
 fn reported(pattern: &regex::bytes::Regex, text: &str, received: &[u8]) -> (u32, String) {
     let found = pattern.captures(received);
-    let group = |number| found.as_ref().and_then(|found| Some(String::from_utf8_lossy(found.get(number)?.as_bytes())));
+    let group = |number| {
+        found.as_ref().and_then(|found| Some(String::from_utf8_lossy(found.get(number)?.as_bytes())))
+    };
     let code = group(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     (code, group(2).map_or_else(|| text.to_owned(), std::borrow::Cow::into_owned))
 }

@@ -198,7 +198,7 @@ fn each_answer_to_an_http_check_has_haproxys_result() {
             assert_eq!(heard.borrow()[0], "OPTIONS / HTTP/1.0\r\n\r\n");
         }
         let outcome = probe::run(&subject(nobody(), http(vec![])), &context().0).await;
-        assert_eq!(told(&outcome), ("L4CON", None, "Connection refused"));
+        assert_eq!(told(&outcome), ("L4CON", None, "ECONNREFUSED returned by OS"));
     });
 }
 
@@ -269,7 +269,7 @@ fn connections_and_scripts_have_haproxys_results() {
         let (address, _) = fake(None).await;
         let steps = vec![CheckStep::Connect { port: Some(port), send_proxy: false }];
         let outcome = probe::run(&subject(address, CheckKind::Script(steps)), &context().0).await;
-        let text = format!("Connection refused at step 1 of tcp-check (connect port {port})");
+        let text = format!("ECONNREFUSED returned by OS at step 1 of tcp-check (connect port {port})");
         assert_eq!(told(&outcome), ("L4CON", None, text.as_str()));
 
         let (address, _) = fake(None).await;
@@ -433,5 +433,34 @@ fn a_watched_server_goes_down_and_comes_back_with_its_checks() {
         assert!(heard.borrow().len() > 1);
         task.abort();
         assert_eq!(messages(&list).iter().filter(|(_, text)| text.contains("s1 is DOWN")).count(), 1);
+    });
+}
+
+#[test]
+fn an_agent_sets_weight_limit_and_state() {
+    worker(async {
+        let (context, list) = context();
+        let (address, heard) = fake(Some(b"75%,maxconn:30,drain,down # sick\n")).await;
+        let mut subject = subject(nobody(), CheckKind::Tcp);
+        subject.settings.address = Some(address.ip());
+        subject.settings.port = Some(address.port());
+        let server = subject.server.clone();
+        server.agent_checked.store(true, Relaxed);
+        server.agent.level.store(1, Relaxed);
+        server.set_weight(100);
+        let task = tokio::task::spawn_local(crate::agent::watch(
+            subject,
+            b"pouet".to_vec().into(),
+            context,
+            Duration::ZERO,
+        ));
+        until(|| server.operational() == Operational::Stopped).await;
+        task.abort();
+        assert!(server.agent_says_down() && server.admin().draining());
+        // The initial weight is 1, of which three quarters are nothing.
+        assert_eq!((server.user_weight(), server.maxconn.load(Relaxed)), (0, 30));
+        assert_eq!(server.agent.last.load().status, "L7STS");
+        assert_eq!(heard.borrow()[0], "pouet");
+        assert!(messages(&list).iter().any(|(_, text)| text.contains("info: \"agent reports down (sick)\"")));
     });
 }

@@ -101,6 +101,10 @@ fn settle(subject: &Subject, verdict: Verdict, why: &str, context: &Rc<Context>)
     let server = &subject.server;
     let level = server.health.level.load(Relaxed);
     let up = level >= server.health.rise.load(Relaxed);
+    // What the agent holds down, a check does not bring up.
+    if up && verdict != Verdict::Failed && server.agent_says_down() {
+        return;
+    }
     let wanted = match (server.operational(), verdict) {
         (Operational::Stopped, _) if !up => return,
         (_, Verdict::Failed) if up => return,
@@ -110,6 +114,12 @@ fn settle(subject: &Subject, verdict: Verdict, why: &str, context: &Rc<Context>)
         (Operational::Running | Operational::Starting, Verdict::Passed) => return,
         (_, Verdict::Passed) => Operational::Running,
     };
+    go(subject, wanted, why, context);
+}
+
+/// Changes the server's state with all that its configuration wants done then.
+pub(crate) fn go(subject: &Subject, wanted: Operational, why: &str, context: &Rc<Context>) {
+    let server = &subject.server;
     let change = Change { wanted, why, via: None, slow_start: subject.slow_start };
     transit(&subject.proxy, server, &change, context);
     if wanted == Operational::Stopped && subject.shutdown_when_down {

@@ -43,7 +43,8 @@ fn prepare(subject: &Subject) {
     let (server, settings) = (&subject.server, &subject.settings);
     let health = &server.health;
     let (rise, fall) = (settings.rise.max(1), settings.fall.max(1));
-    let known = health.configured.swap(true, Relaxed);
+    let known = !health.last.load().status.is_empty();
+    health.configured.store(true, Relaxed);
     health.rise.store(rise, Relaxed);
     health.fall.store(fall, Relaxed);
     let level = match known {

@@ -2,6 +2,7 @@
 //! are reached (configuration manual, 4.2 `balance`, `cookie`, `use-server`, `maxconn`, `fullconn`).
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
@@ -15,21 +16,32 @@ use state::{Queue, Ticket};
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::worker::Worker;
 
 /// A place at a server, given back when dropped: the next in line is then told.
 pub(crate) struct Lease {
-    pub(crate) settings: Arc<ServerSettings>,
-    backend: Arc<Proxy>,
+    worker: Rc<Worker>,
+    backend: usize,
+    server: usize,
+}
+
+impl Lease {
+    /// The server's settings.
+    #[inline]
+    pub(crate) fn settings(&self) -> &Arc<ServerSettings> {
+        &self.worker.proxy(self.backend).plan.servers[self.server]
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let server = &self.settings.state;
+        let backend = &self.worker.proxy(self.backend).plan;
+        let server = &backend.servers[self.server].state;
         server.leave();
         if !server.queue.is_empty() {
             server.queue.wake_first();
-        } else if !self.backend.state.queue.is_empty() {
-            self.backend.state.queue.wake_first();
+        } else if !backend.state.queue.is_empty() {
+            backend.state.queue.wake_first();
         }
     }
 }
@@ -90,7 +102,7 @@ fn try_assign(
     if let Some(bound) = x.bound {
         let settings = &backend.servers[bound.server];
         if settings.state.is_up() || bound.even_down {
-            return Ok(match enter(backend, settings) {
+            return Ok(match enter(client, backend, settings) {
                 Some(lease) => Assigned::Place(lease),
                 None => Assigned::Wait(Some(bound.server)),
             });
@@ -105,22 +117,24 @@ fn try_assign(
     let wish = Wish { hash: x.hash, avoid };
     let picked = preferred.or_else(|| prepared.picker.pick(wish)).ok_or(Fault::NoServer)?;
     if backend.state.queue.is_empty()
-        && let Some(lease) = enter(backend, &backend.servers[picked])
+        && let Some(lease) = enter(client, backend, &backend.servers[picked])
     {
         return Ok(Assigned::Place(lease));
     }
     Ok(Assigned::Wait(x.hash.map(|_| picked)))
 }
 
-fn enter(backend: &Arc<Proxy>, settings: &Arc<ServerSettings>) -> Option<Lease> {
+fn enter(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings) -> Option<Lease> {
     let server = &settings.state;
     let limit = limit(backend, server);
     if limit > 0 && !server.queue.is_empty() {
         return None;
     }
-    server
-        .try_enter(limit)
-        .then(|| Lease { settings: settings.clone(), backend: backend.clone() })
+    server.try_enter(limit).then(|| lease(client, backend, settings))
+}
+
+fn lease(client: &Connection, backend: &Proxy, settings: &ServerSettings) -> Lease {
+    Lease { worker: client.worker.clone(), backend: backend.index, server: settings.index }
 }
 
 /// In line at a server or at the backend; leaves it when dropped.
@@ -178,12 +192,12 @@ async fn wait(
                 // The server went down meanwhile: choose another.
                 return Poll::Ready(Ok(None));
             }
-            Some(settings) => take_place(backend, settings),
+            Some(settings) => take_place(client, backend, settings),
             None => {
                 let picker = &client.worker.proxy(backend.index).picker;
                 match picker.pick(Wish { hash: x.hash, avoid }) {
                     None => return Poll::Ready(Err(Fault::NoServer)),
-                    Some(picked) => take_place(backend, &backend.servers[picked]),
+                    Some(picked) => take_place(client, backend, &backend.servers[picked]),
                 }
             }
         };
@@ -208,12 +222,9 @@ async fn wait(
     }
 }
 
-fn take_place(backend: &Arc<Proxy>, settings: &Arc<ServerSettings>) -> Option<Lease> {
+fn take_place(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings) -> Option<Lease> {
     let limit = limit(backend, &settings.state);
-    settings
-        .state
-        .try_enter(limit)
-        .then(|| Lease { settings: settings.clone(), backend: backend.clone() })
+    settings.state.try_enter(limit).then(|| lease(client, backend, settings))
 }
 
 fn waiting<T>(client: &mut Connection, context: &mut Context<'_>, watch: bool) -> Poll<Result<T, Fault>> {

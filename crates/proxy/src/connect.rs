@@ -31,7 +31,7 @@ pub(crate) async fn obtain(
     backend: &Arc<Proxy>,
     lease: &Lease,
 ) -> Result<Upstream, Fault> {
-    let settings = &lease.settings;
+    let settings = lease.settings();
     let key = pool_key(client, x, settings);
     let mut idle = None;
     if x.txn.is_http && !x.fresh {

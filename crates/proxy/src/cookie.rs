@@ -173,8 +173,8 @@ pub(crate) fn of_response(client: &Connection, x: &mut Exchange, backend: &Proxy
     }
     let Some(cookie) = &backend.cookie else { return };
     x.txn.termination.set_cookie = b'N';
-    let Some(value) = value_of(cookie, &lease.settings) else { return };
-    let index = lease.settings.index;
+    let Some(value) = value_of(cookie, lease.settings()) else { return };
+    let index = lease.settings().index;
     let name = cookie.name.as_bytes();
     match cookie.operation {
         CookieOperation::Passive => {

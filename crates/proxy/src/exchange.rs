@@ -236,11 +236,11 @@ async fn obtain_response(
             return Err(fault.into());
         }
         x.txn.retries += 1;
-        lease.settings.state.counters.mine().retries.add(1);
+        lease.settings().state.counters.mine().retries.add(1);
         backend.state.backend.mine().retries.add(1);
         x.txn.response.clear();
         upload::rewind(client, x);
-        let failed = lease.settings.index;
+        let failed = lease.settings().index;
         drop(lease);
         avoid = redispatch(x, backend, failed, retries);
         if avoid.is_none() && fault.retry_kind() == Some(RetryKind::Connection) {
@@ -271,7 +271,7 @@ async fn attempt(
     count_request(x, backend, lease);
     x.txn.server_ends = upstream.ends;
     x.phase = Phase::Headers;
-    upload::start(client, x, backend, &lease.settings);
+    upload::start(client, x, backend, lease.settings());
     match response::await_head(client, x, backend, &mut upstream).await {
         Ok(()) => Ok(upstream),
         Err(fault) => Err((fault, reused)),
@@ -320,25 +320,25 @@ pub(crate) fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retri
 }
 
 pub(crate) fn note_server(client: &Connection, x: &mut Exchange, lease: &Lease, backend: &Proxy) {
-    x.txn.server = Some(lease.settings.state.clone());
-    client.entry.set_server(&lease.settings.state);
-    lease.settings.state.counters.mine().chosen.add(1);
+    x.txn.server = Some(lease.settings().state.clone());
+    client.entry.set_server(&lease.settings().state);
+    lease.settings().state.counters.mine().chosen.add(1);
     backend.state.backend.mine().chosen.add(1);
 }
 
 pub(crate) fn count_request(x: &Exchange, backend: &Proxy, lease: &Lease) {
     let now_ms = x.txn.times.connected / 1000;
-    for counters in [backend.state.backend.mine(), lease.settings.state.counters.mine()] {
+    for counters in [backend.state.backend.mine(), lease.settings().state.counters.mine()] {
         counters.requests_total.add(1);
         counters.request_rate.tick(now_ms);
     }
-    let of_server = &lease.settings.state.counters.mine().traffic;
+    let of_server = &lease.settings().state.counters.mine().traffic;
     of_server.sessions_total.add(1);
     of_server.session_rate.tick(now_ms);
 }
 
 pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
-    let of_server = lease.settings.state.counters.mine();
+    let of_server = lease.settings().state.counters.mine();
     let of_backend = backend.state.backend.mine();
     for counters in [of_backend, of_server] {
         match fault {

@@ -99,9 +99,9 @@ async fn reach(
             return Err(fault.into());
         }
         x.txn.retries += 1;
-        lease.settings.state.counters.mine().retries.add(1);
+        lease.settings().state.counters.mine().retries.add(1);
         backend.state.backend.mine().retries.add(1);
-        let failed = lease.settings.index;
+        let failed = lease.settings().index;
         drop(lease);
         avoid = crate::exchange::redispatch(x, backend, failed, retries);
         if avoid.is_none() && fault != Fault::ConnectTimeout {

@@ -466,7 +466,7 @@ pub(crate) fn conclude(
     if x.txn.times.closed == 0 {
         x.txn.times.closed = now_us();
     }
-    let server = &lease.settings.state;
+    let server = &lease.settings().state;
     server.last_session.store(x.txn.times.closed / 1000, std::sync::atomic::Ordering::Relaxed);
     let uploaded = x.upload.is_finished();
     let head = &x.txn.response;

@@ -77,6 +77,9 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
 
 /// All that a frontend says of a request: `tcp-request content`, `http-request`, `redirect`, statistics.
 pub(crate) async fn of_frontend(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
+    if has_nothing_to_ask(&client.frontend) {
+        return Ok(());
+    }
     let frontend = client.frontend.clone();
     if frontend.monitor_uri.is_some() {
         monitor(client, x, &frontend)?;
@@ -87,13 +90,23 @@ pub(crate) async fn of_frontend(client: &mut Connection, x: &mut Exchange) -> Re
     on_request(client, x, &frontend).await
 }
 
+/// Whether a proxy has no rule about requests: the usual case costs a look.
+fn has_nothing_to_ask(proxy: &Proxy) -> bool {
+    proxy.http_request.is_empty()
+        && proxy.tcp_request.is_empty()
+        && proxy.redirects.is_empty()
+        && proxy.stats.is_none()
+        && proxy.monitor_uri.is_none()
+        && !proxy.options.http_buffer_request
+}
+
 /// All that the backend says, unless it is the frontend too.
 pub(crate) async fn of_backend(
     client: &mut Connection,
     x: &mut Exchange,
     backend: &Arc<Proxy>,
 ) -> Result<(), Stop> {
-    if backend.index == client.frontend.index {
+    if backend.index == client.frontend.index || has_nothing_to_ask(backend) {
         return Ok(());
     }
     on_request(client, x, backend).await
@@ -300,8 +313,8 @@ pub(crate) async fn of_response(
     if !backend.http_response.is_empty() {
         run(client, x, backend, &backend.http_response, Some(upstream)).await?;
     }
-    let frontend = client.frontend.clone();
-    if frontend.index != backend.index && !frontend.http_response.is_empty() {
+    if client.frontend.index != backend.index && !client.frontend.http_response.is_empty() {
+        let frontend = client.frontend.clone();
         run(client, x, &frontend, &frontend.http_response, Some(upstream)).await?;
     }
     after_response(client, x).await;
@@ -310,6 +323,10 @@ pub(crate) async fn of_response(
 
 /// `http-after-response` of the backend, then of the frontend: on every response, whoever made it.
 pub(crate) async fn after_response(client: &mut Connection, x: &mut Exchange) {
+    let none = |proxy: &Arc<Proxy>| proxy.http_after_response.is_empty();
+    if none(&client.frontend) && x.backend.as_ref().is_none_or(none) {
+        return;
+    }
     let frontend = client.frontend.clone();
     let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
     for proxy in backend.iter().chain(Some(&frontend)) {

@@ -124,6 +124,10 @@ pub struct Server {
     pub checked: AtomicBool,
     /// Check results, for the statistics.
     pub health: Health,
+    /// Whether the agent is asked.
+    pub agent_checked: AtomicBool,
+    /// Results of agent checks: level 1 unless the agent said down.
+    pub agent: Health,
     /// When the state last changed, in ms of the monotonic clock.
     pub changed_at: AtomicU64,
     /// When a session last ended, in ms; 0 for never.
@@ -297,7 +301,11 @@ impl Server {
             initial_weight: seed.weight,
             weight: AtomicU32::new(seed.weight),
             ramp: AtomicU32::new(100),
-            admin: AtomicU32::new(if seed.disabled { Admin::CONFIGURED_MAINT } else { 0 }),
+            admin: AtomicU32::new(if seed.disabled {
+                Admin::CONFIGURED_MAINT | Admin::FORCED_MAINT
+            } else {
+                0
+            }),
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
             served: Padded(AtomicU32::new(0)),
@@ -306,6 +314,8 @@ impl Server {
             served_max: AtomicU32::new(0),
             checked: AtomicBool::new(seed.checked),
             health: Health::default(),
+            agent_checked: AtomicBool::new(false),
+            agent: Health::default(),
             changed_at: AtomicU64::new(timer::now_ms()),
             last_session: AtomicU64::new(0),
             downs: AtomicU32::new(0),
@@ -328,6 +338,11 @@ impl Server {
             3 => Operational::Stopping,
             _ => Operational::Running,
         }
+    }
+
+    /// Whether the agent, if there is one, holds the server down.
+    pub fn agent_says_down(&self) -> bool {
+        self.agent_checked.load(Relaxed) && self.agent.level.load(Relaxed) == 0
     }
 
     /// Whether a connection may be made at all: running and not in maintenance. A draining server is usable

@@ -5,7 +5,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::{Proxy, Server};
+use crate::server::Operational;
+use crate::{Admin, Proxy, Server};
 
 /// A message: syslog level (0 emerg, 1 alert, 5 notice) and text.
 pub type Note = (u8, String);
@@ -72,6 +73,49 @@ pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: 
     )
 }
 
+/// A change of administrative flags.
+#[derive(Debug, Clone, Copy)]
+pub struct Administrative<'a> {
+    /// The flags before.
+    pub before: Admin,
+    /// The flags now.
+    pub after: Admin,
+    /// Whether checks had found the server down before.
+    pub was_down: bool,
+    /// Requests that waited for it.
+    pub requeued: u32,
+    /// ` via be/s1` when inherited from a tracked server.
+    pub via: &'a str,
+}
+
+/// What is told of a change of administrative flags, if anything.
+pub fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_>) -> Option<Note> {
+    let Administrative { before, after, was_down, requeued, via } = *change;
+    let subject = subject(server);
+    Some(match (before.in_maintenance(), after.in_maintenance()) {
+        (false, true) if was_down => (NOTICE, format!("{subject} was DOWN and now enters maintenance{via}.")),
+        (false, true) => {
+            (ALERT, left(proxy, server, &format!("is going DOWN for maintenance{via}"), "", requeued))
+        }
+        (true, false) => {
+            let state = if server.operational() == Operational::Stopped { "DOWN" } else { "UP" };
+            let ready = if after.draining() { "DRAIN" } else { "READY" };
+            (NOTICE, format!("{subject} is {state}/{ready} (leaving forced maintenance)."))
+        }
+        (true, true) => return None,
+        (false, false) => match (before.draining(), after.draining()) {
+            (false, true) => {
+                (NOTICE, joined(proxy, server, &format!("enters drain state{via}"), "", requeued))
+            }
+            (true, false) => {
+                let state = if was_down { "DOWN" } else { "UP" };
+                (NOTICE, format!("{subject} is {state} (leaving forced drain)."))
+            }
+            _ => return None,
+        },
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
@@ -79,7 +123,7 @@ mod tests {
 
     use super::*;
     use crate::proxy::{Mode, ProxySeed};
-    use crate::server::{Operational, ServerAddress, ServerSeed};
+    use crate::server::{ServerAddress, ServerSeed};
 
     #[test]
     fn a_backend_is_told_lost_once_and_found_again() {

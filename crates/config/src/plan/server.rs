@@ -57,7 +57,9 @@ pub struct ServerSettings {
     pub socks4: Option<SocketAddr>,
     /// `proto`: empty for HTTP/1.
     pub check: Option<CheckSettings>,
-    /// `agent-check` and its kin, understood when checks are.
+    /// `agent-check` and its kin.
+    pub agent: Option<AgentSettings>,
+    /// `track`: the backend and server whose state this one has.
     pub track: Option<(Arc<state::Proxy>, Arc<state::Server>)>,
     /// `observe layer4|layer7`.
     pub observe: Observe,
@@ -197,6 +199,23 @@ pub struct CheckSettings {
     pub send_state: bool,
     /// `init-state`: what it is before the first check.
     pub initially_up: bool,
+}
+
+/// The agent of a server (`agent-check`).
+#[derive(Debug, Clone)]
+pub struct AgentSettings {
+    /// `agent-addr`; `None` for the server's own.
+    pub address: Option<IpAddr>,
+    /// `agent-port`.
+    pub port: u16,
+    /// `agent-inter`.
+    pub inter: Duration,
+    /// `agent-send`.
+    pub send: Box<[u8]>,
+    /// `timeout check`; `None` for `inter`.
+    pub timeout: Option<Duration>,
+    /// `timeout connect`.
+    pub connect_timeout: Option<Duration>,
 }
 
 /// What a health check asks.

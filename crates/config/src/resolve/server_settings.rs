@@ -10,7 +10,7 @@ use sample::format::{Format, FormatFor};
 
 use crate::draft::Statement;
 use crate::keyword::Outcome;
-use crate::plan::server::{CheckKind, CheckSettings, SendProxy, ServerSettings};
+use crate::plan::server::{AgentSettings, CheckKind, CheckSettings, SendProxy, ServerSettings};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::{Context, Pending};
@@ -74,6 +74,7 @@ pub(crate) fn server_settings(
             slow_start: draft.slow_start,
             socks4: draft.socks4,
             check: draft.check.then(|| check_settings(&draft, &proxy.settings, kind)),
+            agent: agent_settings(&draft, &proxy.settings),
             track: None,
             observe: draft.observe,
             error_limit: draft.error_limit,
@@ -88,6 +89,19 @@ pub(crate) fn server_settings(
         settings.push(Arc::new(own));
     }
     settings
+}
+
+/// The agent's settings; that it has a port is seen to where the server is finished.
+fn agent_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>) -> Option<AgentSettings> {
+    let port = draft.agent_port.filter(|_| draft.agent)?;
+    Some(AgentSettings {
+        address: draft.agent_address,
+        port,
+        inter: draft.agent_inter,
+        send: draft.agent_send.clone(),
+        timeout: settings.timeouts.check,
+        connect_timeout: settings.timeouts.connect,
+    })
 }
 
 fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: &Arc<CheckKind>) -> CheckSettings {
@@ -127,6 +141,14 @@ fn finish_server(
     }
     for (id, word) in &draft.tlvs {
         own.proxy_v2_tlvs.push((*id, Format::compile(word, word.span(), &scope, FormatFor::Text)?));
+    }
+    if draft.agent && draft.agent_port.is_none() {
+        let title = format!("server {}/{}", proxy.settings.name, own.state.name);
+        return Err(Diagnostic::alert("`agent-check` needs the port of the agent, `agent-port`")
+            .at(statement.keyword_span())
+            .haproxy(format!(
+                "'{title}' : 'agent-check' : 'agent-port' is required, as no port is specified for the agent."
+            )));
     }
     let Some(track) = draft.track else { return Ok(()) };
     let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));

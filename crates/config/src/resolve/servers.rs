@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::{Place, Ports};
 use diag::Diagnostic;
@@ -209,8 +210,22 @@ fn make_server<'a>(
         address,
         weight: draft.weight,
         disabled: draft.disabled,
-        checked: draft.check && !draft.disabled,
+        checked: draft.check,
     });
+    // Shown even of a server without checks; the first failure of one with checks brings it down.
+    for (value, number) in [
+        (&state.health.rise, draft.rise),
+        (&state.health.fall, draft.fall),
+        (&state.health.level, draft.rise),
+    ] {
+        value.store(number, Relaxed);
+    }
+    state.health.configured.store(draft.check, Relaxed);
+    for value in [&state.agent.rise, &state.agent.fall, &state.agent.level] {
+        value.store(1, Relaxed);
+    }
+    state.agent.configured.store(draft.agent, Relaxed);
+    state.agent_checked.store(draft.agent, Relaxed);
     if unresolved {
         state.change_admin(state::Admin::RESOLUTION_MAINT, 0, 0);
     }
