@@ -165,6 +165,23 @@ fn tokens_signed_with_public_keys_are_verified() {
 }
 
 #[test]
+fn proxies_and_servers_are_found_by_what_a_value_names() {
+    check(
+        &World::new(),
+        &[
+            ("str(fe),fe_exists", "bool:1"),
+            ("str(nope),fe_exists", "bool:0"),
+            ("str(be),nbsrv", "sint:2"),
+            ("str(nope),nbsrv", "none"),
+            ("str(be/s1),srv_is_up", "bool:1"),
+            ("str(s2),srv_is_up", "bool:1"),
+            ("str(be/s9),srv_is_up", "none"),
+            ("str(be/s1),srv_queue", "sint:0"),
+        ],
+    );
+}
+
+#[test]
 fn what_is_encrypted_can_be_decrypted() {
     let world = World::new();
     let (nonce, key) = ("MTIzNDU2Nzg5MDEy", "Zm9vb2Zvb29mb29vb29vbw==");

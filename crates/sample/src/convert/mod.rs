@@ -6,6 +6,7 @@
 mod address;
 mod cipher;
 mod date;
+mod directory;
 mod encode;
 mod fix;
 mod forwarded;
@@ -91,6 +92,7 @@ static TABLES: &[&[Convert]] = &[
     mqtt::CONVERTS,
     protobuf::CONVERTS,
     cipher::CONVERTS,
+    directory::CONVERTS,
     variable::CONVERTS,
 ];
 
