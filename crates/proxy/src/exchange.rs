@@ -162,11 +162,6 @@ impl Exchange {
     pub(crate) fn request_bytes<'a>(&'a self, client: &'a Connection) -> &'a [u8] {
         if self.txn.is_http { &self.body } else { client.input.as_ref().map_or(&[], |input| input.filled()) }
     }
-
-    /// The frontend or backend that counts what happens now.
-    pub(crate) fn owner<'a>(&'a self, client: &'a Connection) -> &'a Arc<Proxy> {
-        self.backend.as_ref().unwrap_or(&client.frontend)
-    }
 }
 
 /// Serves one request of `client`. The connection comes back with what to do next.

@@ -189,11 +189,6 @@ impl Pools {
         self.purge_at.set(next);
         next
     }
-
-    /// How many connections are idle: for messages and tests.
-    pub(crate) fn idle(&self) -> usize {
-        self.pools.borrow().iter().flatten().map(|pool| pool.idle.len()).sum()
-    }
 }
 
 impl ServerPool {

@@ -69,11 +69,6 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
             frontend.request_errors.add(1);
         }
         Fault::Internal => frontend.internal_errors.add(1),
-        Fault::ResponseDenied => {
-            if let Some(counters) = backend {
-                counters.traffic.denied_responses.add(1);
-            }
-        }
         Fault::ClientAborted | Fault::ClientTimeout => {
             if let Some(counters) = backend {
                 counters.client_aborts.add(1);

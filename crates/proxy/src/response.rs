@@ -158,9 +158,9 @@ fn poll_upload(
     match pumped {
         Poll::Ready(Ok(())) => client.release_input(),
         Poll::Pending => {}
-        Poll::Ready(Err(FlowError::Write(_))) => return Err(Fault::SendFailed),
-        Poll::Ready(Err(FlowError::Read(_))) => return Err(Fault::ClientAborted),
-        Poll::Ready(Err(FlowError::Coding(_))) => return Err(Fault::BadRequestBody),
+        Poll::Ready(Err(FlowError::Write)) => return Err(Fault::SendFailed),
+        Poll::Ready(Err(FlowError::Read)) => return Err(Fault::ClientAborted),
+        Poll::Ready(Err(FlowError::Coding)) => return Err(Fault::BadRequestBody),
     }
     Ok(x.upload.moved)
 }
@@ -321,11 +321,11 @@ fn poll_download(
 
 fn download_fault(x: &Exchange, error: &FlowError) -> Fault {
     match error {
-        FlowError::Write(_) => Fault::ClientAborted,
+        FlowError::Write => Fault::ClientAborted,
         // A body that only the close ends is complete for what anybody can tell, unless it was a reset.
-        FlowError::Read(_) => Fault::Truncated,
-        FlowError::Coding(_) if x.phase == Phase::Data => Fault::BadResponseBody,
-        FlowError::Coding(_) => Fault::BadResponse(http::ErrorKind::TransferEncoding),
+        FlowError::Read => Fault::Truncated,
+        FlowError::Coding if x.phase == Phase::Data => Fault::BadResponseBody,
+        FlowError::Coding => Fault::BadResponse(http::ErrorKind::TransferEncoding),
     }
 }
 
