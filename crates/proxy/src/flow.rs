@@ -190,9 +190,7 @@ impl Flow {
                 taken as usize
             }
             Framing::Chunked(decoder) => {
-                let taken = decoder
-                    .track(&buffer.filled()[self.ready..])
-                    .map_err(|_| FlowError::Coding)?;
+                let taken = decoder.track(&buffer.filled()[self.ready..]).map_err(|_| FlowError::Coding)?;
                 if decoder.is_done() {
                     self.framing = Framing::Done;
                 }
@@ -379,9 +377,7 @@ impl Flow {
         self.framing = Framing::Done;
         Ok(())
     }
-
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -337,7 +337,8 @@ pub(crate) fn splice_pipe(
     wanted: impl Fn(&config::plan::Options) -> bool,
 ) -> Option<Pipe> {
     let global = &client.worker.shared.plan.global;
-    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) || !flow.is_long() {
+    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) || !flow.is_long()
+    {
         return None;
     }
     Pipe::take(global.tune.pipesize).ok()
@@ -470,7 +471,8 @@ fn is_bound_to_client(head: &Head) -> bool {
         _ => return false,
     };
     head.get_all(&name.into()).any(|value| {
-        let begins = |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
+        let begins =
+            |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
         begins(b"Negotiate") || begins(b"NTLM")
     })
 }
@@ -487,8 +489,9 @@ pub(crate) fn connection_mode(client: &Connection, backend: &Proxy) -> Connectio
 
 /// Whether the client's connection may take another request, as far as the proxy is concerned.
 pub(crate) fn may_keep_client(client: &Connection, x: &Exchange) -> bool {
-    let mode = x.backend.as_ref().map_or(client.frontend.options.connection, |backend| {
-        connection_mode(client, backend)
-    });
+    let mode = x
+        .backend
+        .as_ref()
+        .map_or(client.frontend.options.connection, |backend| connection_mode(client, backend));
     mode != ConnectionMode::Close && !client.worker.is_stopping() && !is_crowded(client)
 }
