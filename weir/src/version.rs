@@ -23,12 +23,25 @@ const FEATURES: &[(&str, bool)] = &[
     ("ZLIB", false),
 ];
 
+/// What is built in, and what the kernel must have for it to work.
+fn features() -> impl Iterator<Item = (&'static str, bool)> {
+    FEATURES.iter().copied().chain([("HAVE_TCP_MD5SIG", true), ("HAVE_WORKING_TCP_MD5SIG", signs_segments())])
+}
+
+/// Whether the kernel takes a key for signing TCP segments (`tcp-md5sig`), tried on a socket that goes nowhere.
+fn signs_segments() -> bool {
+    use std::os::fd::AsFd;
+    let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+    rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
+        .is_ok_and(|socket| net::sys::set_md5_key(socket.as_fd(), peer, b"probe", false).is_ok())
+}
+
 /// What conditions may ask about.
 pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> Facts {
     let enabled = ["EPOLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"];
     Facts {
         version: SPOKEN.parse().unwrap_or_default(),
-        features: FEATURES.iter().filter(|(_, present)| *present).map(|(name, _)| *name).collect(),
+        features: features().filter(|(_, present)| *present).map(|(name, _)| name).collect(),
         enabled: enabled.into_iter().filter(|option| !disabled.contains(option)).collect(),
         diag_mode,
         ..Facts::default()
@@ -52,10 +65,8 @@ pub(crate) fn short(as_haproxy: bool) -> String {
 
 /// What `-vv` prints.
 pub(crate) fn long(as_haproxy: bool) -> String {
-    let features: Vec<String> = FEATURES
-        .iter()
-        .map(|(name, present)| format!("{}{name}", if *present { '+' } else { '-' }))
-        .collect();
+    let features: Vec<String> =
+        features().map(|(name, present)| format!("{}{name}", if present { '+' } else { '-' })).collect();
     let tune = config::plan::global::Tune::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     format!(

@@ -43,7 +43,7 @@ const KINDS: &[(&str, &str)] = &[
 ];
 
 /// The whole page.
-pub(crate) fn page(surface: &str) -> String {
+pub(crate) fn page(surface: &str, regression_tests: &str) -> String {
     let rows: Vec<Vec<&str>> = surface.lines().skip(1).map(|line| line.split('\t').collect()).collect();
     let mut body = String::new();
     let mut summary = String::from(
@@ -73,8 +73,26 @@ pub(crate) fn page(surface: &str) -> String {
     format!(
         "# Compatibility\n\nWhat becomes of every keyword of HAProxy 3.5. Made from the keyword tables by `cargo run -p xtask -- docs`; \
          do not edit.\n\nA keyword that is not supported yet is refused with a message that says so: nothing is accepted and \
-         ignored in silence.\n\n{summary}{body}"
+         ignored in silence.\n\n{summary}{}{body}",
+        tests(regression_tests)
     )
+}
+
+/// The section on HAProxy's regression tests, from rows of test, driver, result and remark.
+fn tests(list: &str) -> String {
+    let rows: Vec<Vec<&str>> = list.lines().skip(1).map(|line| line.split('\t').collect()).collect();
+    let passed = rows.iter().filter(|row| row.get(2) == Some(&"passes")).count();
+    let mut out = format!(
+        "\n## HAProxy's regression tests\n\n{passed} of {} of its tests pass that use nothing but what is built here. The driver is \
+         what runs the scenario: Debian's `varnishtest`, or VTest where that is too old for it.\n\n\
+         | test | driver | result | remark |\n| --- | --- | --- | --- |\n",
+        rows.len()
+    );
+    for row in rows {
+        let cell = |index: usize| row.get(index).copied().unwrap_or("");
+        let _ = writeln!(out, "| `{}` | {} | {} | {} |", cell(0), cell(1), cell(2), cell(3));
+    }
+    out
 }
 
 fn name(row: &[&str]) -> String {

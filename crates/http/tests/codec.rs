@@ -463,7 +463,8 @@ proptest! {
     ) {
         let mut text = format!("GET {path} HTTP/1.1\r\n");
         for (name, value) in &fields {
-            text.push_str(&format!("{name}:{value}\r\n"));
+            // Names with a meaning, such as TE, may be changed by the parser; these have none.
+            text.push_str(&format!("x-{name}:{value}\r\n"));
         }
         text.push_str("\r\n");
         let mut head = request(text.as_bytes(), &ParseOptions::default()).unwrap();

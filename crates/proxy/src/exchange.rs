@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::plan::Proxy;
+use net::splice::Pipe;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
 
@@ -26,6 +27,10 @@ pub(crate) struct Exchange {
     pub(crate) upload: Flow,
     /// From the server to the client.
     pub(crate) download: Flow,
+    /// Pipes that the kernel moves bodies through, where the options ask for it.
+    pub(crate) upload_pipe: Option<Pipe>,
+    /// Likewise of the response.
+    pub(crate) download_pipe: Option<Pipe>,
     pub(crate) backend: Option<Arc<Proxy>>,
     /// The body of the request as rules see it: buffered and decoded; empty unless something asked for it.
     pub(crate) body: Vec<u8>,
@@ -106,6 +111,8 @@ impl Exchange {
         self.txn.reset();
         self.upload.start(http::BodyLength::None, Default::default());
         self.download.start(http::BodyLength::None, Default::default());
+        self.upload_pipe = None;
+        self.download_pipe = None;
         self.backend = None;
         for bytes in [
             &mut self.body,

@@ -160,58 +160,11 @@ impl Leg<'_> {
         if self.shut {
             return Poll::Ready(Ok(()));
         }
-        let pumped = match &mut self.pipe {
-            Some(pipe) => {
-                let spliced = poll_splice(self.flow, pipe, context, from, buffer, to);
-                if let Poll::Ready(Err(FlowError::Read(std::io::ErrorKind::InvalidInput))) = spliced {
-                    self.pipe = None;
-                    self.flow.poll_pump(context, from, buffer, to)
-                } else {
-                    spliced
-                }
-            }
-            None => self.flow.poll_pump(context, from, buffer, to),
-        };
+        let pumped = self.flow.poll_pump_through(context, from, buffer, to, &mut self.pipe);
         if let Poll::Ready(Ok(())) = pumped {
             to.shutdown_write();
             self.shut = true;
         }
         pumped
-    }
-}
-
-fn poll_splice(
-    flow: &mut Flow,
-    pipe: &mut Pipe,
-    context: &mut Context<'_>,
-    from: &mut Stream,
-    buffer: &mut Buffer,
-    to: &mut Stream,
-) -> Poll<Result<(), FlowError>> {
-    flow.admit(buffer)?;
-    match flow.poll_send(context, buffer, to) {
-        Poll::Ready(Ok(())) => {}
-        other => return other,
-    }
-    loop {
-        while !pipe.is_empty() {
-            match pipe.poll_drain(context, to, false) {
-                Poll::Ready(Ok(_)) => flow.moved = true,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Write(error.kind()))),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        if flow.is_received() {
-            return Poll::Ready(Ok(()));
-        }
-        match pipe.poll_fill(context, from, u64::MAX) {
-            Poll::Ready(Ok(0)) => flow.close(),
-            Poll::Ready(Ok(n)) => {
-                flow.skip(n as u64);
-                flow.moved = true;
-            }
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Read(error.kind()))),
-            Poll::Pending => return Poll::Pending,
-        }
     }
 }

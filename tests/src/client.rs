@@ -1,0 +1,146 @@
+//! A client that sends bytes as they are and shows what came back. It reads heads and bodies well enough for tests; it is
+//! no judge of what is valid.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+use crate::PATIENCE;
+
+/// A response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status code; 0 when the first line was none of a response.
+    pub status: u16,
+    /// Start line and header lines, without the empty line.
+    pub head: String,
+    /// The body as it came, chunks and all.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The value of the first field of that name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        field(&self.head, name)
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    pending: Vec<u8>,
+}
+
+impl Client {
+    /// Connects to a port of 127.0.0.1. Reading gives up after [`PATIENCE`].
+    pub fn connect(port: u16) -> Client {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port takes connections");
+        stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        stream.set_nodelay(true).expect("a TCP socket");
+        Client { stream, pending: Vec::new() }
+    }
+
+    /// Sends bytes. An error is no failure of the test: the other side may have closed already, and said why.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
+        let _ = self.stream.write_all(bytes.as_ref());
+        self
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn shut(&mut self) -> &mut Client {
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        self
+    }
+
+    /// Everything until the other side closes.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.pending);
+        let _ = self.stream.read_to_end(&mut bytes);
+        bytes
+    }
+
+    /// The next response, its body by `Content-Length`, by chunks, or until the end; `None` when the connection ended first.
+    pub fn response(&mut self) -> Option<Response> {
+        let end = self.read_until(|bytes| find(bytes, b"\r\n\r\n"))?;
+        let head = String::from_utf8_lossy(&self.pending[..end]).into_owned();
+        self.pending.drain(..end + 4);
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        let body = self.body(&head, status);
+        Some(Response { status, head, body })
+    }
+
+    fn body(&mut self, head: &str, status: u16) -> Vec<u8> {
+        if matches!(status, 100..=199 | 204 | 304) {
+            return Vec::new();
+        }
+        let length = match (field(head, "content-length"), field(head, "transfer-encoding")) {
+            (_, Some(coding)) if coding.contains("chunked") => self
+                .read_until(|bytes| {
+                    if bytes.starts_with(b"0\r\n\r\n") { Some(0) } else { find(bytes, b"\r\n0\r\n\r\n") }
+                })
+                .map(|at| if at == 0 { 5 } else { at + 7 }),
+            (Some(length), _) => {
+                let length = length.parse().unwrap_or(0);
+                self.read_until(|bytes| (bytes.len() >= length).then_some(length))
+            }
+            _ => None,
+        };
+        match length {
+            Some(length) => self.pending.drain(..length).collect(),
+            None => self.read_to_end(),
+        }
+    }
+
+    fn read_until(&mut self, found: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
+        loop {
+            if let Some(at) = found(&self.pending) {
+                return Some(at);
+            }
+            let mut part = [0; 16384];
+            match self.stream.read(&mut part) {
+                Ok(0) | Err(_) => return None,
+                Ok(count) => self.pending.extend_from_slice(&part[..count]),
+            }
+        }
+    }
+}
+
+/// One exchange on a connection of its own.
+pub fn exchange(port: u16, request: &str) -> Option<Response> {
+    Client::connect(port).send(request).response()
+}
+
+/// `GET` of a path on a connection of its own.
+pub fn get(port: u16, path: &str) -> Option<Response> {
+    exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"))
+}
+
+/// Reads until the end of a message's head; what was read, head and perhaps more.
+pub(crate) fn read_head(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    loop {
+        if let Some(at) = find(bytes, b"\r\n\r\n") {
+            return Ok(Some(at));
+        }
+        let mut part = [0; 16384];
+        match stream.read(&mut part)? {
+            0 => return Ok(None),
+            count => bytes.extend_from_slice(&part[..count]),
+        }
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+pub(crate) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(':'))
+        .find_map(|(key, value)| key.eq_ignore_ascii_case(name).then(|| value.trim()))
+}

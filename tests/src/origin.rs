@@ -1,0 +1,116 @@
+//! A server for the program to talk to: a thread a connection, and a function that answers heads.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::client::{field, read_head};
+
+/// A listening server. Ends with the value.
+#[derive(Debug)]
+pub struct Origin {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    connections: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
+}
+
+/// What answers a request: from its head (without the empty line) and its body to the bytes of the response.
+type Answer = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
+
+impl Origin {
+    /// Answers every request with what `answer` makes of head and body; keeps connections alive until told otherwise.
+    pub fn start(answer: impl Fn(&str, &[u8]) -> Vec<u8> + Send + Sync + 'static) -> Origin {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&requests);
+        let answer: Arc<Answer> = Arc::new(answer);
+        let mut origin = Origin::raw(move |stream| converse(stream, &*answer, &counter));
+        origin.requests = requests;
+        origin
+    }
+
+    /// Answers `200` with a text.
+    pub fn text(text: &'static str) -> Origin {
+        Origin::start(move |_, _| {
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
+        })
+    }
+
+    /// Answers `200` with the request's head as its body.
+    pub fn echo() -> Origin {
+        Origin::start(|head, _| {
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len()).into_bytes()
+        })
+    }
+
+    /// Gives every connection to a function, on a thread of its own.
+    pub fn raw(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Origin {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let stop = Arc::new(AtomicBool::new(false));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (stopped, counter, serve) = (Arc::clone(&stop), Arc::clone(&connections), Arc::new(serve));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::Acquire) {
+                    break;
+                }
+                let Ok(stream) = stream else { continue };
+                counter.fetch_add(1, Ordering::Relaxed);
+                let serve = Arc::clone(&serve);
+                std::thread::spawn(move || serve(stream));
+            }
+        });
+        Origin { address, stop, connections, requests: Arc::default() }
+    }
+
+    /// Its port of 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Connections accepted so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Requests answered so far; none with [`Origin::raw`].
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // The thread waits in `accept`: a last connection wakes it up.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn converse(mut stream: TcpStream, answer: &Answer, requests: &AtomicUsize) {
+    let _ = stream.set_nodelay(true);
+    let mut bytes = Vec::new();
+    while let Ok(Some(end)) = read_head(&mut stream, &mut bytes) {
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        bytes.drain(..end + 4);
+        let length: usize = field(&head, "content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+        while bytes.len() < length {
+            let mut part = [0; 16384];
+            match stream.read(&mut part) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => bytes.extend_from_slice(&part[..count]),
+            }
+        }
+        let body: Vec<u8> = bytes.drain(..length).collect();
+        requests.fetch_add(1, Ordering::Relaxed);
+        if stream.write_all(&answer(&head, &body)).is_err() {
+            return;
+        }
+        if field(&head, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
+            let _ = stream.shutdown(Shutdown::Both);
+            return;
+        }
+    }
+}

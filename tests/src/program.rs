@@ -1,0 +1,151 @@
+//! The program under test: built once, started on a configuration, asked with `-c`.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::{eventually, scratch, workspace};
+
+/// The program: what `WEIR` names, or what cargo builds here.
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| std::env::var_os("WEIR").map_or_else(build, PathBuf::from))
+}
+
+/// Builds the program into the target directory that this test was built into. A fresh one costs a fraction of a second.
+fn build() -> PathBuf {
+    let own = std::env::current_exe().expect("a test knows its own path");
+    // …/target/<profile>/deps/<test>
+    let target = own.ancestors().nth(3).expect("a test stands in a target directory");
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "--locked", "--package", "weir", "--target-dir"])
+        .arg(target)
+        .current_dir(workspace())
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the program does not build");
+    target.join("debug").join("weir")
+}
+
+/// What `-c` said of a configuration.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// The exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// Standard error.
+    pub messages: String,
+}
+
+impl Verdict {
+    /// Whether the program would start with it, or has no error and nothing to listen on (exit code 2).
+    pub fn accepted(&self) -> bool {
+        matches!(self.code, Some(0 | 2)) && self.alerts().is_empty()
+    }
+
+    /// The errors, without the lines that only say that there were some.
+    pub fn alerts(&self) -> Vec<&str> {
+        self.of("[ALERT]")
+            .into_iter()
+            .filter(|text| {
+                !text.starts_with("Error(s) found in") && !text.starts_with("Fatal errors found in")
+            })
+            .collect()
+    }
+
+    /// The warnings.
+    pub fn warnings(&self) -> Vec<&str> {
+        self.of("[WARNING]")
+    }
+
+    fn of(&self, severity: &str) -> Vec<&str> {
+        let lines = self.messages.lines().filter(|line| line.starts_with(severity));
+        lines.filter_map(|line| line.split_once(" : config : ").map(|(_, text)| text)).collect()
+    }
+}
+
+/// Runs `weir -c -f file` in a directory.
+pub fn check(file: &Path, directory: &Path) -> Verdict {
+    let output = Command::new(program())
+        .arg("-c")
+        .arg("-f")
+        .arg(file)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program runs");
+    Verdict { code: output.status.code(), messages: String::from_utf8_lossy(&output.stderr).into_owned() }
+}
+
+/// A running program. Ends with the value.
+#[derive(Debug)]
+pub struct Weir {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Weir {
+    /// Starts on a configuration, and waits until each of `ports` of 127.0.0.1 takes connections.
+    pub fn start(configuration: &str, ports: &[u16]) -> Weir {
+        let directory = scratch("run");
+        let file = directory.join("haproxy.cfg");
+        std::fs::write(&file, configuration).expect("the temporary directory takes files");
+        let messages = File::create(directory.join("messages")).expect("the temporary directory takes files");
+        let child = Command::new(program())
+            .arg("-db")
+            .arg("-f")
+            .arg(&file)
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(messages)
+            .spawn()
+            .expect("the program runs");
+        let mut weir = Weir { child, directory };
+        for port in ports {
+            weir.await_port(*port);
+        }
+        weir
+    }
+
+    fn await_port(&mut self, port: u16) {
+        let ready =
+            eventually(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() || !self.is_running());
+        assert!(ready && self.is_running(), "port {port} takes no connection: {}", self.messages());
+    }
+
+    /// The id of the process, to send signals to.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether the process has not ended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for the process to end by itself; its exit code, or `None` when it did not end or a signal ended it.
+    pub fn await_end(&mut self) -> Option<i32> {
+        eventually(|| !self.is_running());
+        self.child.try_wait().ok().flatten().and_then(|status| status.code())
+    }
+
+    /// A directory of this run, which goes when it ends.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn messages(&self) -> String {
+        std::fs::read_to_string(self.directory.join("messages")).unwrap_or_default()
+    }
+}
+
+impl Drop for Weir {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

@@ -1,0 +1,208 @@
+//! The house's arrows: which crate may use which, and where `unsafe` may stand.
+//!
+//! The table here is the law. It must say what the manifests do and what `ARCHITECTURE.md` tells people; every difference is a
+//! breach. Dependencies of tests alone (`[dev-dependencies]`) are free.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// A crate by the name its neighbours use, its folder, and the crates of the workspace that it uses.
+type Room = (&'static str, &'static str, &'static [&'static str]);
+
+#[rustfmt::skip]
+const ROOMS: &[Room] = &[
+    ("base",       "crates/base",    &[]),
+    ("diag",       "crates/diag",    &["base"]),
+    ("syntax",     "crates/syntax",  &["base", "diag"]),
+    ("runtime",    "crates/runtime", &["base"]),
+    ("http",       "crates/http",    &[]),
+    ("tls",        "crates/tls",     &["base", "diag"]),
+    ("state",      "crates/state",   &["base", "runtime"]),
+    ("sample",     "crates/sample",  &["base", "diag", "http", "runtime", "state"]),
+    ("rules",      "crates/rules",   &["base", "diag", "http", "runtime", "sample", "state"]),
+    ("balance",    "crates/balance", &["base", "http", "runtime", "sample", "state"]),
+    ("config",     "crates/config",  &["balance", "base", "diag", "http", "rules", "runtime", "sample", "state", "syntax", "tls"]),
+    ("net",        "crates/net",     &["base", "runtime", "tls"]),
+    ("proxy",      "crates/proxy",   &["balance", "base", "config", "http", "net", "rules", "runtime", "sample", "state"]),
+    ("health",     "crates/health",  &["base", "config", "http", "net", "runtime", "state"]),
+    ("control",    "crates/control", &["base", "http", "runtime", "sample", "state"]),
+    ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "proxy", "rules", "runtime", "sample", "state", "syntax"]),
+    ("xtask",      "xtask",          &["config", "control", "rules", "sample"]),
+    ("weir-tests", "tests",          &["config", "http", "net", "sample"]),
+];
+
+/// The crate that may switch the check of `unsafe` off for one of its files, and that file.
+const UNSAFE_ROOM: &str = "net";
+const UNSAFE_FILE: &str = "crates/net/src/sys.rs";
+
+/// All breaches of the rules in the workspace at `root`.
+pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
+    let read = |path: &str| -> Result<String, String> {
+        std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
+    };
+    let mut found = Vec::new();
+    let rooms: BTreeSet<&str> = ROOMS.iter().map(|(name, ..)| *name).collect();
+    let told = table(&read("ARCHITECTURE.md")?);
+    for (name, folder, uses) in ROOMS {
+        let allowed: BTreeSet<String> = uses.iter().map(|name| (*name).to_owned()).collect();
+        let manifest = read(&format!("{folder}/Cargo.toml"))?;
+        let actual =
+            dependencies(&manifest).into_iter().filter(|name| rooms.contains(name.as_str())).collect();
+        found.extend(compare(name, &allowed, &actual, &format!("{folder}/Cargo.toml")));
+        if let Some((_, documented)) = told.iter().find(|(room, _)| room == name) {
+            found.extend(compare(name, &allowed, documented, "ARCHITECTURE.md"));
+        } else if folder.starts_with("crates/") {
+            found.push(format!("ARCHITECTURE.md has no row for `{name}`"));
+        }
+        found.extend(guard(root, name, folder));
+    }
+    found.extend(strangers(root));
+    for file in sources(root) {
+        let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        if shown != UNSAFE_FILE && is_unsafe(&read(&shown)?) {
+            found.push(format!("{shown} holds `unsafe`, which only {UNSAFE_FILE} may"));
+        }
+    }
+    Ok(found)
+}
+
+fn compare(name: &str, allowed: &BTreeSet<String>, actual: &BTreeSet<String>, place: &str) -> Vec<String> {
+    let forbidden =
+        actual.difference(allowed).map(|other| format!("{place}: `{name}` may not use `{other}`"));
+    let stale = allowed.difference(actual).map(|other| format!("{place}: `{name}` does not use `{other}`"));
+    forbidden.chain(stale).collect()
+}
+
+/// The names under `[dependencies]` and `[target.….dependencies]`.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut inside = false;
+    for line in manifest.lines().map(str::trim) {
+        if let Some(title) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            inside =
+                title == "dependencies" || title.starts_with("target.") && title.ends_with(".dependencies");
+            names.extend(title.strip_prefix("dependencies.").map(str::to_owned));
+        } else if inside && !line.starts_with('#') {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            if !name.is_empty() {
+                names.insert(name.trim_matches('"').to_owned());
+            }
+        }
+    }
+    names
+}
+
+/// The rows of the table of rooms: name and imports. `all` stands for every room.
+fn table(page: &str) -> Vec<(String, BTreeSet<String>)> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| {
+        let (name, rest) = row.split_once("` |")?;
+        let imports = rest.trim_end().strip_suffix('|')?.rsplit('|').next()?.trim();
+        let imports = imports.split_whitespace().filter(|word| *word != "–").map(str::to_owned).collect();
+        Some((name.to_owned(), imports))
+    })
+    .collect()
+}
+
+/// Whether a crate's root keeps `unsafe` out.
+fn guard(root: &Path, name: &str, folder: &str) -> Option<String> {
+    let source = ["src/lib.rs", "src/main.rs"]
+        .iter()
+        .find_map(|file| std::fs::read_to_string(root.join(folder).join(file)).ok())
+        .unwrap_or_default();
+    let guarded = source.contains("#![forbid(unsafe_code)]")
+        || name == UNSAFE_ROOM && source.contains("#![deny(unsafe_code)]");
+    (!guarded).then(|| format!("{folder} does not forbid unsafe code"))
+}
+
+/// Crates that the table does not know.
+fn strangers(root: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(root.join("crates")) else { return Vec::new() };
+    let folders = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    folders
+        .map(|name| format!("crates/{name}"))
+        .filter(|folder| root.join(folder).is_dir() && !ROOMS.iter().any(|(_, known, _)| known == folder))
+        .map(|folder| format!("{folder} has no row in the table of arrows"))
+        .collect()
+}
+
+/// All Rust files of the workspace's crates.
+fn sources(root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders: Vec<PathBuf> = ROOMS.iter().map(|(_, folder, _)| root.join(folder)).collect();
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.filter_map(Result::ok) {
+            let path = entry.path();
+            if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Whether a source has an unsafe block, function, implementation or attribute, or lets itself have one. Comments are passed over.
+fn is_unsafe(source: &str) -> bool {
+    source.lines().map(|line| line.split("//").next().unwrap_or_default()).any(|line| {
+        let keyword = line.split("unsafe").skip(1).zip(line.split("unsafe")).any(|(after, before)| {
+            let starts = before.chars().next_back().is_none_or(|last| " \t(=[{;,".contains(last));
+            let next = after.trim_start();
+            let block = ["{", "fn ", "impl ", "extern ", "trait "].iter().any(|word| next.starts_with(word));
+            starts && (block || next.is_empty() || after.starts_with('('))
+        });
+        keyword || line.trim_start().starts_with("#") && line.contains("allow(unsafe_code)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_house_keeps_its_rules() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace");
+        let found = breaches(root).expect("the workspace is readable");
+        assert!(found.is_empty(), "\n{}", found.join("\n"));
+    }
+
+    #[test]
+    fn only_what_the_program_itself_uses_counts() {
+        let manifest = "[package]\nname = \"x\"\n[dependencies]\nbase.workspace = true\n# diag = 1\nhttp = { path = \"..\" }\n\
+                        [dev-dependencies]\nproxy.workspace = true\n[target.'cfg(unix)'.dependencies]\nnet = \"1\"\n[dependencies.tls]\npath = \"\"\n";
+        let names: Vec<String> = dependencies(manifest).into_iter().collect();
+        assert_eq!(names, ["base", "http", "net", "tls"]);
+    }
+
+    #[test]
+    fn differences_are_told_both_ways() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let told = compare("net", &set(&["base", "tls"]), &set(&["base", "proxy"]), "x");
+        assert_eq!(told, ["x: `net` may not use `proxy`", "x: `net` does not use `tls`"]);
+        let rows = table(
+            "| crate | holds | imports |\n| --- | --- | --- |\n| `net` | a | b | base tls |\n| `base` | x | – |\n",
+        );
+        assert_eq!(rows, [("net".to_owned(), set(&["base", "tls"])), ("base".to_owned(), set(&[]))]);
+    }
+
+    #[test]
+    fn unsafe_code_is_seen_and_talk_of_it_is_not() {
+        let keyword = "unsafe";
+        let cases = [
+            (format!("let x = {keyword} {{ *p }};"), true),
+            (format!("pub {keyword} fn f() {{}}"), true),
+            (format!("{keyword} impl Send for X {{}}"), true),
+            (format!("#[{keyword}(no_mangle)]"), true),
+            (format!("#![allow({keyword}_code)]"), true),
+            (format!("#![forbid({keyword}_code)]"), false),
+            (format!("// an {keyword} {{ block }}"), false),
+            (format!("(\"accept-{keyword}-violations-in-http-request\", 1)"), false),
+        ];
+        for (source, expected) in cases {
+            assert_eq!(is_unsafe(&source), expected, "{source}");
+        }
+    }
+}
