@@ -205,7 +205,11 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
         return Ok(Next::Close);
     }
     response::forward(client, x, &backend, &mut upstream).await?;
-    Ok(response::conclude(client, x, &backend, upstream, lease))
+    let next = response::conclude(client, x, &backend, upstream, lease);
+    if next == Next::Close && !x.upload.is_finished() {
+        Box::pin(respond::linger(client)).await;
+    }
+    Ok(next)
 }
 
 /// Sends the request to a server and waits for the head of its final response; tries again where that is

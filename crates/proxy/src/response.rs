@@ -54,7 +54,7 @@ impl Deadlines {
 
     /// Whose deadline passed.
     fn expired(&self) -> Expired {
-        if self.server_at <= self.client_at { Expired::Server } else { Expired::Client }
+        if self.server_at < self.client_at { Expired::Server } else { Expired::Client }
     }
 }
 
@@ -278,9 +278,15 @@ pub(crate) async fn forward(
                 Err(fault) => return Poll::Ready(Err(fault)),
             }
         }
-        match poll_download(client, x, upstream, context) {
-            Poll::Ready(outcome) => return Poll::Ready(outcome),
-            Poll::Pending => {}
+        if !is_forwarded(x) {
+            match poll_download(client, x, upstream, context) {
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+            }
+        }
+        // An answer that came early is complete; the request still has to be, for the connections to go on.
+        if is_forwarded(x) && (upload_failed || x.upload.is_finished()) {
+            return Poll::Ready(Ok(()));
         }
         if x.download.moved || !armed {
             armed = true;
@@ -305,6 +311,11 @@ pub(crate) async fn forward(
     .await;
     x.txn.bytes_out += x.download.sent;
     outcome.map_err(Stop::from)
+}
+
+/// Whether all of the response has left.
+fn is_forwarded(x: &Exchange) -> bool {
+    x.download.is_finished() && x.download_pipe.as_ref().is_none_or(Pipe::is_empty)
 }
 
 fn poll_download(
