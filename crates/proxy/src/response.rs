@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::proxy::{ConnectionMode, Reuse};
+use config::plan::server::Observe;
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, KnownName, Status, parse_response};
 use net::splice::Pipe;
 use runtime::Buffer;
@@ -17,7 +18,7 @@ use sample::transaction::TimeoutSlot;
 
 use crate::assign::{Lease, Presence, aborts_on_close, presence};
 use crate::connection::Connection;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, tell};
 use crate::fault::Fault;
 use crate::flow::{Flow, FlowError};
 use crate::pool::Upstream;
@@ -251,6 +252,9 @@ fn note_head(x: &mut Exchange, backend: &Proxy, upstream: &Upstream) {
     x.txn.server_status = status;
     x.txn.status = status;
     upstream.server.state.counters.mine().traffic.responses.add(status);
+    // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are such.
+    let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
+    tell(&upstream.server, !(failed && upstream.server.observe == Observe::Layer7));
     backend.state.backend.mine().traffic.responses.add(status);
 }
 
