@@ -92,6 +92,8 @@ impl From<Fault> for Stop {
 }
 
 thread_local! {
+    // Boxed, so that handing one out moves a pointer.
+    #[allow(clippy::vec_box)]
     static FREE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -161,11 +163,6 @@ impl Exchange {
     /// What expressions see of the request's content.
     pub(crate) fn request_bytes<'a>(&'a self, client: &'a Connection) -> &'a [u8] {
         if self.txn.is_http { &self.body } else { client.input.as_ref().map_or(&[], |input| input.filled()) }
-    }
-
-    /// The frontend or backend that counts what happens now.
-    pub(crate) fn owner<'a>(&'a self, client: &'a Connection) -> &'a Arc<Proxy> {
-        self.backend.as_ref().unwrap_or(&client.frontend)
     }
 }
 
@@ -310,10 +307,10 @@ pub(crate) fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retri
     let interval = backend.redispatch;
     let now = match interval {
         0 => x.bound.is_none() && !backend.servers[failed].state.is_up(),
-        1.. => x.txn.retries % interval as u32 == 0,
+        1.. => x.txn.retries.is_multiple_of(interval as u32),
         _ => {
             let from_last = (retries + 1).saturating_sub(x.txn.retries);
-            from_last % interval.unsigned_abs() == 0
+            from_last.is_multiple_of(interval.unsigned_abs())
         }
     };
     if !now {

@@ -26,7 +26,11 @@ pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Op
 }
 
 /// Makes the request's head what the server is to see.
-pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Arc<Proxy>) -> Result<(), Stop> {
+pub(crate) fn of_request(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+) -> Result<(), Stop> {
     restrict_names(client, x, backend)?;
     unique_id_header(client, x);
     let both = [&client.frontend, backend];
@@ -53,7 +57,8 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Ar
 
 /// `option http-restrict-req-hdr-names`.
 fn restrict_names(client: &Connection, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
-    let policy = match (backend.options.restrict_header_names, client.frontend.options.restrict_header_names) {
+    let policy = match (backend.options.restrict_header_names, client.frontend.options.restrict_header_names)
+    {
         (RestrictNames::Reject, _) | (_, RestrictNames::Reject) => http::RestrictNames::Reject,
         (RestrictNames::Delete, _) | (_, RestrictNames::Delete) => http::RestrictNames::Delete,
         _ => return Ok(()),
@@ -205,7 +210,12 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8]) {
 }
 
 /// Makes the response's head what the client is to see, stages it, and sets how its body is forwarded.
-pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange, backend: &Arc<Proxy>, upstream: &Upstream) {
+pub(crate) fn of_response(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    upstream: &Upstream,
+) {
     let _ = upstream;
     let method = x.txn.request.method_id();
     let length = x.txn.response.response_body(method);

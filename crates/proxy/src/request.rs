@@ -15,11 +15,7 @@ use crate::flow::Recoding;
 use crate::session::Arrival;
 
 /// Receives the head of the next request into the transaction.
-pub(crate) async fn receive(
-    client: &mut Connection,
-    x: &mut Exchange,
-    arrival: Arrival,
-) -> Result<(), Stop> {
+pub(crate) async fn receive(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
     let mut begun = false;
     if client.input.is_some() {
         begin(client, x);
@@ -55,7 +51,11 @@ pub(crate) async fn receive(
         }
         if n == 0 {
             let silent = client.input().is_empty();
-            return Err(if silent { empty(client, Fault::RequestAborted) } else { Fault::RequestAborted.into() });
+            return Err(if silent {
+                empty(client, Fault::RequestAborted)
+            } else {
+                Fault::RequestAborted.into()
+            });
         }
         if parse(client, x)? {
             return complete(client, x);
@@ -73,9 +73,8 @@ pub(crate) async fn receive(
 /// `option dontlognull` or `option http-ignore-probes` say otherwise.
 fn empty(client: &Connection, fault: Fault) -> Stop {
     let options = &client.frontend.options;
-    if client.session.requests > 0 || options.http_ignore_probes {
-        Stop::Silent
-    } else if options.dontlognull && fault == Fault::RequestAborted {
+    let unlogged = options.dontlognull && fault == Fault::RequestAborted;
+    if client.session.requests > 0 || options.http_ignore_probes || unlogged {
         Stop::Silent
     } else {
         Stop::Fault(fault)
@@ -152,7 +151,11 @@ fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
 
 /// The clock is read once for a head that came in one piece.
 fn now_if_late(client: &Connection, x: &Exchange) -> u64 {
-    if client.timer.deadline() == timer::NEVER && x.txn.times.started > 0 { x.txn.times.started } else { now_us() }
+    if client.timer.deadline() == timer::NEVER && x.txn.times.started > 0 {
+        x.txn.times.started
+    } else {
+        now_us()
+    }
 }
 
 fn note_request_line(client: &Connection, x: &mut Exchange) {

@@ -49,11 +49,18 @@ pub(crate) async fn after(client: &mut Connection, x: &mut Exchange, stop: Stop)
                 return Next::Close;
             }
             let Some(status) = fault.status() else {
-                x.txn.status = if x.txn.status == 0 && matches!(fault, Fault::RequestAborted) { 400 } else { x.txn.status };
+                x.txn.status = if x.txn.status == 0 && matches!(fault, Fault::RequestAborted) {
+                    400
+                } else {
+                    x.txn.status
+                };
                 return Next::Close;
             };
             error(client, x, status);
-            if matches!(fault, Fault::BadRequest(_) | Fault::RequestTimeout | Fault::BadRequestBody | Fault::ClientTimeout) {
+            if matches!(
+                fault,
+                Fault::BadRequest(_) | Fault::RequestTimeout | Fault::BadRequestBody | Fault::ClientTimeout
+            ) {
                 x.keep_alive = false;
             }
             send(client, x).await
@@ -69,11 +76,6 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
             frontend.request_errors.add(1);
         }
         Fault::Internal => frontend.internal_errors.add(1),
-        Fault::ResponseDenied => {
-            if let Some(counters) = backend {
-                counters.traffic.denied_responses.add(1);
-            }
-        }
         Fault::ClientAborted | Fault::ClientTimeout => {
             if let Some(counters) = backend {
                 counters.client_aborts.add(1);

@@ -158,9 +158,9 @@ fn poll_upload(
     match pumped {
         Poll::Ready(Ok(())) => client.release_input(),
         Poll::Pending => {}
-        Poll::Ready(Err(FlowError::Write(_))) => return Err(Fault::SendFailed),
-        Poll::Ready(Err(FlowError::Read(_))) => return Err(Fault::ClientAborted),
-        Poll::Ready(Err(FlowError::Coding(_))) => return Err(Fault::BadRequestBody),
+        Poll::Ready(Err(FlowError::Write)) => return Err(Fault::SendFailed),
+        Poll::Ready(Err(FlowError::Read)) => return Err(Fault::ClientAborted),
+        Poll::Ready(Err(FlowError::Coding)) => return Err(Fault::BadRequestBody),
     }
     Ok(x.upload.moved)
 }
@@ -321,11 +321,11 @@ fn poll_download(
 
 fn download_fault(x: &Exchange, error: &FlowError) -> Fault {
     match error {
-        FlowError::Write(_) => Fault::ClientAborted,
+        FlowError::Write => Fault::ClientAborted,
         // A body that only the close ends is complete for what anybody can tell, unless it was a reset.
-        FlowError::Read(_) => Fault::Truncated,
-        FlowError::Coding(_) if x.phase == Phase::Data => Fault::BadResponseBody,
-        FlowError::Coding(_) => Fault::BadResponse(http::ErrorKind::TransferEncoding),
+        FlowError::Read => Fault::Truncated,
+        FlowError::Coding if x.phase == Phase::Data => Fault::BadResponseBody,
+        FlowError::Coding => Fault::BadResponse(http::ErrorKind::TransferEncoding),
     }
 }
 
@@ -337,7 +337,8 @@ pub(crate) fn splice_pipe(
     wanted: impl Fn(&config::plan::Options) -> bool,
 ) -> Option<Pipe> {
     let global = &client.worker.shared.plan.global;
-    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) || !flow.is_long() {
+    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) || !flow.is_long()
+    {
         return None;
     }
     Pipe::take(global.tune.pipesize).ok()
@@ -470,7 +471,8 @@ fn is_bound_to_client(head: &Head) -> bool {
         _ => return false,
     };
     head.get_all(&name.into()).any(|value| {
-        let begins = |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
+        let begins =
+            |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
         begins(b"Negotiate") || begins(b"NTLM")
     })
 }
@@ -487,8 +489,9 @@ pub(crate) fn connection_mode(client: &Connection, backend: &Proxy) -> Connectio
 
 /// Whether the client's connection may take another request, as far as the proxy is concerned.
 pub(crate) fn may_keep_client(client: &Connection, x: &Exchange) -> bool {
-    let mode = x.backend.as_ref().map_or(client.frontend.options.connection, |backend| {
-        connection_mode(client, backend)
-    });
+    let mode = x
+        .backend
+        .as_ref()
+        .map_or(client.frontend.options.connection, |backend| connection_mode(client, backend));
     mode != ConnectionMode::Close && !client.worker.is_stopping() && !is_crowded(client)
 }

@@ -99,7 +99,7 @@ pub(crate) async fn run(
         let second = down.poll(context, &mut upstream.stream, from_server, &mut client.stream);
         match (first, second) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
-            (Poll::Ready(Err(FlowError::Read(_))), _) | (_, Poll::Ready(Err(FlowError::Write(_)))) => {
+            (Poll::Ready(Err(FlowError::Read)), _) | (_, Poll::Ready(Err(FlowError::Write))) => {
                 return Poll::Ready(Err(Fault::ClientAborted));
             }
             (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
