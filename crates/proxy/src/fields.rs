@@ -156,7 +156,7 @@ fn node(
             }
             match std::str::from_utf8(&name).ok().and_then(|name| name.parse::<IpAddr>().ok()) {
                 Some(ip) => push_ip(&mut text, Some(ip)),
-                None => text = name,
+                None => push_obfuscated(&mut text, &name),
             }
         }
         None => push_ip(&mut text, ip),
@@ -170,9 +170,13 @@ fn node(
             }
         }
         Some(Some(expression)) => {
-            let mut port = vec![b':'];
+            let mut port = Vec::new();
             if envs::with(client, x, |env| expression.eval_into(env, &mut port)) {
-                text.append(&mut port);
+                text.push(b':');
+                match port.iter().all(u8::is_ascii_digit) {
+                    true => text.append(&mut port),
+                    false => push_obfuscated(&mut text, &port),
+                }
             }
         }
     }
@@ -188,14 +192,22 @@ fn push_ip(text: &mut Vec<u8>, ip: Option<IpAddr>) {
     };
 }
 
-/// One parameter, quoted where it is no token.
+/// A name that tells nothing of the network begins with an underscore (RFC 7239, 6.3).
+fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
+    if !name.starts_with(b"_") && name != b"unknown" {
+        text.push(b'_');
+    }
+    text.extend_from_slice(name);
+}
+
+/// One parameter, quoted where it is no token; hosts always are, as in HAProxy.
 fn push(value: &mut Vec<u8>, name: &str, text: &[u8]) {
     if !value.is_empty() {
         value.push(b';');
     }
     value.extend_from_slice(name.as_bytes());
     value.push(b'=');
-    if http::is_token(text) {
+    if name != "host" && http::is_token(text) {
         value.extend_from_slice(text);
     } else {
         value.push(b'"');

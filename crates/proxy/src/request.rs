@@ -148,7 +148,8 @@ fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
         _ => head.request_body(),
     };
     x.upload.start(length, Recoding::None);
-    if client.prepared().logs || client.frontend.unique_id_format.is_some() {
+    let wanted = client.worker.shared.plan.variables.wants_request_line();
+    if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
         note_request_line(client, x);
     }
     if !client.frontend.request_captures.is_empty() || client.frontend.cookie_capture.is_some() {

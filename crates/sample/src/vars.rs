@@ -188,11 +188,12 @@ pub fn process_variables() -> Vec<(Box<str>, Arc<ProcessVariable>)> {
     list
 }
 
-/// The variables of a plan: which name has which slot.
+/// The variables of a plan: which name has which slot; and what else its expressions ask to be kept.
 #[derive(Debug, Default)]
 pub struct Variables {
     names: HashMap<(VarScope, Box<str>), u32>,
     next: [u32; 6],
+    wants_request_line: bool,
 }
 
 impl Variables {
@@ -230,6 +231,16 @@ impl Variables {
             *next - 1
         });
         Ok(Var::Slot(scope, slot))
+    }
+
+    /// Notes that an expression or format of the plan reads the request line as it was received.
+    pub fn want_request_line(&mut self) {
+        self.wants_request_line = true;
+    }
+
+    /// Whether one does: then the line is to be kept even where nothing is logged.
+    pub fn wants_request_line(&self) -> bool {
+        self.wants_request_line
     }
 
     /// The names of a scope with their slots, in the order of the names (`dump_all_vars`).
