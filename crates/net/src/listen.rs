@@ -161,14 +161,19 @@ pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<Owne
 }
 
 /// A listening socket that the process was started with. Taken as a duplicate, so that a second bind of the
-/// same number works as well.
-pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+/// same number works as well. Of `options` the key of signatures is applied: the rest was settled when it was bound.
+pub fn inherited(number: i32, options: &Options<'_>) -> io::Result<OwnedFd> {
     let socket = sys::duplicate_inherited(number)?;
-    if !socket2::SockRef::from(&socket).is_listener()? {
+    let view = socket2::SockRef::from(&socket);
+    if !view.is_listener()? {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the inherited descriptor is no listening socket",
         ));
+    }
+    if let (Some(key), Some(address)) = (options.md5_key, view.local_addr()?.as_socket()) {
+        let any = SocketAddr::new(crate::dial::unspecified(address), 0);
+        sys::set_md5_key(socket.as_fd(), any, key, true)?;
     }
     Ok(socket)
 }
