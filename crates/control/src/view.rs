@@ -101,9 +101,9 @@ pub struct View {
     pub node: String,
     /// `description`.
     pub description: Option<String>,
-    /// All proxies that run, in the order of the configuration.
+    /// All proxies that are not `disabled`, in the order of the configuration.
     pub proxies: Vec<ProxyView>,
-    /// Names of the backends that the configuration disabled.
+    /// The names of backends that are, which commands know only to say so.
     pub disabled_backends: Vec<String>,
     /// Runtime sockets.
     pub sockets: Vec<SocketView>,
