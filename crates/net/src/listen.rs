@@ -165,7 +165,10 @@ pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<Owne
 pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     let socket = sys::duplicate_inherited(number)?;
     if !socket2::SockRef::from(&socket).is_listener()? {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the inherited descriptor is no listening socket"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the inherited descriptor is no listening socket",
+        ));
     }
     Ok(socket)
 }

@@ -93,6 +93,8 @@ impl From<Fault> for Stop {
 }
 
 thread_local! {
+    // Boxed, so that handing one out moves a pointer.
+    #[allow(clippy::vec_box)]
     static FREE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -163,11 +165,6 @@ impl Exchange {
     pub(crate) fn request_bytes<'a>(&'a self, client: &'a Connection) -> &'a [u8] {
         if self.txn.is_http { &self.body } else { client.input.as_ref().map_or(&[], |input| input.filled()) }
     }
-
-    /// The frontend or backend that counts what happens now.
-    pub(crate) fn owner<'a>(&'a self, client: &'a Connection) -> &'a Arc<Proxy> {
-        self.backend.as_ref().unwrap_or(&client.frontend)
-    }
 }
 
 /// Serves one request of `client`. The connection comes back with what to do next.
@@ -209,7 +206,11 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
         return Ok(Next::Close);
     }
     response::forward(client, x, &backend, &mut upstream).await?;
-    Ok(response::conclude(client, x, &backend, upstream, lease))
+    let next = response::conclude(client, x, &backend, upstream, lease);
+    if next == Next::Close && !x.upload.is_finished() {
+        Box::pin(respond::linger(client)).await;
+    }
+    Ok(next)
 }
 
 /// Sends the request to a server and waits for the head of its final response; tries again where that is
@@ -311,10 +312,10 @@ pub(crate) fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retri
     let interval = backend.redispatch;
     let now = match interval {
         0 => x.bound.is_none() && !backend.servers[failed].state.is_up(),
-        1.. => x.txn.retries % interval as u32 == 0,
+        1.. => x.txn.retries.is_multiple_of(interval as u32),
         _ => {
             let from_last = (retries + 1).saturating_sub(x.txn.retries);
-            from_last % interval.unsigned_abs() == 0
+            from_last.is_multiple_of(interval.unsigned_abs())
         }
     };
     if !now {

@@ -51,11 +51,11 @@ const SPLICE_LEAST: u64 = 4096;
 #[derive(Debug)]
 pub(crate) enum FlowError {
     /// Reading failed, or the sender closed before the end.
-    Read(io::ErrorKind),
+    Read,
     /// Writing failed.
-    Write(io::ErrorKind),
-    /// The chunked coding is broken: what is wrong.
-    Coding(&'static str),
+    Write,
+    /// The chunked coding is broken.
+    Coding,
 }
 
 /// One direction.
@@ -190,9 +190,7 @@ impl Flow {
                 taken as usize
             }
             Framing::Chunked(decoder) => {
-                let taken = decoder
-                    .track(&buffer.filled()[self.ready..])
-                    .map_err(|error| FlowError::Coding(error.text))?;
+                let taken = decoder.track(&buffer.filled()[self.ready..]).map_err(|_| FlowError::Coding)?;
                 if decoder.is_done() {
                     self.framing = Framing::Done;
                 }
@@ -209,7 +207,7 @@ impl Flow {
         let mut at = 0;
         let input = buffer.filled();
         let used = loop {
-            match decoder.decode(input, at).map_err(|error| FlowError::Coding(error.text))? {
+            match decoder.decode(input, at).map_err(|_| FlowError::Coding)? {
                 ChunkEvent::Data { range } => {
                     at = range.end;
                     self.staged.extend_from_slice(&input[range]);
@@ -249,8 +247,8 @@ impl Flow {
             };
             let n = match written {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::Write(io::ErrorKind::WriteZero))),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Write(error.kind()))),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::Write)),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Write)),
                 Poll::Ready(Ok(n)) => n,
             };
             self.moved = true;
@@ -311,7 +309,7 @@ impl Flow {
             while !through.is_empty() {
                 match through.poll_drain(context, to, self.spliceable() > 0) {
                     Poll::Ready(Ok(_)) => self.moved = true,
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Write(error.kind()))),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Write)),
                     Poll::Pending => return Poll::Pending,
                 }
             }
@@ -333,7 +331,7 @@ impl Flow {
                 }
                 // A socket that cannot be spliced is read the usual way.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => *pipe = None,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Read(error.kind()))),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Read)),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -362,7 +360,7 @@ impl Flow {
         }
         match from.poll_read(context, buffer.room()) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(FlowError::Read(error.kind()))),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(FlowError::Read)),
             Poll::Ready(Ok(0)) => Poll::Ready(self.end_of_stream()),
             Poll::Ready(Ok(n)) => {
                 self.moved = true;
@@ -374,14 +372,12 @@ impl Flow {
 
     fn end_of_stream(&mut self) -> Result<(), FlowError> {
         if !self.is_until_close() {
-            return Err(FlowError::Read(io::ErrorKind::UnexpectedEof));
+            return Err(FlowError::Read);
         }
         self.framing = Framing::Done;
         Ok(())
     }
-
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use config::plan::ServerSettings;
 use config::plan::proxy::Reuse;
 use net::Stream;
-use runtime::timer::{Timer, now_ms};
 use runtime::Buffer;
+use runtime::timer::{Timer, now_ms};
 use sample::Endpoint;
 
 use crate::worker::{Shared, Worker};
@@ -172,7 +172,8 @@ impl Pools {
                 continue;
             }
             pool.idle.retain(|idle| {
-                let keep = idle.stream.poll_read_ready(&mut context).is_pending() && idle.server.state.is_up();
+                let keep =
+                    idle.stream.poll_read_ready(&mut context).is_pending() && idle.server.state.is_up();
                 if !keep {
                     idle.server.state.counters.mine().idle.down();
                 }
@@ -188,11 +189,6 @@ impl Pools {
         }
         self.purge_at.set(next);
         next
-    }
-
-    /// How many connections are idle: for messages and tests.
-    pub(crate) fn idle(&self) -> usize {
-        self.pools.borrow().iter().flatten().map(|pool| pool.idle.len()).sum()
     }
 }
 

@@ -55,7 +55,7 @@ impl Deadlines {
 
     /// Whose deadline passed.
     fn expired(&self) -> Expired {
-        if self.server_at <= self.client_at { Expired::Server } else { Expired::Client }
+        if self.server_at < self.client_at { Expired::Server } else { Expired::Client }
     }
 }
 
@@ -159,9 +159,9 @@ fn poll_upload(
     match pumped {
         Poll::Ready(Ok(())) => client.release_input(),
         Poll::Pending => {}
-        Poll::Ready(Err(FlowError::Write(_))) => return Err(Fault::SendFailed),
-        Poll::Ready(Err(FlowError::Read(_))) => return Err(Fault::ClientAborted),
-        Poll::Ready(Err(FlowError::Coding(_))) => return Err(Fault::BadRequestBody),
+        Poll::Ready(Err(FlowError::Write)) => return Err(Fault::SendFailed),
+        Poll::Ready(Err(FlowError::Read)) => return Err(Fault::ClientAborted),
+        Poll::Ready(Err(FlowError::Coding)) => return Err(Fault::BadRequestBody),
     }
     Ok(x.upload.moved)
 }
@@ -282,9 +282,15 @@ pub(crate) async fn forward(
                 Err(fault) => return Poll::Ready(Err(fault)),
             }
         }
-        match poll_download(client, x, upstream, context) {
-            Poll::Ready(outcome) => return Poll::Ready(outcome),
-            Poll::Pending => {}
+        if !is_forwarded(x) {
+            match poll_download(client, x, upstream, context) {
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+            }
+        }
+        // An answer that came early is complete; the request still has to be, for the connections to go on.
+        if is_forwarded(x) && (upload_failed || x.upload.is_finished()) {
+            return Poll::Ready(Ok(()));
         }
         if x.download.moved || !armed {
             armed = true;
@@ -311,6 +317,11 @@ pub(crate) async fn forward(
     outcome.map_err(Stop::from)
 }
 
+/// Whether all of the response has left.
+fn is_forwarded(x: &Exchange) -> bool {
+    x.download.is_finished() && x.download_pipe.as_ref().is_none_or(Pipe::is_empty)
+}
+
 fn poll_download(
     client: &mut Connection,
     x: &mut Exchange,
@@ -325,11 +336,11 @@ fn poll_download(
 
 fn download_fault(x: &Exchange, error: &FlowError) -> Fault {
     match error {
-        FlowError::Write(_) => Fault::ClientAborted,
+        FlowError::Write => Fault::ClientAborted,
         // A body that only the close ends is complete for what anybody can tell, unless it was a reset.
-        FlowError::Read(_) => Fault::Truncated,
-        FlowError::Coding(_) if x.phase == Phase::Data => Fault::BadResponseBody,
-        FlowError::Coding(_) => Fault::BadResponse(http::ErrorKind::TransferEncoding),
+        FlowError::Read => Fault::Truncated,
+        FlowError::Coding if x.phase == Phase::Data => Fault::BadResponseBody,
+        FlowError::Coding => Fault::BadResponse(http::ErrorKind::TransferEncoding),
     }
 }
 
@@ -341,7 +352,8 @@ pub(crate) fn splice_pipe(
     wanted: impl Fn(&config::plan::Options) -> bool,
 ) -> Option<Pipe> {
     let global = &client.worker.shared.plan.global;
-    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) || !flow.is_long() {
+    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) || !flow.is_long()
+    {
         return None;
     }
     Pipe::take(global.tune.pipesize).ok()
@@ -474,7 +486,8 @@ fn is_bound_to_client(head: &Head) -> bool {
         _ => return false,
     };
     head.get_all(&name.into()).any(|value| {
-        let begins = |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
+        let begins =
+            |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
         begins(b"Negotiate") || begins(b"NTLM")
     })
 }
@@ -491,8 +504,9 @@ pub(crate) fn connection_mode(client: &Connection, backend: &Proxy) -> Connectio
 
 /// Whether the client's connection may take another request, as far as the proxy is concerned.
 pub(crate) fn may_keep_client(client: &Connection, x: &Exchange) -> bool {
-    let mode = x.backend.as_ref().map_or(client.frontend.options.connection, |backend| {
-        connection_mode(client, backend)
-    });
+    let mode = x
+        .backend
+        .as_ref()
+        .map_or(client.frontend.options.connection, |backend| connection_mode(client, backend));
     mode != ConnectionMode::Close && !client.worker.is_stopping() && !is_crowded(client)
 }

@@ -344,8 +344,9 @@ fn monitor(client: &Connection, x: &mut Exchange, frontend: &Proxy) -> Result<()
     if wanted != Some(target) && wanted != http::uri::split(target).pathq() {
         return Ok(());
     }
-    let failed =
-        envs::with(client, x, |env| frontend.monitor_fail.iter().any(|condition| holds(Some(condition), env)));
+    let failed = envs::with(client, x, |env| {
+        frontend.monitor_fail.iter().any(|condition| holds(Some(condition), env))
+    });
     x.txn.termination.set(Cause::Local, Phase::Request);
     x.txn.log_level = Some(None);
     respond::error(client, x, if failed { 503 } else { 200 });

@@ -111,8 +111,8 @@ fn decode(client: &Connection, x: &mut Exchange) -> Result<(), Fault> {
         BodyLength::UntilClose => BodyLength::None,
         length => length,
     };
-    x.body_complete = crate::response::decode_body(length, input, &mut x.body)
-        .map_err(|_| Fault::BadRequestBody)?;
+    x.body_complete =
+        crate::response::decode_body(length, input, &mut x.body).map_err(|_| Fault::BadRequestBody)?;
     Ok(())
 }
 

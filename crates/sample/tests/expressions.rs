@@ -309,5 +309,7 @@ fn a_client_hello_tells_its_server_name() {
     world.request_bytes = hello;
     assert_eq!(world.eval("req.ssl_sni"), "str:sni.example.org");
     assert_eq!(world.eval("req.ssl_ver"), "sint:196611");
+    assert_eq!(world.eval("req.ssl_cipherlist,hex"), "str:1301");
+    assert_eq!(world.eval("req.ssl_sigalgs"), "none");
     assert_eq!(world.test("{ req_ssl_hello_type 1 }"), Ok(Test::Yes));
 }
