@@ -460,6 +460,8 @@ pub(crate) fn conclude(
         }
     } else if upstream.private && uploaded && head.keep_alive() && !x.server_closes {
         keep_private(client, upstream);
+    } else if uploaded && x.download.is_received() {
+        upstream.discard();
     }
     drop(lease);
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
