@@ -29,7 +29,7 @@ free_port() { # a port that the kernel gives
 wait_port() {
     for _ in $(seq 200); do
         (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
-        read -rt 0.05 <> <(:) || true
+        sleep 0.05
     done
     echo "nothing listens on port $1" >&2
     exit 1

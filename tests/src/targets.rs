@@ -1,1 +1,172 @@
-//! What the fuzzers call: each a function of bytes that must not panic.
+//! What the fuzzers call: each a function of bytes that checks what must hold whatever the bytes are. A breach is a panic.
+//!
+//! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/seeds.rs` with the seeds of `fuzz/seeds`.
+
+use std::sync::OnceLock;
+
+use config::{Boot, Loaded, Plan, Setting};
+use diag::render::{self, Colour};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, ParseError, ParseOptions, Status};
+use net::proxy_protocol;
+use sample::{Env, Transaction};
+
+/// A target: its name, which is also that of its folder of seeds, and the function.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    ("config", config),
+    ("http1_request", http1_request),
+    ("http1_response", http1_response),
+    ("chunked", chunked),
+    ("proxy_protocol", proxy_protocol),
+    ("log_format", log_format),
+];
+
+/// A configuration gives a plan or at least one error, never both, and every message can be shown in both forms.
+pub fn config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    // What a configuration names is read: devices would never end.
+    if text.contains("/dev") || text.contains("/proc") || text.contains("..") {
+        return;
+    }
+    let Loaded { plan, diagnostics, sources } = load(&text);
+    assert_eq!(plan.is_none(), diagnostics.has_errors(), "a plan and errors exclude each other");
+    for one in diagnostics.iter() {
+        let _ = (render::terminal(one, &sources, Colour::Never), render::line(one, &sources, 1));
+    }
+}
+
+fn load(text: &str) -> Loaded {
+    let setting = Setting { ignore_resolution_failures: true, ..Setting::default() };
+    config::load_text("fuzz.cfg", text, &Boot { setting, ..Boot::default() })
+}
+
+/// A request is read the same in one piece as byte by byte, and what is written of it is read as the same request again.
+pub fn http1_request(bytes: &[u8]) {
+    for options in [ParseOptions::default(), relaxed()] {
+        message(bytes, &options, http::parse_request, |head| head.request_body());
+    }
+}
+
+/// As [`http1_request`], for responses.
+pub fn http1_response(bytes: &[u8]) {
+    for options in [ParseOptions::default(), relaxed()] {
+        message(bytes, &options, http::parse_response, |head| head.response_body(http::Method::Get));
+    }
+}
+
+fn relaxed() -> ParseOptions {
+    ParseOptions { relaxed: true, any_method_payload: true, ..ParseOptions::default() }
+}
+
+type Parse = fn(&[u8], &mut Head, &ParseOptions) -> Result<Status, ParseError>;
+
+fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -> BodyLength) {
+    let mut head = Head::new();
+    let whole = parse(bytes, &mut head, options);
+    let mut gradual = Head::new();
+    let mut by_piece = Ok(Status::Partial);
+    for end in 0..=bytes.len() {
+        by_piece = parse(&bytes[..end], &mut gradual, options);
+        if !matches!(by_piece, Ok(Status::Partial)) {
+            break;
+        }
+    }
+    match (whole, by_piece) {
+        (Ok(one), Ok(other)) => assert_eq!(one, other, "one piece or many"),
+        (Err(one), Err(other)) => assert_eq!(one.kind, other.kind, "one piece or many"),
+        (one, other) => panic!("in one piece {one:?}, in many {other:?}"),
+    }
+    let Ok(Status::Complete { len }) = whole else { return };
+    assert!(len <= bytes.len(), "{len} of {} bytes", bytes.len());
+    let mut written = Vec::new();
+    head.write_to(&mut written);
+    let mut again = Head::new();
+    let reread = parse(&written, &mut again, &ParseOptions { max_bytes: usize::MAX, ..options.clone() });
+    assert_eq!(reread, Ok(Status::Complete { len: written.len() }), "{}", written.escape_ascii());
+    assert_eq!(body(&head), body(&again), "the same body follows {}", written.escape_ascii());
+    assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
+}
+
+/// A chunked body has the same payload and end however it is cut, and following it finds the same end as taking it apart.
+pub fn chunked(bytes: &[u8]) {
+    let whole = dechunk(&[bytes]);
+    let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(whole, dechunk(&pieces), "in one piece and by bytes");
+    let mut decoder = ChunkDecoder::new();
+    match (decoder.track(bytes), &whole) {
+        (Ok(length), Some((_, Some(end)))) => assert_eq!((length, decoder.is_done()), (*end, true)),
+        (Ok(length), Some((_, None))) => assert_eq!((length, decoder.is_done()), (bytes.len(), false)),
+        (tracked, None) => assert!(tracked.is_err(), "{tracked:?}"),
+        (tracked, other) => panic!("followed {tracked:?}, taken apart {other:?}"),
+    }
+}
+
+/// The payload, and where the body ended if it did; `None` for a malformed one.
+fn dechunk(pieces: &[&[u8]]) -> Option<(Vec<u8>, Option<usize>)> {
+    let mut decoder = ChunkDecoder::new();
+    let mut payload = Vec::new();
+    let mut before = 0;
+    for piece in pieces {
+        let mut at = 0;
+        loop {
+            match decoder.decode(piece, at).ok()? {
+                ChunkEvent::Data { range } => {
+                    at = range.end;
+                    payload.extend_from_slice(&piece[range]);
+                }
+                ChunkEvent::More => break,
+                ChunkEvent::Done { consumed } => return Some((payload, Some(before + consumed))),
+            }
+        }
+        before += piece.len();
+    }
+    Some((payload, None))
+}
+
+/// A PROXY header takes no more than there is, needs all that it takes, and its addresses survive being written.
+pub fn proxy_protocol(bytes: &[u8]) {
+    let Ok(Some(header)) = proxy_protocol::parse(bytes) else { return };
+    assert!(header.length <= bytes.len());
+    for end in 0..header.length {
+        let cut = proxy_protocol::parse(&bytes[..end]);
+        assert_eq!(cut, Ok(None), "{end} of {} bytes", header.length);
+    }
+    assert_eq!(proxy_protocol::parse(&bytes[..header.length]), Ok(Some(header.clone())));
+    let tlvs = || header.tlvs.iter().map(|(kind, value)| (*kind, &**value));
+    let mut written = Vec::new();
+    proxy_protocol::write_v2(header.addresses, false, tlvs(), false, &mut written);
+    let again = proxy_protocol::parse(&written);
+    assert!(matches!(&again, Ok(Some(again)) if again.addresses == header.addresses), "{again:?}");
+    if header.tlvs.is_empty() {
+        written.clear();
+        proxy_protocol::write_v1(header.addresses, &mut written);
+        let again = proxy_protocol::parse(&written);
+        assert!(matches!(&again, Ok(Some(again)) if again.addresses == header.addresses), "{again:?}");
+    }
+}
+
+/// A log format is refused, or writes a line without line breaks of its own accord.
+pub fn log_format(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let quoted: String = text.chars().filter(|one| !one.is_control()).flat_map(|one| ['\\', one]).collect();
+    let Some(plan) = with_log_format(&quoted) else { return };
+    let (process, transaction) = (state::Process::default(), Transaction::default());
+    for format in plan.proxies.iter().filter_map(|proxy| proxy.log_format.as_ref()) {
+        let mut line = Vec::new();
+        format.render(&Env::new(&process, 0), &mut line);
+        let with_request = Env { transaction: Some(&transaction), ..Env::new(&process, 1_000) };
+        format.render(&with_request, &mut line);
+    }
+    // What was compiled before is compiled again: nothing of a plan outlives it.
+    static FIRST: OnceLock<bool> = OnceLock::new();
+    assert!(*FIRST.get_or_init(|| with_log_format("%ci").is_some()), "a plain format is accepted");
+}
+
+fn with_log_format(quoted: &str) -> Option<Plan> {
+    load(&format!(
+        "frontend f\n mode http\n bind 127.0.0.1:1\n timeout client 1s\n log stdout local0\n log-format {quoted}\n"
+    ))
+    .plan
+}

@@ -95,7 +95,7 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
         BindAddress::Ip(address) => listen::tcp(*address, &options),
         BindAddress::Unix(path) => listen::unix(path, backlog, rights),
         BindAddress::Abstract { name, padded } => listen::abstract_unix(name, *padded, backlog),
-        BindAddress::Inherited(number) => listen::inherited(*number),
+        BindAddress::Inherited(number) => listen::inherited(*number, &options),
         BindAddress::SocketPair(_) => Err(std::io::Error::other("sockpair@ is not supported yet")),
     }
 }

@@ -20,6 +20,12 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         node: global.node.as_deref().map_or_else(own_name, str::to_owned),
         description: global.description.as_deref().map(str::to_owned),
         proxies: plan.proxies.iter().filter(|proxy| !proxy.disabled).map(proxy_view).collect(),
+        disabled_backends: plan
+            .proxies
+            .iter()
+            .filter(|proxy| proxy.disabled && proxy.state.is_backend)
+            .map(|proxy| proxy.state.name.to_string())
+            .collect(),
         sockets: global.stats_sockets.iter().map(|bind| socket(&bind.address, bind.level)).collect(),
         timeout: global.stats_timeout,
         max_sessions: global.stats_maxconn,

@@ -216,8 +216,9 @@ pub(crate) fn unpublish_backend(call: &mut Call<'_>) -> Reply {
 
 fn set_published(call: &mut Call<'_>, published: bool) -> Reply {
     let view = call.runtime.view();
+    let disabled = view.disabled_backends.iter().any(|name| name == call.arg(0));
     let Some(proxy) = view.backend(call.arg(0)) else {
-        return error("No such backend.");
+        return error(if disabled { "No effect on a disabled backend." } else { "No such backend." });
     };
     if proxy.state.admission() == Admission::Stopped {
         return error("No effect on a disabled backend.");

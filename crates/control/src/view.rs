@@ -101,8 +101,10 @@ pub struct View {
     pub node: String,
     /// `description`.
     pub description: Option<String>,
-    /// All proxies, in the order of the configuration.
+    /// All proxies that are not `disabled`, in the order of the configuration.
     pub proxies: Vec<ProxyView>,
+    /// The names of backends that are, which commands know only to say so.
+    pub disabled_backends: Vec<String>,
     /// Runtime sockets.
     pub sockets: Vec<SocketView>,
     /// `stats timeout`.
@@ -131,6 +133,7 @@ impl Default for View {
             node: String::new(),
             description: None,
             proxies: Vec::new(),
+            disabled_backends: Vec::new(),
             sockets: Vec::new(),
             timeout: Duration::from_secs(10),
             max_sessions: 10,

@@ -108,6 +108,8 @@ fn request_syntax_is_strict_where_haproxy_is_and_relaxed_where_its_manual_says()
     }
     let strict_lf = ParseOptions { lone_lf: false, ..ParseOptions::default() };
     assert_eq!(request(b"GET / HTTP/1.1\n\n", &strict_lf).err(), Some(E::BareLf));
+    let unfolded = ParseOptions { folding: false, ..ParseOptions::default() };
+    assert_eq!(request(b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", &unfolded).err(), Some(E::Folding));
 }
 
 #[test]

@@ -71,8 +71,16 @@ fn tcp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
     if options.transparent {
         sys::set_transparent(socket.as_fd(), address.ip())?;
     }
+    configure(&socket, address, options)?;
+    socket.bind(&address.into())?;
+    socket.listen(options.backlog)?;
+    Ok(socket.into())
+}
+
+/// What a listening socket may be told before and after it is bound.
+fn configure(socket: &Socket, address: SocketAddr, options: &Options<'_>) -> io::Result<()> {
     if let Some(mss) = options.mss {
-        set_mss(&socket, mss)?;
+        set_mss(socket, mss)?;
     }
     if options.defer_accept {
         sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 60)?;
@@ -98,9 +106,7 @@ fn tcp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
     if options.buffers.1 > 0 {
         socket.set_send_buffer_size(options.buffers.1)?;
     }
-    socket.bind(&address.into())?;
-    socket.listen(options.backlog)?;
-    Ok(socket.into())
+    Ok(())
 }
 
 fn set_mss(socket: &Socket, mss: i32) -> io::Result<()> {
@@ -161,16 +167,19 @@ pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<Owne
 }
 
 /// A listening socket that the process was started with. Taken as a duplicate, so that a second bind of the
-/// same number works as well.
-pub fn inherited(number: i32) -> io::Result<OwnedFd> {
-    let socket = sys::duplicate_inherited(number)?;
-    if !socket2::SockRef::from(&socket).is_listener()? {
+/// same number works as well. TCP sockets get the options that can still be set.
+pub fn inherited(number: i32, options: &Options<'_>) -> io::Result<OwnedFd> {
+    let socket = Socket::from(sys::duplicate_inherited(number)?);
+    if !socket.is_listener()? {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the inherited descriptor is no listening socket",
         ));
     }
-    Ok(socket)
+    if let Some(address) = socket.local_addr()?.as_socket() {
+        configure(&socket, address, options)?;
+    }
+    Ok(socket.into())
 }
 
 /// A listening socket in the calling worker's reactor.

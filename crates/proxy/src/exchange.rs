@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::plan::Proxy;
+use config::plan::server::{Observe, ServerSettings};
 use net::splice::Pipe;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
@@ -205,7 +206,11 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
         return Ok(Next::Close);
     }
     response::forward(client, x, &backend, &mut upstream).await?;
-    Ok(response::conclude(client, x, &backend, upstream, lease))
+    let next = response::conclude(client, x, &backend, upstream, lease);
+    if next == Next::Close && !x.upload.is_finished() {
+        Box::pin(respond::linger(client)).await;
+    }
+    Ok(next)
 }
 
 /// Sends the request to a server and waits for the head of its final response; tries again where that is
@@ -341,6 +346,7 @@ pub(crate) fn count_request(x: &Exchange, backend: &Proxy, lease: &Lease) {
     of_server.session_rate.tick(now_ms);
 }
 
+/// Counts what went wrong with a server, and tells the one who watches it (`observe`).
 pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
     let of_server = lease.settings().state.counters.mine();
     let of_backend = backend.state.backend.mine();
@@ -352,5 +358,23 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
             fault if fault.blames_server() => counters.response_errors.add(1),
             _ => {}
         }
+    }
+    let connected = match fault {
+        Fault::ConnectFailed(_) | Fault::ConnectTimeout => false,
+        fault if fault.blames_server() => true,
+        _ => return,
+    };
+    match lease.settings().observe {
+        Observe::Layer4 if !connected => tell(lease.settings(), false),
+        Observe::Layer7 => tell(lease.settings(), false),
+        Observe::None | Observe::Layer4 => {}
+    }
+}
+
+/// Tells the checks of `server` how a connection or an exchange with it went.
+#[inline]
+pub(crate) fn tell(server: &ServerSettings, ok: bool) {
+    if server.observe != Observe::None {
+        server.state.health.observe(ok, server.error_limit, server.on_error.demand());
     }
 }

@@ -16,6 +16,15 @@ use crate::session::Arrival;
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
+    let received = receive_head(client, x, arrival).await;
+    if received.is_err() {
+        // Half a head is none: nothing may look into it.
+        x.txn.request.clear();
+    }
+    received
+}
+
+async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
     let mut begun = false;
     if client.input.is_some() {
         begin(client, x);

@@ -45,7 +45,10 @@ pub(crate) async fn after(client: &mut Connection, x: &mut Exchange, stop: Stop)
             count(client, x, fault);
             if x.answered {
                 // Too late for words: the client must not take what it has for the whole.
-                client.stream.reset_on_close();
+                // What its framing does not tell, a reset does.
+                if fault == Fault::Truncated && x.download.is_until_close() {
+                    client.stream.reset_on_close();
+                }
                 return Next::Close;
             }
             let Some(status) = fault.status() else {
@@ -220,7 +223,7 @@ pub(crate) async fn write_both(client: &mut Connection, head: &[u8], body: &[u8]
 
 /// Ends our side and reads on for a while: closing with unread bytes would make the kernel send a reset that
 /// can overtake the answer.
-async fn linger(client: &mut Connection) {
+pub(crate) async fn linger(client: &mut Connection) {
     client.stream.shutdown_write();
     let deadline = client.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);
     client.timer.set_after(timer::now_ms(), Some(deadline));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::proxy::{ConnectionMode, Reuse};
+use config::plan::server::Observe;
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, KnownName, Status, parse_response};
 use net::splice::Pipe;
 use runtime::Buffer;
@@ -17,7 +18,7 @@ use sample::transaction::TimeoutSlot;
 
 use crate::assign::{Lease, Presence, aborts_on_close, presence};
 use crate::connection::Connection;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, tell};
 use crate::fault::Fault;
 use crate::flow::{Flow, FlowError};
 use crate::pool::Upstream;
@@ -54,7 +55,7 @@ impl Deadlines {
 
     /// Whose deadline passed.
     fn expired(&self) -> Expired {
-        if self.server_at <= self.client_at { Expired::Server } else { Expired::Client }
+        if self.server_at < self.client_at { Expired::Server } else { Expired::Client }
     }
 }
 
@@ -251,6 +252,9 @@ fn note_head(x: &mut Exchange, backend: &Proxy, upstream: &Upstream) {
     x.txn.server_status = status;
     x.txn.status = status;
     upstream.server.state.counters.mine().traffic.responses.add(status);
+    // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are such.
+    let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
+    tell(&upstream.server, !(failed && upstream.server.observe == Observe::Layer7));
     backend.state.backend.mine().traffic.responses.add(status);
 }
 
@@ -278,9 +282,15 @@ pub(crate) async fn forward(
                 Err(fault) => return Poll::Ready(Err(fault)),
             }
         }
-        match poll_download(client, x, upstream, context) {
-            Poll::Ready(outcome) => return Poll::Ready(outcome),
-            Poll::Pending => {}
+        if !is_forwarded(x) {
+            match poll_download(client, x, upstream, context) {
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+            }
+        }
+        // An answer that came early is complete; the request still has to be, for the connections to go on.
+        if is_forwarded(x) && (upload_failed || x.upload.is_finished()) {
+            return Poll::Ready(Ok(()));
         }
         if x.download.moved || !armed {
             armed = true;
@@ -305,6 +315,11 @@ pub(crate) async fn forward(
     .await;
     x.txn.bytes_out += x.download.sent;
     outcome.map_err(Stop::from)
+}
+
+/// Whether all of the response has left.
+fn is_forwarded(x: &Exchange) -> bool {
+    x.download.is_finished() && x.download_pipe.as_ref().is_none_or(Pipe::is_empty)
 }
 
 fn poll_download(

@@ -337,9 +337,11 @@ pub(crate) async fn after_response(client: &mut Connection, x: &mut Exchange) {
     }
 }
 
-/// `monitor-uri` and `monitor fail`.
+/// `monitor-uri` and `monitor fail`. The target matches as it came, or by its path when it is in absolute form.
 fn monitor(client: &Connection, x: &mut Exchange, frontend: &Proxy) -> Result<(), Stop> {
-    if frontend.monitor_uri.as_deref() != Some(x.txn.request.target()) {
+    let target = x.txn.request.target();
+    let wanted = frontend.monitor_uri.as_deref();
+    if wanted != Some(target) && wanted != http::uri::split(target).pathq() {
         return Ok(());
     }
     let failed = envs::with(client, x, |env| {

@@ -86,7 +86,7 @@ pub(crate) async fn run(
     large.push(client_input.filled());
     *client_input = large;
     upstream.input.get_or_insert_with(Buffer::large);
-    let mut server_at = NEVER;
+    let mut client_at = NEVER;
     let mut armed = false;
     let outcome = poll_fn(|context: &mut Context<'_>| {
         up.flow.moved = false;
@@ -114,16 +114,16 @@ pub(crate) async fn run(
             // A side that was told our end has its own, shorter time to end as well.
             let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
             let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
-            let client_at = if up.shut { NEVER } else { at(client_limit) };
-            server_at = if down.shut { NEVER } else { at(server_limit) };
+            client_at = if up.shut { NEVER } else { at(client_limit) };
+            let server_at = if down.shut { NEVER } else { at(server_limit) };
             client.timer.set(client_at.min(server_at));
         }
         if let Poll::Ready(fault) = client.poll_killed(context) {
             return Poll::Ready(Err(fault));
         }
         client.timer.poll_expired(context).map(|()| {
-            let by_server = client.timer.deadline() == server_at;
-            Err(if by_server { Fault::ServerTimeout } else { Fault::ClientTimeout })
+            let by_client = client.timer.deadline() == client_at;
+            Err(if by_client { Fault::ClientTimeout } else { Fault::ServerTimeout })
         })
     })
     .await;
