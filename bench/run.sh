@@ -11,6 +11,7 @@ nginx=${NGINX:-$(command -v nginx || true)}
 rounds=${ROUNDS:-5}
 seconds=${SECONDS_EACH:-3}
 idle=${IDLE:-4000}
+ulimit -n "$(ulimit -Hn)" 2>/dev/null || true
 dir=$(mktemp -d)
 pids=()
 cleanup() {
@@ -42,7 +43,7 @@ head -c 16384 /dev/zero | tr '\0' x >"$dir/www/16k"
 head -c 1048576 /dev/zero | tr '\0' x >"$dir/www/1m"
 small=$(head -c 100 /dev/zero | tr '\0' x)
 cat >"$dir/origin.conf" <<EOF
-worker_processes 1; daemon off; pid $dir/origin.pid; error_log /dev/null;
+user root; worker_processes 1; daemon off; pid $dir/origin.pid; error_log /dev/null;
 events { worker_connections 16384; }
 http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s; sendfile on;
   server { listen 127.0.0.1:$origin backlog=4096; location / { return 200 "$small"; }
@@ -56,7 +57,7 @@ proxy_config() { # mode, rules: the same text for Weir and haproxy
     cat <<EOF
 global
     nbthread 1
-    maxconn 12000
+    maxconn 8000
 defaults
     mode $1
     timeout client 60s
