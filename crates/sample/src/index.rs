@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use aho_corasick::AhoCorasick;
 use base::network::Network;
+use memchr::memmem::Finder;
 
 use crate::pattern::Method;
 use crate::regex::{Regex, RegexSet};
@@ -32,7 +33,9 @@ pub enum Index {
     Exact(Exact),
     /// They begin (or end, if `true`) with a pattern.
     Affix(Affix, bool),
-    /// They contain a pattern.
+    /// They contain the only pattern.
+    Contains(Box<Finder<'static>>),
+    /// They contain a pattern of several, or one whatever its case.
     Sub(Box<AhoCorasick>),
     /// A part between delimiters equals a pattern.
     Parts(Vec<Box<[u8]>>, &'static [u8], bool),
@@ -125,6 +128,9 @@ impl Index {
             Method::Beg | Method::End => {
                 Self::Affix(Affix::new(bytes_of(&patterns), ignore_case), method == Method::End)
             }
+            Method::Sub if patterns.len() == 1 && !ignore_case => {
+                Self::Contains(Box::new(Finder::new(patterns[0]).into_owned()))
+            }
             Method::Sub => {
                 let built = AhoCorasick::builder()
                     .ascii_case_insensitive(ignore_case)
@@ -167,6 +173,7 @@ impl Index {
             Self::Len(ranges) => ranges.iter().position(|range| range.contains(bytes.len() as i64)),
             Self::Exact(exact) => exact.find(bytes),
             Self::Affix(affix, at_end) => affix.find(bytes, *at_end),
+            Self::Contains(pattern) => pattern.find(bytes).map(|_| 0),
             Self::Sub(patterns) if first => {
                 patterns.find_overlapping_iter(bytes).map(|found| found.pattern().as_usize()).min()
             }
