@@ -39,7 +39,7 @@ docs:
 
 bench: tools
 	$(CARGO) build --release -p weir
-	$(CARGO) run --release -q -p bench -- $(TARGET)/release/weir
+	./bench/run.sh $(TARGET)/release/weir
 
 clean:
 	$(CARGO) clean

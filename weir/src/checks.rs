@@ -29,10 +29,12 @@ impl Teller {
     pub(crate) fn notify(&self, messages: Messages) -> health::Notify {
         let teller = self.clone();
         Arc::new(move |proxy, level, text| {
-            // HAProxy shows on standard error what went down or came up, in two degrees.
-            let severity = if level == 0 { Severity::Alert } else { Severity::Warning };
-            if level <= 1 || text.contains(" is UP") {
-                messages.say(severity, text);
+            if level == 0 {
+                // On standard error the proxy's name stands in quotes.
+                let quoted = format!(" '{}' ", proxy.name);
+                messages.say(Severity::Alert, &text.replacen(&format!(" {} ", proxy.name), &quoted, 1));
+            } else {
+                messages.say(Severity::Warning, text);
             }
             if let Some(shared) = teller.0.get().and_then(Weak::upgrade) {
                 log(&shared, proxy, level, text);

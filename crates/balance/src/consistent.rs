@@ -16,8 +16,9 @@ impl Ring {
     pub fn new(servers: impl Iterator<Item = (usize, u32, u32)>) -> Self {
         let mut points: Vec<(u32, u32)> = servers
             .flat_map(|(index, key, weight)| {
-                (0..weight * POINTS)
-                    .map(move |point| (hash::avalanche(key.wrapping_mul(RANGE).wrapping_add(point)), index as u32))
+                (0..weight * POINTS).map(move |point| {
+                    (hash::avalanche(key.wrapping_mul(RANGE).wrapping_add(point)), index as u32)
+                })
             })
             .collect();
         points.sort_unstable();

@@ -218,8 +218,11 @@ impl Picker {
             return true;
         }
         let total: u64 = table.usable.iter().map(|&index| self.requests(index as usize)).sum::<u64>() + 1;
-        let weights: u64 =
-            table.usable.iter().map(|&index| u64::from(self.servers[index as usize].effective_weight())).sum();
+        let weights: u64 = table
+            .usable
+            .iter()
+            .map(|&index| u64::from(self.servers[index as usize].effective_weight()))
+            .sum();
         let weight = u64::from(self.servers[index].effective_weight());
         let share = (total * weight * u64::from(self.balance_factor)).div_ceil(weights.max(1) * 100);
         self.requests(index) < share.max(1)

@@ -8,18 +8,19 @@ const LONGEST: u64 = 1 << 16;
 
 /// Servers (by index) in the order of their turns. Empty when every weight is 0.
 pub fn schedule(weights: &[(usize, u32)]) -> Vec<u32> {
-    let weights: Vec<(usize, u64)> =
-        weights.iter().filter(|(_, weight)| *weight > 0).map(|&(index, weight)| (index, weight.into())).collect();
+    let weights: Vec<(usize, u64)> = weights
+        .iter()
+        .filter(|(_, weight)| *weight > 0)
+        .map(|&(index, weight)| (index, weight.into()))
+        .collect();
     let divisor = weights.iter().fold(0, |divisor, &(_, weight)| gcd(divisor, weight)).max(1);
     let total: u64 = weights.iter().map(|(_, weight)| weight / divisor).sum();
     if weights.iter().all(|(_, weight)| weight / divisor == 1) {
         return weights.iter().map(|&(index, _)| index as u32).collect();
     }
     let scale = total.div_ceil(LONGEST).max(1);
-    let shares: Vec<(usize, i64)> = weights
-        .iter()
-        .map(|&(index, weight)| (index, ((weight / divisor / scale).max(1)) as i64))
-        .collect();
+    let shares: Vec<(usize, i64)> =
+        weights.iter().map(|&(index, weight)| (index, ((weight / divisor / scale).max(1)) as i64)).collect();
     let total: i64 = shares.iter().map(|(_, share)| share).sum();
     let mut scores = vec![0i64; shares.len()];
     (0..total)
@@ -63,7 +64,8 @@ mod tests {
 
     #[test]
     fn very_large_sums_stay_bounded_and_keep_everyone() {
-        let weights: Vec<(usize, u32)> = (0..2000).map(|index| (index, 1 + (index as u32 * 7) % 256)).collect();
+        let weights: Vec<(usize, u32)> =
+            (0..2000).map(|index| (index, 1 + (index as u32 * 7) % 256)).collect();
         let table = schedule(&weights);
         assert!(table.len() as u64 <= LONGEST + 2000);
         let seen: std::collections::HashSet<u32> = table.into_iter().collect();

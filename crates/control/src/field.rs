@@ -133,12 +133,15 @@ impl Column {
     /// The fourth letter: what a reload keeps (counters and rates) and what it does not.
     pub fn persistence(&self) -> char {
         let tags = self.tags.as_bytes();
+        if let Some(&said) = tags.get(3) {
+            return said.into();
+        }
         if tags[0] == b'M' && matches!(tags[1], b'C' | b'R') { 'P' } else { 'V' }
     }
 
     /// Appends `tags:type:value` and, if asked, the description: the end of a typed line.
     pub fn write_typed(&self, value: &Value, describe: bool, out: &mut String) {
-        let _ = write!(out, ":{}{}:{}:", self.tags, self.persistence(), value.kind());
+        let _ = write!(out, ":{}{}:{}:", &self.tags[..3], self.persistence(), value.kind());
         value.write(out);
         if describe {
             let _ = write!(out, ":\"{}\"", self.text);

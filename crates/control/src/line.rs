@@ -53,6 +53,7 @@ fn split_payload(line: &str) -> (&str, Option<String>) {
 }
 
 #[cfg(test)]
+#[allow(clippy::type_complexity, reason = "a table of cases")]
 mod tests {
     use super::*;
 

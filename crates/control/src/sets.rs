@@ -216,10 +216,13 @@ pub(crate) fn unpublish_backend(call: &mut Call<'_>) -> Reply {
 
 fn set_published(call: &mut Call<'_>, published: bool) -> Reply {
     let view = call.runtime.view();
+    let disabled = view.disabled_backends.iter().any(|name| name == call.arg(0));
     let Some(proxy) = view.backend(call.arg(0)) else {
-        let disabled = view.disabled_backends.iter().any(|name| name == call.arg(0));
         return error(if disabled { "No effect on a disabled backend." } else { "No such backend." });
     };
+    if proxy.state.admission() == Admission::Stopped {
+        return error("No effect on a disabled backend.");
+    }
     proxy.state.unpublished.store(!published, Relaxed);
     let done = if published { "Backend published." } else { "Backend unpublished." };
     Reply::Message(Severity::Notice, done.into())

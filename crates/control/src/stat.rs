@@ -155,6 +155,8 @@ columns! {
     resbin         "MCP" "Total number of response bytes received since the worker process started"
     resbout        "MCP" "Total number of response bytes sent since the worker process started"
     cache_hint_hits "MCP" "Total number of cache hits having served early hints"
+    h1_spliced_bytes_in  "MCPV" "Total number of bytes received using kernel splicing"
+    h1_spliced_bytes_out "MCPV" "Total number of bytes sent using kernel splicing"
 }
 
 /// What kind of object a row is about; the number is column `type`.
@@ -316,6 +318,8 @@ fn traffic<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::dresp, total(|t| t.denied_responses.get()));
     row.put(C::wrew, total(|t| t.failed_rewrites.get()));
     row.put(C::eint, total(|t| t.internal_errors.get()));
+    row.put(C::h1_spliced_bytes_in, total(|t| t.spliced_in.get()));
+    row.put(C::h1_spliced_bytes_out, total(|t| t.spliced_out.get()));
 }
 
 fn responses<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {

@@ -64,7 +64,10 @@ fn connect_error(error: &io::Error) -> String {
         io::ErrorKind::ConnectionRefused => "ECONNREFUSED",
         io::ErrorKind::ConnectionReset => "ECONNRESET",
         io::ErrorKind::HostUnreachable => "EHOSTUNREACH",
-        io::ErrorKind::NetworkUnreachable => "ENETUNREACH",
+        // Said by the system before anything was sent.
+        io::ErrorKind::NetworkUnreachable => {
+            return format!("General socket error ({})", error_text(error));
+        }
         io::ErrorKind::AddrInUse => "EADDRINUSE",
         io::ErrorKind::AddrNotAvailable => "EADDRNOTAVAIL",
         io::ErrorKind::PermissionDenied => "EACCES",

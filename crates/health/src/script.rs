@@ -65,7 +65,7 @@ pub(crate) async fn run(subject: &Subject, context: &Context, steps: &[CheckStep
             }
             (CheckStep::Expect { negate, min_recv, what }, Some(link)) => {
                 talked = true;
-                let rule = Rule { negate: *negate, least: min_recv.unwrap_or(0), what };
+                let rule = Rule { negate: *negate, least: *min_recv, what };
                 expect(link, &rule, &mut received, context.buffer, &place).await
             }
             _ => Err(Outcome::new("SOCKERR", None, place.suffix())),
@@ -112,7 +112,8 @@ fn broken(error: &LinkError, place: &Place<'_>) -> Outcome {
 
 struct Rule<'a> {
     negate: bool,
-    least: usize,
+    /// `min-recv`: with it, a mismatch is conclusive once so many bytes are there; without it only at the end.
+    least: Option<usize>,
     what: &'a ExpectBytes,
 }
 
@@ -125,8 +126,7 @@ impl Rule<'_> {
     }
 }
 
-/// Reads until the rule is decided: it matched, the peer closed, or the buffer is full. A negated rule is decided by
-/// the first bytes that suffice for `min-recv`.
+/// Reads until the rule is decided: it matched, a mismatch is conclusive, the peer closed, or the buffer is full.
 async fn expect(
     link: &mut Link,
     rule: &Rule<'_>,
@@ -134,14 +134,14 @@ async fn expect(
     limit: usize,
     place: &Place<'_>,
 ) -> Result<(), Outcome> {
+    let mut ended = false;
     loop {
-        let enough = !received.is_empty() && received.len() >= rule.least;
-        let matched = enough && rule.matches(received);
-        if matched && !rule.negate || enough && rule.negate && !matched {
-            return Ok(());
-        }
-        if matched || received.len() >= limit {
-            return Err(mismatch(rule, place));
+        let full = received.len() >= limit;
+        if ended || full || (!received.is_empty() && received.len() >= rule.least.unwrap_or(1)) {
+            let matched = rule.matches(received);
+            if matched || ended || full || rule.least.is_some() {
+                return if matched != rule.negate { Ok(()) } else { Err(mismatch(rule, place)) };
+            }
         }
         match link.read(received).await {
             Ok(0) if received.is_empty() => {
@@ -149,13 +149,7 @@ async fn expect(
                 return Err(Outcome::new("L7RSP", None, text));
             }
             // Nothing more will come: what there is decides, however short.
-            Ok(0) => {
-                return if rule.matches(received) != rule.negate {
-                    Ok(())
-                } else {
-                    Err(mismatch(rule, place))
-                };
-            }
+            Ok(0) => ended = true,
             Ok(_) => {}
             Err(error) => return Err(broken(&error, place)),
         }

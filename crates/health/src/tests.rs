@@ -256,6 +256,9 @@ fn connections_and_scripts_have_haproxys_results() {
         (Some(b""),      vec![send(b"GET"), expect(false, "x")],          ("L7RSP", None, "TCPCHK got an empty response at step 2")),
         (None,           vec![send(b"GET"), expect(false, "nope")],       ("L7TOUT", None, " at step 2 of tcp-check (expect string 'nope')")),
         (None,           vec![],                                         ("L4OK", None, "")),
+        (Some(b"hello"), vec![send(b"GET"), expect(true, "nope")],        ("L7OK", Some(0), "(tcp-check)")),
+        (Some(b"hello"), vec![send(b"GET"), CheckStep::Expect { negate: false, min_recv: Some(3), what: ExpectBytes::Bytes(b"nope".to_vec().into()) }],
+            ("L7RSP", None, "TCPCHK did not match content 'nope' at step 2")),
         (Some(b"abc"),   vec![send(b"GET"), CheckStep::Expect { negate: false, min_recv: None, what: ExpectBytes::Regex(Regex::new("^a.c$").unwrap()) }],
             ("L7OK", Some(0), "(tcp-check)")),
     ];

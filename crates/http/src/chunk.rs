@@ -105,6 +105,17 @@ impl ChunkDecoder {
         if self.state == State::Data { self.remaining } else { 0 }
     }
 
+    /// Takes `n` bytes of the current chunk's payload as gone another way; at most [`ChunkDecoder::remaining`].
+    pub fn skip(&mut self, n: u64) {
+        debug_assert!(n <= self.remaining());
+        if self.state == State::Data {
+            self.remaining -= n.min(self.remaining);
+            if self.remaining == 0 {
+                self.state = State::DataCr;
+            }
+        }
+    }
+
     /// The trailer lines as received, without the last empty line; empty if there were none.
     #[must_use]
     pub fn trailers(&self) -> &[u8] {

@@ -60,7 +60,8 @@ impl Span {
 
     #[inline(always)]
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start as usize..self.end as usize]
+        // A head that is not complete yet has spans whose bytes are still elsewhere: it reads as empty.
+        bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
 

@@ -40,7 +40,7 @@ pub enum ErrorKind {
     BareCr,
     /// LF without CR where [`ParseOptions::lone_lf`] is off.
     BareLf,
-    /// A header line that begins with a space or tab, first in the head.
+    /// A header line that begins with a space or tab: first in the head, or where [`ParseOptions::folding`] is off.
     Folding,
     /// A header name that is empty, has a character outside `token`, or a space before the colon.
     Name,
@@ -89,7 +89,7 @@ impl ErrorKind {
             ErrorKind::Nul => "NUL character",
             ErrorKind::BareCr => "CR without LF",
             ErrorKind::BareLf => "LF without CR",
-            ErrorKind::Folding => "folded line without a header",
+            ErrorKind::Folding => "folded line",
             ErrorKind::Name => "invalid header name",
             ErrorKind::TooManyFields => "too many headers",
             ErrorKind::TargetTooLong => "request line too long",
@@ -132,6 +132,9 @@ pub struct ParseOptions {
     pub relaxed: bool,
     /// LF alone ends a line (RFC 9112 section 2.2 allows it, HAProxy does it; what is sent on has CRLF). Default true.
     pub lone_lf: bool,
+    /// A line that begins with a space or tab goes on with the value before it (obs-fold, RFC 9112 section 5.2, which lets
+    /// a server refuse such requests with 400). Default true.
+    pub folding: bool,
     /// Global `h1-accept-payload-with-any-method`.
     pub any_method_payload: bool,
     /// Global `h1-do-not-close-on-insecure-transfer-encoding`.
@@ -145,6 +148,7 @@ impl Default for ParseOptions {
             max_bytes: 15 * 1024,
             relaxed: false,
             lone_lf: true,
+            folding: true,
             any_method_payload: false,
             keep_insecure: false,
         }
@@ -494,7 +498,7 @@ fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &Parse
 /// A continuation line (obs-fold): joined to the value before it, its line break turned into spaces at the end.
 #[cold]
 fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<Line> {
-    if head.fields.is_empty() {
+    if head.fields.is_empty() || !options.folding {
         return fail(ErrorKind::Folding, at);
     }
     let stop = have!(value_end(buf, at, head, options)?);

@@ -141,12 +141,7 @@ impl Dial<'_> {
         let Some((first, last)) = self.source_ports else {
             if source.port() == 0 {
                 // Leaves the port to connect(2), which can share it between destinations.
-                let _ = sys::set_int_option(
-                    socket.as_fd(),
-                    libc::SOL_IP,
-                    libc::IP_BIND_ADDRESS_NO_PORT,
-                    1,
-                );
+                let _ = sys::set_int_option(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
             }
             return socket.bind(source);
         };

@@ -258,13 +258,16 @@ fn same_family((source, destination): (SocketAddr, SocketAddr)) -> (SocketAddr, 
 mod tests {
     use super::*;
 
-    fn pair(source: &str, destination: &str) -> Option<(SocketAddr, SocketAddr)> {
+    type Addresses = Option<(SocketAddr, SocketAddr)>;
+    type Parsed = Result<Option<Addresses>, Invalid>;
+
+    fn pair(source: &str, destination: &str) -> Addresses {
         Some((source.parse().unwrap(), destination.parse().unwrap()))
     }
 
     #[test]
     fn version_1_lines_are_read_or_refused() {
-        let cases: &[(&[u8], Result<Option<Option<(SocketAddr, SocketAddr)>>, Invalid>)] = &[
+        let cases: &[(&[u8], Parsed)] = &[
             (b"PROXY TCP4 1.2.3.4 5.6.7.8 9 10\r\nGET", Ok(Some(pair("1.2.3.4:9", "5.6.7.8:10")))),
             (b"PROXY TCP6 ::1 ::2 9 10\r\n", Ok(Some(pair("[::1]:9", "[::2]:10")))),
             (b"PROXY UNKNOWN\r\n", Ok(Some(None))),

@@ -101,8 +101,8 @@ impl Pipe {
         }
         loop {
             ready!(to.poll_write_ready(context))?;
-            let moved =
-                to.try_io(Interest::WRITABLE, || Ok(splice(read, None, to.as_fd(), None, self.filled, flags)?));
+            let moved = to
+                .try_io(Interest::WRITABLE, || Ok(splice(read, None, to.as_fd(), None, self.filled, flags)?));
             match moved {
                 Ok(n) => {
                     self.filled -= n.min(self.filled);

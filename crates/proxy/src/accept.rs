@@ -58,7 +58,13 @@ fn start(newcomer: Newcomer) {
 
 /// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend stops.
 /// `group` are the workers that may serve its connections.
-pub async fn serve(worker: Rc<Worker>, listener: Listener, frontend: usize, bind: usize, group: Range<usize>) {
+pub async fn serve(
+    worker: Rc<Worker>,
+    listener: Listener,
+    frontend: usize,
+    bind: usize,
+    group: Range<usize>,
+) {
     let proxy = worker.proxy(frontend).plan.clone();
     let entry = proxy.binds[bind].listener.clone();
     loop {
@@ -75,9 +81,11 @@ pub async fn serve(worker: Rc<Worker>, listener: Listener, frontend: usize, bind
         match accepted.await {
             None => {}
             Some(Ok(accepted)) => {
-                if reserve(&worker, &proxy, &entry).await {
-                    hand_over(&worker, accepted, frontend, bind, &group);
+                let reserved = reserve(&worker, &proxy, &entry).await;
+                if !reserved {
+                    continue;
                 }
+                hand_over(&worker, accepted, frontend, bind, &group);
             }
             Some(Err(error)) => pause_after(&worker, &error).await,
         }
@@ -85,11 +93,7 @@ pub async fn serve(worker: Rc<Worker>, listener: Listener, frontend: usize, bind
 }
 
 /// Waits until one more connection may be accepted; `false` when the frontend has stopped for good.
-async fn admitted(
-    worker: &Worker,
-    proxy: &config::plan::Proxy,
-    listener: &Arc<state::Listener>,
-) -> bool {
+async fn admitted(worker: &Worker, proxy: &config::plan::Proxy, listener: &Arc<state::Listener>) -> bool {
     loop {
         match proxy.state.admission() {
             Admission::Stopped => return false,

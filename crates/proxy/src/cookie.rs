@@ -115,7 +115,11 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
             x.cookie = Seen::Other;
         }
     } else {
-        x.cookie = if value.is_empty() && cookie.operation == CookieOperation::Prefix { Seen::Absent } else { Seen::Other };
+        x.cookie = if value.is_empty() && cookie.operation == CookieOperation::Prefix {
+            Seen::Absent
+        } else {
+            Seen::Other
+        };
     }
     if state == b'I' && value.is_empty() {
         state = b'N';

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::plan::Proxy;
+use config::plan::server::{Observe, ServerSettings};
+use net::splice::Pipe;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
 
@@ -26,6 +28,10 @@ pub(crate) struct Exchange {
     pub(crate) upload: Flow,
     /// From the server to the client.
     pub(crate) download: Flow,
+    /// Pipes that the kernel moves bodies through, where the options ask for it.
+    pub(crate) upload_pipe: Option<Pipe>,
+    /// Likewise of the response.
+    pub(crate) download_pipe: Option<Pipe>,
     pub(crate) backend: Option<Arc<Proxy>>,
     /// The body of the request as rules see it: buffered and decoded; empty unless something asked for it.
     pub(crate) body: Vec<u8>,
@@ -87,6 +93,8 @@ impl From<Fault> for Stop {
 }
 
 thread_local! {
+    // Boxed, so that handing one out moves a pointer.
+    #[allow(clippy::vec_box)]
     static FREE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -106,6 +114,8 @@ impl Exchange {
         self.txn.reset();
         self.upload.start(http::BodyLength::None, Default::default());
         self.download.start(http::BodyLength::None, Default::default());
+        self.upload_pipe = None;
+        self.download_pipe = None;
         self.backend = None;
         for bytes in [
             &mut self.body,
@@ -155,11 +165,6 @@ impl Exchange {
     pub(crate) fn request_bytes<'a>(&'a self, client: &'a Connection) -> &'a [u8] {
         if self.txn.is_http { &self.body } else { client.input.as_ref().map_or(&[], |input| input.filled()) }
     }
-
-    /// The frontend or backend that counts what happens now.
-    pub(crate) fn owner<'a>(&'a self, client: &'a Connection) -> &'a Arc<Proxy> {
-        self.backend.as_ref().unwrap_or(&client.frontend)
-    }
 }
 
 /// Serves one request of `client`. The connection comes back with what to do next.
@@ -201,7 +206,11 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
         return Ok(Next::Close);
     }
     response::forward(client, x, &backend, &mut upstream).await?;
-    Ok(response::conclude(client, x, &backend, upstream, lease))
+    let next = response::conclude(client, x, &backend, upstream, lease);
+    if next == Next::Close && !x.upload.is_finished() {
+        Box::pin(respond::linger(client)).await;
+    }
+    Ok(next)
 }
 
 /// Sends the request to a server and waits for the head of its final response; tries again where that is
@@ -303,10 +312,10 @@ pub(crate) fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retri
     let interval = backend.redispatch;
     let now = match interval {
         0 => x.bound.is_none() && !backend.servers[failed].state.is_up(),
-        1.. => x.txn.retries % interval as u32 == 0,
+        1.. => x.txn.retries.is_multiple_of(interval as u32),
         _ => {
             let from_last = (retries + 1).saturating_sub(x.txn.retries);
-            from_last % interval.unsigned_abs() == 0
+            from_last.is_multiple_of(interval.unsigned_abs())
         }
     };
     if !now {
@@ -337,6 +346,7 @@ pub(crate) fn count_request(x: &Exchange, backend: &Proxy, lease: &Lease) {
     of_server.session_rate.tick(now_ms);
 }
 
+/// Counts what went wrong with a server, and tells the one who watches it (`observe`).
 pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
     let of_server = lease.settings().state.counters.mine();
     let of_backend = backend.state.backend.mine();
@@ -348,5 +358,23 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
             fault if fault.blames_server() => counters.response_errors.add(1),
             _ => {}
         }
+    }
+    let connected = match fault {
+        Fault::ConnectFailed(_) | Fault::ConnectTimeout => false,
+        fault if fault.blames_server() => true,
+        _ => return,
+    };
+    match lease.settings().observe {
+        Observe::Layer4 if !connected => tell(lease.settings(), false),
+        Observe::Layer7 => tell(lease.settings(), false),
+        Observe::None | Observe::Layer4 => {}
+    }
+}
+
+/// Tells the checks of `server` how a connection or an exchange with it went.
+#[inline]
+pub(crate) fn tell(server: &ServerSettings, ok: bool) {
+    if server.observe != Observe::None {
+        server.state.health.observe(ok, server.error_limit, server.on_error.demand());
     }
 }

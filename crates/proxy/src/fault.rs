@@ -23,8 +23,6 @@ pub(crate) enum Fault {
     ClientTimeout,
     /// A rule refused the request, with this status.
     Denied(u16),
-    /// A rule refused the response.
-    ResponseDenied,
     /// No backend serves this request.
     NoBackend,
     /// No server of the backend can be used.
@@ -92,8 +90,7 @@ impl Fault {
             | Self::BadResponse(_)
             | Self::BadResponseBody
             | Self::Truncated
-            | Self::SendFailed
-            | Self::ResponseDenied => 502,
+            | Self::SendFailed => 502,
             Self::ResponseTimeout | Self::ServerTimeout => 504,
             Self::RetryStatus(status) => status,
             Self::Internal => 500,
@@ -110,7 +107,7 @@ impl Fault {
             Self::ClientAborted => (Cause::Client, phase),
             Self::ClientTimeout => (Cause::ClientTimeout, phase),
             Self::Denied(_) => (Cause::Proxy, Phase::Request),
-            Self::ResponseDenied | Self::BadResponse(_) => (Cause::Proxy, Phase::Headers),
+            Self::BadResponse(_) => (Cause::Proxy, Phase::Headers),
             Self::BadResponseBody => (Cause::Proxy, Phase::Data),
             Self::NoBackend | Self::NoServer => (Cause::Server, Phase::Connect),
             Self::QueueFull => (Cause::Server, Phase::Queue),
@@ -175,7 +172,6 @@ mod tests {
             (Fault::ResponseTimeout, Some(504), "sH"),
             (Fault::Truncated, Some(502), "SD"),
             (Fault::Denied(403), Some(403), "PR"),
-            (Fault::ResponseDenied, Some(502), "PH"),
         ];
         for (fault, status, letters) in cases {
             let (cause, phase) = fault.termination(Phase::Data);

@@ -26,7 +26,11 @@ pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Op
 }
 
 /// Makes the request's head what the server is to see.
-pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Arc<Proxy>) -> Result<(), Stop> {
+pub(crate) fn of_request(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+) -> Result<(), Stop> {
     restrict_names(client, x, backend)?;
     unique_id_header(client, x);
     let both = [&client.frontend, backend];
@@ -53,7 +57,8 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Ar
 
 /// `option http-restrict-req-hdr-names`.
 fn restrict_names(client: &Connection, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
-    let policy = match (backend.options.restrict_header_names, client.frontend.options.restrict_header_names) {
+    let policy = match (backend.options.restrict_header_names, client.frontend.options.restrict_header_names)
+    {
         (RestrictNames::Reject, _) | (_, RestrictNames::Reject) => http::RestrictNames::Reject,
         (RestrictNames::Delete, _) | (_, RestrictNames::Delete) => http::RestrictNames::Delete,
         _ => return Ok(()),
@@ -151,7 +156,7 @@ fn node(
             }
             match std::str::from_utf8(&name).ok().and_then(|name| name.parse::<IpAddr>().ok()) {
                 Some(ip) => push_ip(&mut text, Some(ip)),
-                None => text = name,
+                None => push_obfuscated(&mut text, &name),
             }
         }
         None => push_ip(&mut text, ip),
@@ -165,9 +170,13 @@ fn node(
             }
         }
         Some(Some(expression)) => {
-            let mut port = vec![b':'];
+            let mut port = Vec::new();
             if envs::with(client, x, |env| expression.eval_into(env, &mut port)) {
-                text.append(&mut port);
+                text.push(b':');
+                match port.iter().all(u8::is_ascii_digit) {
+                    true => text.append(&mut port),
+                    false => push_obfuscated(&mut text, &port),
+                }
             }
         }
     }
@@ -183,14 +192,22 @@ fn push_ip(text: &mut Vec<u8>, ip: Option<IpAddr>) {
     };
 }
 
-/// One parameter, quoted where it is no token.
+/// A name that tells nothing of the network begins with an underscore (RFC 7239, 6.3).
+fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
+    if !name.starts_with(b"_") && name != b"unknown" {
+        text.push(b'_');
+    }
+    text.extend_from_slice(name);
+}
+
+/// One parameter, quoted where it is no token; hosts always are, as in HAProxy.
 fn push(value: &mut Vec<u8>, name: &str, text: &[u8]) {
     if !value.is_empty() {
         value.push(b';');
     }
     value.extend_from_slice(name.as_bytes());
     value.push(b'=');
-    if http::is_token(text) {
+    if name != "host" && http::is_token(text) {
         value.extend_from_slice(text);
     } else {
         value.push(b'"');
@@ -205,7 +222,12 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8]) {
 }
 
 /// Makes the response's head what the client is to see, stages it, and sets how its body is forwarded.
-pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange, backend: &Arc<Proxy>, upstream: &Upstream) {
+pub(crate) fn of_response(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Arc<Proxy>,
+    upstream: &Upstream,
+) {
     let _ = upstream;
     let method = x.txn.request.method_id();
     let length = x.txn.response.response_body(method);

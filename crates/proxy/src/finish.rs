@@ -21,6 +21,17 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
     frontend.traffic.bytes_in.add(x.txn.bytes_in);
     frontend.traffic.bytes_out.add(x.txn.bytes_out);
     client.worker.shared.process.counters.mine().bytes_out.add(x.txn.bytes_out);
+    let (from_client, from_server) = (x.upload.spliced, x.download.spliced);
+    if from_client + from_server > 0 {
+        frontend.traffic.spliced_in.add(from_client);
+        frontend.traffic.spliced_out.add(from_server);
+        let backend = x.backend.as_ref().map(|backend| &backend.state.backend.mine().traffic);
+        let server = x.txn.server.as_ref().map(|server| &server.counters.mine().traffic);
+        for traffic in backend.into_iter().chain(server) {
+            traffic.spliced_in.add(from_server);
+            traffic.spliced_out.add(from_client);
+        }
+    }
     if x.txn.is_http && x.txn.status > 0 {
         frontend.traffic.responses.add(x.txn.status);
     }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent};
 use net::Stream;
+use net::splice::Pipe;
 use runtime::Buffer;
 
 /// How the end of the body is found.
@@ -40,15 +41,21 @@ pub(crate) enum Recoding {
 /// Bodies up to this size are copied behind their head: cheaper than two pieces for the kernel.
 const COPY: usize = 2048;
 
+/// Bodies from this length on go through a pipe where the options allow it.
+const SPLICE_FROM: u64 = 64 * 1024;
+
+/// Fewer bytes than this are not worth a pipe's two calls.
+const SPLICE_LEAST: u64 = 4096;
+
 /// Why a direction stopped before its end.
 #[derive(Debug)]
 pub(crate) enum FlowError {
     /// Reading failed, or the sender closed before the end.
-    Read(io::ErrorKind),
+    Read,
     /// Writing failed.
-    Write(io::ErrorKind),
-    /// The chunked coding is broken: what is wrong.
-    Coding(&'static str),
+    Write,
+    /// The chunked coding is broken.
+    Coding,
 }
 
 /// One direction.
@@ -65,6 +72,8 @@ pub(crate) struct Flow {
     pub(crate) sent: u64,
     /// Bytes of the body taken in, its coding included.
     pub(crate) received: u64,
+    /// Bytes that went through a pipe.
+    pub(crate) spliced: u64,
     /// Whether the last call moved anything: the caller then moves its deadline.
     pub(crate) moved: bool,
 }
@@ -77,6 +86,7 @@ impl Flow {
         self.ready = 0;
         self.sent = 0;
         self.received = 0;
+        self.spliced = 0;
         self.recoding = recoding;
         self.framing = match length {
             BodyLength::None | BodyLength::Length(0) => Framing::Done,
@@ -106,11 +116,23 @@ impl Flow {
         self.ready
     }
 
-    /// Bytes of the body that are still to come, if their number is known.
-    pub(crate) fn remaining(&self) -> Option<u64> {
+    /// How many of the next bytes may be moved without being looked at: of a known length, of the current chunk, or
+    /// all until the close.
+    fn spliceable(&self) -> u64 {
+        match (&self.framing, self.recoding) {
+            (Framing::Length(n), Recoding::None) => *n,
+            (Framing::Chunked(decoder), Recoding::None) => decoder.remaining(),
+            (Framing::UntilClose, Recoding::None) => u64::MAX,
+            _ => 0,
+        }
+    }
+
+    /// Whether the body is long enough, as far as can be told, for a pipe to be worth it.
+    pub(crate) fn is_long(&self) -> bool {
         match self.framing {
-            Framing::Length(n) => Some(n),
-            _ => None,
+            Framing::Length(n) => n >= SPLICE_FROM,
+            Framing::Chunked(_) | Framing::UntilClose => true,
+            Framing::Done => false,
         }
     }
 
@@ -119,21 +141,21 @@ impl Flow {
         matches!(self.framing, Framing::UntilClose)
     }
 
-    /// Takes `n` bytes off a body of known length: they went another way (splice).
-    pub(crate) fn skip(&mut self, n: u64) {
+    /// Counts `n` bytes that went through a pipe.
+    fn skip(&mut self, n: u64) {
         self.received += n;
         self.sent += n;
-        if let Framing::Length(left) = &mut self.framing {
-            *left -= n.min(*left);
-            if *left == 0 {
-                self.framing = Framing::Done;
+        self.spliced += n;
+        match &mut self.framing {
+            Framing::Length(left) => {
+                *left -= n.min(*left);
+                if *left == 0 {
+                    self.framing = Framing::Done;
+                }
             }
+            Framing::Chunked(decoder) => decoder.skip(n),
+            Framing::UntilClose | Framing::Done => {}
         }
-    }
-
-    /// Ends a body that only the close ends.
-    pub(crate) fn close(&mut self) {
-        self.framing = Framing::Done;
     }
 
     /// Looks at the bytes of `buffer` that were not looked at yet, and makes those of the body ready to be sent.
@@ -168,9 +190,7 @@ impl Flow {
                 taken as usize
             }
             Framing::Chunked(decoder) => {
-                let taken = decoder
-                    .track(&buffer.filled()[self.ready..])
-                    .map_err(|error| FlowError::Coding(error.text))?;
+                let taken = decoder.track(&buffer.filled()[self.ready..]).map_err(|_| FlowError::Coding)?;
                 if decoder.is_done() {
                     self.framing = Framing::Done;
                 }
@@ -187,7 +207,7 @@ impl Flow {
         let mut at = 0;
         let input = buffer.filled();
         let used = loop {
-            match decoder.decode(input, at).map_err(|error| FlowError::Coding(error.text))? {
+            match decoder.decode(input, at).map_err(|_| FlowError::Coding)? {
                 ChunkEvent::Data { range } => {
                     at = range.end;
                     self.staged.extend_from_slice(&input[range]);
@@ -227,8 +247,8 @@ impl Flow {
             };
             let n = match written {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::Write(io::ErrorKind::WriteZero))),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Write(error.kind()))),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::Write)),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Write)),
                 Poll::Ready(Ok(n)) => n,
             };
             self.moved = true;
@@ -270,6 +290,53 @@ impl Flow {
         }
     }
 
+    /// As [`poll_pump`](Self::poll_pump), but lets the kernel move what needs not be looked at, through `pipe`.
+    pub(crate) fn poll_pump_through(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Stream,
+        buffer: &mut Buffer,
+        to: &mut Stream,
+        pipe: &mut Option<Pipe>,
+    ) -> Poll<Result<(), FlowError>> {
+        loop {
+            let Some(through) = pipe else { return self.poll_pump(context, from, buffer, to) };
+            self.admit(buffer)?;
+            match self.poll_send(context, buffer, to) {
+                Poll::Ready(Ok(())) => {}
+                other => return other,
+            }
+            while !through.is_empty() {
+                match through.poll_drain(context, to, self.spliceable() > 0) {
+                    Poll::Ready(Ok(_)) => self.moved = true,
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Write)),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            if self.is_received() {
+                return Poll::Ready(Ok(()));
+            }
+            let limit = self.spliceable();
+            if limit < SPLICE_LEAST || !buffer.is_empty() {
+                match self.poll_receive(context, from, buffer) {
+                    Poll::Ready(Ok(())) => continue,
+                    other => return other,
+                }
+            }
+            match through.poll_fill(context, from, limit) {
+                Poll::Ready(Ok(0)) => self.end_of_stream()?,
+                Poll::Ready(Ok(n)) => {
+                    self.skip(n as u64);
+                    self.moved = true;
+                }
+                // A socket that cannot be spliced is read the usual way.
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => *pipe = None,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Read)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
     /// Reads once into `buffer` and admits what came.
     pub(crate) fn poll_receive(
         &mut self,
@@ -293,7 +360,7 @@ impl Flow {
         }
         match from.poll_read(context, buffer.room()) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(FlowError::Read(error.kind()))),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(FlowError::Read)),
             Poll::Ready(Ok(0)) => Poll::Ready(self.end_of_stream()),
             Poll::Ready(Ok(n)) => {
                 self.moved = true;
@@ -305,14 +372,12 @@ impl Flow {
 
     fn end_of_stream(&mut self) -> Result<(), FlowError> {
         if !self.is_until_close() {
-            return Err(FlowError::Read(io::ErrorKind::UnexpectedEof));
+            return Err(FlowError::Read);
         }
         self.framing = Framing::Done;
         Ok(())
     }
-
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -132,9 +132,9 @@ impl Outbox {
             LogFormat::Short => write!(text, "<{level}>"),
             LogFormat::Priority => write!(text, "<{priority}>"),
             LogFormat::Timed => self.iso(now, &mut text).and_then(|()| text.write_char(' ')),
-            LogFormat::Iso => self
-                .iso(now, &mut text)
-                .and_then(|()| write!(text, " {} {tag}[{pid}]: ", self.hostname)),
+            LogFormat::Iso => {
+                self.iso(now, &mut text).and_then(|()| write!(text, " {} {tag}[{pid}]: ", self.hostname))
+            }
             LogFormat::Local | LogFormat::Rfc3164 => {
                 let _ = write!(text, "<{priority}>");
                 let _ = self.dates.local(now.seconds).write_rfc3164(&mut text);

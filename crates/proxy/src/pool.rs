@@ -14,8 +14,8 @@ use std::time::Duration;
 use config::plan::ServerSettings;
 use config::plan::proxy::Reuse;
 use net::Stream;
-use runtime::timer::{Timer, now_ms};
 use runtime::Buffer;
+use runtime::timer::{Timer, now_ms};
 use sample::Endpoint;
 
 use crate::worker::{Shared, Worker};
@@ -40,6 +40,12 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
+    /// Closes a connection on which nothing is outstanding: with a reset, which spares both kernels the long
+    /// goodbye and the port that it would occupy.
+    pub(crate) fn discard(self) {
+        self.stream.reset_on_close();
+    }
+
     /// Where received bytes go, taken from the pool if there is none.
     #[inline]
     pub(crate) fn input(&mut self) -> &mut Buffer {
@@ -115,25 +121,32 @@ impl Pools {
         None
     }
 
-    /// Keeps a connection for later, if the server's limits allow.
-    pub(crate) fn put(&self, mut upstream: Upstream) {
+    /// Keeps a connection for later, if the server's limits allow; else closes it.
+    pub(crate) fn put(&self, upstream: Upstream) {
+        if let Some(unwanted) = self.try_put(upstream) {
+            unwanted.discard();
+        }
+    }
+
+    /// Gives back what is not kept.
+    fn try_put(&self, mut upstream: Upstream) -> Option<Upstream> {
         let settings = upstream.server.clone();
         let limit = settings.pool_max_conn;
         let counters = &settings.state.counters;
         if limit >= 0 && state::counters::current(counters, |shard| shard.idle.get()) as i64 >= limit {
-            return;
+            return Some(upstream);
         }
         if settings.max_reuse >= 0 && i64::from(upstream.uses) > settings.max_reuse {
-            return;
+            return Some(upstream);
         }
         if !settings.state.is_up() || upstream.input.as_ref().is_some_and(|input| !input.is_empty()) {
-            return;
+            return Some(upstream);
         }
         upstream.input = None;
         let mut pools = self.pools.borrow_mut();
         let Some(pool) = pools.get_mut(upstream.backend).and_then(|pools| pools.get_mut(settings.index))
         else {
-            return;
+            return Some(upstream);
         };
         // One is always kept; more only as far as they were ever needed at once, the one coming back included.
         let used = settings.state.served.0.load(Relaxed);
@@ -142,12 +155,12 @@ impl Pools {
         let idle = state::counters::current(counters, |shard| shard.idle.get()) as i64 + 1;
         let needed = others.max(pool.peak.max(pool.expected).into());
         if !pool.idle.is_empty() && others + idle > needed + i64::from(settings.pool_low_conn) {
-            return;
+            return Some(upstream);
         }
         // Tells the sweeper of whatever happens on it from now on.
         let sweeper = self.sweeper.borrow();
         if upstream.stream.poll_read_ready(&mut Context::from_waker(&sweeper)).is_ready() {
-            return;
+            return Some(upstream);
         }
         if pool.idle.is_empty() && pool.purge_at == 0 {
             pool.purge_at = now_ms() + settings.pool_purge_delay.as_millis() as u64;
@@ -158,6 +171,7 @@ impl Pools {
         }
         counters.mine().idle.up();
         pool.idle.push(upstream);
+        None
     }
 
     /// Drops what the kernel has told something of; closes half of what nobody needed where it is time.
@@ -172,7 +186,8 @@ impl Pools {
                 continue;
             }
             pool.idle.retain(|idle| {
-                let keep = idle.stream.poll_read_ready(&mut context).is_pending() && idle.server.state.is_up();
+                let keep =
+                    idle.stream.poll_read_ready(&mut context).is_pending() && idle.server.state.is_up();
                 if !keep {
                     idle.server.state.counters.mine().idle.down();
                 }
@@ -188,11 +203,6 @@ impl Pools {
         }
         self.purge_at.set(next);
         next
-    }
-
-    /// How many connections are idle: for messages and tests.
-    pub(crate) fn idle(&self) -> usize {
-        self.pools.borrow().iter().flatten().map(|pool| pool.idle.len()).sum()
     }
 }
 

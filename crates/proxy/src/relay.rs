@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use base::clock::WallTime;
 use config::plan::Proxy;
 use http::BodyLength;
 use runtime::timer::{self, now_us};
@@ -90,6 +89,7 @@ async fn reach(
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 crate::exchange::count_request(x, backend, &lease);
+                crate::exchange::tell(lease.settings(), true);
                 return Ok((upstream, lease));
             }
             Err(fault) => fault,
@@ -142,10 +142,4 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
         (None, Fault::RequestAborted | Fault::RequestTimeout) => frontend.request_errors.add(1),
         _ => {}
     }
-}
-
-/// The wall clock in µs since the UNIX epoch.
-pub(crate) fn wall_us() -> u64 {
-    let wall = WallTime::now();
-    wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000)
 }

@@ -15,11 +15,16 @@ use crate::flow::Recoding;
 use crate::session::Arrival;
 
 /// Receives the head of the next request into the transaction.
-pub(crate) async fn receive(
-    client: &mut Connection,
-    x: &mut Exchange,
-    arrival: Arrival,
-) -> Result<(), Stop> {
+pub(crate) async fn receive(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
+    let received = receive_head(client, x, arrival).await;
+    if received.is_err() {
+        // Half a head is none: nothing may look into it.
+        x.txn.request.clear();
+    }
+    received
+}
+
+async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
     let mut begun = false;
     if client.input.is_some() {
         begin(client, x);
@@ -55,7 +60,11 @@ pub(crate) async fn receive(
         }
         if n == 0 {
             let silent = client.input().is_empty();
-            return Err(if silent { empty(client, Fault::RequestAborted) } else { Fault::RequestAborted.into() });
+            return Err(if silent {
+                empty(client, Fault::RequestAborted)
+            } else {
+                Fault::RequestAborted.into()
+            });
         }
         if parse(client, x)? {
             return complete(client, x);
@@ -73,9 +82,8 @@ pub(crate) async fn receive(
 /// `option dontlognull` or `option http-ignore-probes` say otherwise.
 fn empty(client: &Connection, fault: Fault) -> Stop {
     let options = &client.frontend.options;
-    if client.session.requests > 0 || options.http_ignore_probes {
-        Stop::Silent
-    } else if options.dontlognull && fault == Fault::RequestAborted {
+    let unlogged = options.dontlognull && fault == Fault::RequestAborted;
+    if client.session.requests > 0 || options.http_ignore_probes || unlogged {
         Stop::Silent
     } else {
         Stop::Fault(fault)
@@ -140,7 +148,8 @@ fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
         _ => head.request_body(),
     };
     x.upload.start(length, Recoding::None);
-    if client.prepared().logs || client.frontend.unique_id_format.is_some() {
+    let wanted = client.worker.shared.plan.variables.wants_request_line();
+    if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
         note_request_line(client, x);
     }
     if !client.frontend.request_captures.is_empty() || client.frontend.cookie_capture.is_some() {
@@ -151,7 +160,11 @@ fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
 
 /// The clock is read once for a head that came in one piece.
 fn now_if_late(client: &Connection, x: &Exchange) -> u64 {
-    if client.timer.deadline() == timer::NEVER && x.txn.times.started > 0 { x.txn.times.started } else { now_us() }
+    if client.timer.deadline() == timer::NEVER && x.txn.times.started > 0 {
+        x.txn.times.started
+    } else {
+        now_us()
+    }
 }
 
 fn note_request_line(client: &Connection, x: &mut Exchange) {

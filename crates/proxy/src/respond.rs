@@ -45,15 +45,25 @@ pub(crate) async fn after(client: &mut Connection, x: &mut Exchange, stop: Stop)
             count(client, x, fault);
             if x.answered {
                 // Too late for words: the client must not take what it has for the whole.
-                client.stream.reset_on_close();
+                // What its framing does not tell, a reset does.
+                if fault == Fault::Truncated && x.download.is_until_close() {
+                    client.stream.reset_on_close();
+                }
                 return Next::Close;
             }
             let Some(status) = fault.status() else {
-                x.txn.status = if x.txn.status == 0 && matches!(fault, Fault::RequestAborted) { 400 } else { x.txn.status };
+                x.txn.status = if x.txn.status == 0 && matches!(fault, Fault::RequestAborted) {
+                    400
+                } else {
+                    x.txn.status
+                };
                 return Next::Close;
             };
             error(client, x, status);
-            if matches!(fault, Fault::BadRequest(_) | Fault::RequestTimeout | Fault::BadRequestBody | Fault::ClientTimeout) {
+            if matches!(
+                fault,
+                Fault::BadRequest(_) | Fault::RequestTimeout | Fault::BadRequestBody | Fault::ClientTimeout
+            ) {
                 x.keep_alive = false;
             }
             send(client, x).await
@@ -69,11 +79,6 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
             frontend.request_errors.add(1);
         }
         Fault::Internal => frontend.internal_errors.add(1),
-        Fault::ResponseDenied => {
-            if let Some(counters) = backend {
-                counters.traffic.denied_responses.add(1);
-            }
-        }
         Fault::ClientAborted | Fault::ClientTimeout => {
             if let Some(counters) = backend {
                 counters.client_aborts.add(1);
@@ -218,7 +223,7 @@ pub(crate) async fn write_both(client: &mut Connection, head: &[u8], body: &[u8]
 
 /// Ends our side and reads on for a while: closing with unread bytes would make the kernel send a reset that
 /// can overtake the answer.
-async fn linger(client: &mut Connection) {
+pub(crate) async fn linger(client: &mut Connection) {
     client.stream.shutdown_write();
     let deadline = client.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);
     client.timer.set_after(timer::now_ms(), Some(deadline));

@@ -2,13 +2,13 @@
 //! becomes of both connections afterwards.
 
 use std::future::poll_fn;
-use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::proxy::{ConnectionMode, Reuse};
+use config::plan::server::Observe;
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, KnownName, Status, parse_response};
 use net::splice::Pipe;
 use runtime::Buffer;
@@ -18,14 +18,11 @@ use sample::transaction::TimeoutSlot;
 
 use crate::assign::{Lease, Presence, aborts_on_close, presence};
 use crate::connection::Connection;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, tell};
 use crate::fault::Fault;
-use crate::flow::FlowError;
+use crate::flow::{Flow, FlowError};
 use crate::pool::Upstream;
 use crate::session::{Next, is_crowded};
-
-/// Bodies with more left than this are spliced where the options allow.
-const SPLICE_FROM: u64 = 64 * 1024;
 
 /// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
 struct Deadlines {
@@ -58,7 +55,7 @@ impl Deadlines {
 
     /// Whose deadline passed.
     fn expired(&self) -> Expired {
-        if self.server_at <= self.client_at { Expired::Server } else { Expired::Client }
+        if self.server_at < self.client_at { Expired::Server } else { Expired::Client }
     }
 }
 
@@ -151,14 +148,20 @@ fn poll_upload(
     x.upload.moved = false;
     let input = client.input.get_or_insert_with(Buffer::small);
     let before = x.upload.received;
-    let pumped = x.upload.poll_pump(context, &mut client.stream, input, &mut upstream.stream);
+    let pumped = x.upload.poll_pump_through(
+        context,
+        &mut client.stream,
+        input,
+        &mut upstream.stream,
+        &mut x.upload_pipe,
+    );
     x.txn.bytes_in += x.upload.received - before;
     match pumped {
         Poll::Ready(Ok(())) => client.release_input(),
         Poll::Pending => {}
-        Poll::Ready(Err(FlowError::Write(_))) => return Err(Fault::SendFailed),
-        Poll::Ready(Err(FlowError::Read(_))) => return Err(Fault::ClientAborted),
-        Poll::Ready(Err(FlowError::Coding(_))) => return Err(Fault::BadRequestBody),
+        Poll::Ready(Err(FlowError::Write)) => return Err(Fault::SendFailed),
+        Poll::Ready(Err(FlowError::Read)) => return Err(Fault::ClientAborted),
+        Poll::Ready(Err(FlowError::Coding)) => return Err(Fault::BadRequestBody),
     }
     Ok(x.upload.moved)
 }
@@ -249,6 +252,9 @@ fn note_head(x: &mut Exchange, backend: &Proxy, upstream: &Upstream) {
     x.txn.server_status = status;
     x.txn.status = status;
     upstream.server.state.counters.mine().traffic.responses.add(status);
+    // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are such.
+    let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
+    tell(&upstream.server, !(failed && upstream.server.observe == Observe::Layer7));
     backend.state.backend.mine().traffic.responses.add(status);
 }
 
@@ -265,7 +271,7 @@ pub(crate) async fn forward(
     let mut upload_failed = false;
     let mut armed = false;
     x.txn.times.closed = x.txn.times.response;
-    let mut pipe = splice_pipe(client, x, backend);
+    x.download_pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         x.download.moved = false;
         if !upload_failed && !x.upload.is_finished() {
@@ -276,15 +282,22 @@ pub(crate) async fn forward(
                 Err(fault) => return Poll::Ready(Err(fault)),
             }
         }
-        match poll_download(client, x, upstream, &mut pipe, context) {
-            Poll::Ready(outcome) => return Poll::Ready(outcome),
-            Poll::Pending => {}
+        if !is_forwarded(x) {
+            match poll_download(client, x, upstream, context) {
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+            }
+        }
+        // An answer that came early is complete; the request still has to be, for the connections to go on.
+        if is_forwarded(x) && (upload_failed || x.upload.is_finished()) {
+            return Poll::Ready(Ok(()));
         }
         if x.download.moved || !armed {
             armed = true;
             // Not in one go: the end is to be told by the clock.
             x.txn.times.closed = 0;
-            let blocked = x.download.is_blocked() || pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
+            let piped = x.download_pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
+            let blocked = x.download.is_blocked() || piped;
             let client_waits = blocked || !x.upload.is_received();
             deadlines.restart(client, timer::now_ms(), client_waits, !blocked);
         }
@@ -304,87 +317,46 @@ pub(crate) async fn forward(
     outcome.map_err(Stop::from)
 }
 
+/// Whether all of the response has left.
+fn is_forwarded(x: &Exchange) -> bool {
+    x.download.is_finished() && x.download_pipe.as_ref().is_none_or(Pipe::is_empty)
+}
+
 fn poll_download(
     client: &mut Connection,
     x: &mut Exchange,
     upstream: &mut Upstream,
-    pipe: &mut Option<Pipe>,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Fault>> {
-    if let Some(pipe) = pipe
-        && let Poll::Ready(done) = poll_splice(client, x, upstream, pipe, context)?
-    {
-        return if done { Poll::Ready(Ok(())) } else { Poll::Pending };
-    }
     let input = upstream.input.get_or_insert_with(Buffer::large);
     x.download
-        .poll_pump(context, &mut upstream.stream, input, &mut client.stream)
+        .poll_pump_through(context, &mut upstream.stream, input, &mut client.stream, &mut x.download_pipe)
         .map_err(|error| download_fault(x, &error))
 }
 
 fn download_fault(x: &Exchange, error: &FlowError) -> Fault {
     match error {
-        FlowError::Write(_) => Fault::ClientAborted,
+        FlowError::Write => Fault::ClientAborted,
         // A body that only the close ends is complete for what anybody can tell, unless it was a reset.
-        FlowError::Read(_) => Fault::Truncated,
-        FlowError::Coding(_) if x.phase == Phase::Data => Fault::BadResponseBody,
-        FlowError::Coding(_) => Fault::BadResponse(http::ErrorKind::TransferEncoding),
+        FlowError::Read => Fault::Truncated,
+        FlowError::Coding if x.phase == Phase::Data => Fault::BadResponseBody,
+        FlowError::Coding => Fault::BadResponse(http::ErrorKind::TransferEncoding),
     }
 }
 
-/// A pipe, where the options ask for one and the body is long enough to be worth it.
-fn splice_pipe(client: &Connection, x: &Exchange, backend: &Proxy) -> Option<Pipe> {
+/// A pipe for one direction, where the options of either proxy ask for one and the body is worth it.
+pub(crate) fn splice_pipe(
+    client: &Connection,
+    backend: &Proxy,
+    flow: &Flow,
+    wanted: impl Fn(&config::plan::Options) -> bool,
+) -> Option<Pipe> {
     let global = &client.worker.shared.plan.global;
-    let wanted = |options: &config::plan::Options| options.splice_response || options.splice_auto;
-    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) {
+    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) || !flow.is_long()
+    {
         return None;
     }
-    x.download.remaining().filter(|&left| left >= SPLICE_FROM && !x.head_only)?;
     Pipe::take(global.tune.pipesize).ok()
-}
-
-/// Moves the body through the pipe once the head and what came with it are gone. `Pending` as long as those
-/// are not; then whether the body is done.
-fn poll_splice(
-    client: &mut Connection,
-    x: &mut Exchange,
-    upstream: &mut Upstream,
-    pipe: &mut Pipe,
-    context: &mut Context<'_>,
-) -> Result<Poll<bool>, Fault> {
-    let input = upstream.input.get_or_insert_with(Buffer::large);
-    x.download.admit(input).map_err(|error| download_fault(x, &error))?;
-    match x.download.poll_send(context, input, &mut client.stream) {
-        Poll::Ready(Ok(())) => {}
-        Poll::Ready(Err(error)) => return Err(download_fault(x, &error)),
-        Poll::Pending => return Ok(Poll::Ready(false)),
-    }
-    loop {
-        while !pipe.is_empty() {
-            let more = x.download.remaining().is_some_and(|left| left > 0);
-            match pipe.poll_drain(context, &client.stream, more) {
-                Poll::Ready(Ok(_)) => x.download.moved = true,
-                Poll::Ready(Err(_)) => return Err(Fault::ClientAborted),
-                Poll::Pending => return Ok(Poll::Ready(false)),
-            }
-        }
-        let Some(left) = x.download.remaining().filter(|&left| left > 0) else {
-            return Ok(Poll::Ready(true));
-        };
-        match pipe.poll_fill(context, &upstream.stream, left) {
-            Poll::Ready(Ok(0)) => return Err(Fault::Truncated),
-            Poll::Ready(Ok(n)) => {
-                x.download.skip(n as u64);
-                x.download.moved = true;
-            }
-            // A socket that cannot be spliced is read the usual way.
-            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
-                return Ok(Poll::Pending);
-            }
-            Poll::Ready(Err(_)) => return Err(Fault::Truncated),
-            Poll::Pending => return Ok(Poll::Ready(false)),
-        }
-    }
 }
 
 /// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and decodes them for
@@ -473,7 +445,7 @@ pub(crate) fn conclude(
     let reusable = uploaded
         && !upstream.private
         && head.keep_alive()
-        && x.download.remaining().is_none()
+        && x.download.is_received()
         && !x.server_closes
         && connection_mode(client, backend) == ConnectionMode::KeepAlive
         && upstream.input.as_ref().is_none_or(Buffer::is_empty);
@@ -488,6 +460,8 @@ pub(crate) fn conclude(
         }
     } else if upstream.private && uploaded && head.keep_alive() && !x.server_closes {
         keep_private(client, upstream);
+    } else if uploaded && x.download.is_received() {
+        upstream.discard();
     }
     drop(lease);
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
@@ -514,7 +488,8 @@ fn is_bound_to_client(head: &Head) -> bool {
         _ => return false,
     };
     head.get_all(&name.into()).any(|value| {
-        let begins = |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
+        let begins =
+            |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
         begins(b"Negotiate") || begins(b"NTLM")
     })
 }
@@ -531,8 +506,9 @@ pub(crate) fn connection_mode(client: &Connection, backend: &Proxy) -> Connectio
 
 /// Whether the client's connection may take another request, as far as the proxy is concerned.
 pub(crate) fn may_keep_client(client: &Connection, x: &Exchange) -> bool {
-    let mode = x.backend.as_ref().map_or(client.frontend.options.connection, |backend| {
-        connection_mode(client, backend)
-    });
+    let mode = x
+        .backend
+        .as_ref()
+        .map_or(client.frontend.options.connection, |backend| connection_mode(client, backend));
     mode != ConnectionMode::Close && !client.worker.is_stopping() && !is_crowded(client)
 }

@@ -231,10 +231,13 @@ pub(crate) fn rdp_cookie<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
+    /// `len`, `depth`, `whole`, `path-only`, and what is left to be hashed.
+    type Case = (Option<usize>, Option<usize>, bool, bool, &'static [u8]);
+
     #[test]
     fn the_part_of_the_uri_that_is_hashed_follows_its_options() {
         let target = b"http://h/a/b/c?x=1";
-        let cases: &[(Option<usize>, Option<usize>, bool, bool, &[u8])] = &[
+        let cases: &[Case] = &[
             (None, None, false, false, b"http://h/a/b/c"),
             (None, None, true, false, target),
             (None, None, false, true, b"/a/b/c"),

@@ -136,21 +136,22 @@ enum Side {
 }
 
 /// Runs one rule set to its end, doing on the way what its rules wait for. With `upstream` the set is about the
-/// response that comes from there.
+/// response that comes from there. Says whether a rule ended it by accepting.
 async fn run(
     client: &mut Connection,
     x: &mut Exchange,
     proxy: &Arc<Proxy>,
     rules: &RuleSet,
     mut upstream: Option<&mut Upstream>,
-) -> Result<(), Stop> {
+) -> Result<bool, Stop> {
     let side = if upstream.is_some() { Side::Response } else { Side::Request };
     let mut start = 0;
     loop {
         let (outcome, next) = step(client, x, rules, start);
         start = next;
         match outcome {
-            Outcome::Done | Outcome::Accept => return Ok(()),
+            Outcome::Done => return Ok(false),
+            Outcome::Accept => return Ok(true),
             Outcome::Hold(Hold::Body { at_least, timeout_ms }) if upstream.is_some() => {
                 if let Some(upstream) = &mut upstream {
                     let wanted = if at_least == 0 { usize::MAX } else { at_least };
@@ -337,13 +338,16 @@ pub(crate) async fn after_response(client: &mut Connection, x: &mut Exchange) {
     }
 }
 
-/// `monitor-uri` and `monitor fail`.
+/// `monitor-uri` and `monitor fail`. The target matches as it came, or by its path when it is in absolute form.
 fn monitor(client: &Connection, x: &mut Exchange, frontend: &Proxy) -> Result<(), Stop> {
-    if frontend.monitor_uri.as_deref() != Some(x.txn.request.target()) {
+    let target = x.txn.request.target();
+    let wanted = frontend.monitor_uri.as_deref();
+    if wanted != Some(target) && wanted != http::uri::split(target).pathq() {
         return Ok(());
     }
-    let failed =
-        envs::with(client, x, |env| frontend.monitor_fail.iter().any(|condition| holds(Some(condition), env)));
+    let failed = envs::with(client, x, |env| {
+        frontend.monitor_fail.iter().any(|condition| holds(Some(condition), env))
+    });
     x.txn.termination.set(Cause::Local, Phase::Request);
     x.txn.log_level = Some(None);
     respond::error(client, x, if failed { 503 } else { 200 });
@@ -356,7 +360,13 @@ async fn statistics(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy
     if !x.txn.request.target().starts_with(page.uri.as_bytes()) {
         return Ok(());
     }
-    run(client, x, proxy, &page.rules, None).await?;
+    let accepted = run(client, x, proxy, &page.rules, None).await?;
+    if !accepted && !page.users.is_empty() && !is_user(x, &page.users) {
+        respond::error(client, x, 401);
+        rules::challenge(401, &page.realm, &mut x.txn.response);
+        x.txn.termination.set(Cause::Local, Phase::Request);
+        return Err(Stop::Reply);
+    }
     let is_post = x.txn.request.method_id() == http::Method::Post;
     if is_post {
         hold_body(client, x, proxy, usize::MAX, None).await?;
@@ -382,6 +392,14 @@ async fn statistics(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy
     x.reply_body = reply.body;
     x.txn.termination.set(Cause::Local, Phase::Request);
     Err(Stop::Reply)
+}
+
+/// Whether the request has the name and password of one of `users` (`stats auth`).
+fn is_user(x: &Exchange, users: &[(Box<str>, Box<str>)]) -> bool {
+    let header = x.txn.request.get_known(http::KnownName::Authorization);
+    header.and_then(sample::auth::basic).is_some_and(|(name, password)| {
+        users.iter().any(|(user, secret)| **user == *name && secret.as_bytes() == password)
+    })
 }
 
 /// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for what its rules look at.

@@ -86,7 +86,7 @@ pub(crate) async fn run(
     large.push(client_input.filled());
     *client_input = large;
     upstream.input.get_or_insert_with(Buffer::large);
-    let mut server_at = NEVER;
+    let mut client_at = NEVER;
     let mut armed = false;
     let outcome = poll_fn(|context: &mut Context<'_>| {
         up.flow.moved = false;
@@ -99,7 +99,7 @@ pub(crate) async fn run(
         let second = down.poll(context, &mut upstream.stream, from_server, &mut client.stream);
         match (first, second) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
-            (Poll::Ready(Err(FlowError::Read(_))), _) | (_, Poll::Ready(Err(FlowError::Write(_)))) => {
+            (Poll::Ready(Err(FlowError::Read)), _) | (_, Poll::Ready(Err(FlowError::Write))) => {
                 return Poll::Ready(Err(Fault::ClientAborted));
             }
             (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
@@ -114,16 +114,16 @@ pub(crate) async fn run(
             // A side that was told our end has its own, shorter time to end as well.
             let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
             let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
-            let client_at = if up.shut { NEVER } else { at(client_limit) };
-            server_at = if down.shut { NEVER } else { at(server_limit) };
+            client_at = if up.shut { NEVER } else { at(client_limit) };
+            let server_at = if down.shut { NEVER } else { at(server_limit) };
             client.timer.set(client_at.min(server_at));
         }
         if let Poll::Ready(fault) = client.poll_killed(context) {
             return Poll::Ready(Err(fault));
         }
         client.timer.poll_expired(context).map(|()| {
-            let by_server = client.timer.deadline() == server_at;
-            Err(if by_server { Fault::ServerTimeout } else { Fault::ClientTimeout })
+            let by_client = client.timer.deadline() == client_at;
+            Err(if by_client { Fault::ClientTimeout } else { Fault::ServerTimeout })
         })
     })
     .await;
@@ -160,58 +160,11 @@ impl Leg<'_> {
         if self.shut {
             return Poll::Ready(Ok(()));
         }
-        let pumped = match &mut self.pipe {
-            Some(pipe) => {
-                let spliced = poll_splice(self.flow, pipe, context, from, buffer, to);
-                if let Poll::Ready(Err(FlowError::Read(std::io::ErrorKind::InvalidInput))) = spliced {
-                    self.pipe = None;
-                    self.flow.poll_pump(context, from, buffer, to)
-                } else {
-                    spliced
-                }
-            }
-            None => self.flow.poll_pump(context, from, buffer, to),
-        };
+        let pumped = self.flow.poll_pump_through(context, from, buffer, to, &mut self.pipe);
         if let Poll::Ready(Ok(())) = pumped {
             to.shutdown_write();
             self.shut = true;
         }
         pumped
-    }
-}
-
-fn poll_splice(
-    flow: &mut Flow,
-    pipe: &mut Pipe,
-    context: &mut Context<'_>,
-    from: &mut Stream,
-    buffer: &mut Buffer,
-    to: &mut Stream,
-) -> Poll<Result<(), FlowError>> {
-    flow.admit(buffer)?;
-    match flow.poll_send(context, buffer, to) {
-        Poll::Ready(Ok(())) => {}
-        other => return other,
-    }
-    loop {
-        while !pipe.is_empty() {
-            match pipe.poll_drain(context, to, false) {
-                Poll::Ready(Ok(_)) => flow.moved = true,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Write(error.kind()))),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        if flow.is_received() {
-            return Poll::Ready(Ok(()));
-        }
-        match pipe.poll_fill(context, from, u64::MAX) {
-            Poll::Ready(Ok(0)) => flow.close(),
-            Poll::Ready(Ok(n)) => {
-                flow.skip(n as u64);
-                flow.moved = true;
-            }
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Read(error.kind()))),
-            Poll::Pending => return Poll::Pending,
-        }
     }
 }

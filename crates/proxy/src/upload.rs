@@ -111,8 +111,8 @@ fn decode(client: &Connection, x: &mut Exchange) -> Result<(), Fault> {
         BodyLength::UntilClose => BodyLength::None,
         length => length,
     };
-    x.body_complete = crate::response::decode_body(length, input, &mut x.body)
-        .map_err(|_| Fault::BadRequestBody)?;
+    x.body_complete =
+        crate::response::decode_body(length, input, &mut x.body).map_err(|_| Fault::BadRequestBody)?;
     Ok(())
 }
 
@@ -159,6 +159,11 @@ pub(crate) fn start(client: &mut Connection, x: &mut Exchange, backend: &Proxy, 
         }
         // Broken coding shows when the body is pumped: the head goes out first, as it would have anyway.
         let _ = x.upload.admit(input);
+    }
+    x.upload_pipe = None;
+    if !x.upload.is_received() {
+        let wanted = |options: &config::plan::Options| options.splice_request || options.splice_auto;
+        x.upload_pipe = crate::response::splice_pipe(client, backend, &x.upload, wanted);
     }
 }
 

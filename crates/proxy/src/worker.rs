@@ -106,7 +106,13 @@ impl Prepared {
                 &proxy.balance,
                 proxy.servers.iter().map(|server| server.state.clone()).collect(),
             ),
-            request_options: options(proxy.options.accept_unsafe_request),
+            // What two readers may read in two ways is refused in requests: that is what smuggling is made of.
+            // Responses come from servers of our own, some of them old.
+            request_options: ParseOptions {
+                lone_lf: proxy.options.accept_unsafe_request,
+                folding: proxy.options.accept_unsafe_request,
+                ..options(proxy.options.accept_unsafe_request)
+            },
             response_options: options(proxy.options.accept_unsafe_response),
             logs: !proxy.loggers.is_empty(),
             by_cookie: proxy.servers.iter().enumerate().rev().filter_map(by_cookie).collect(),

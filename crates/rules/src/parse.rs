@@ -10,7 +10,7 @@ use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
 use sample::transaction::TimeoutSlot;
-use sample::vars::SetConditions;
+use sample::vars::{SetConditions, Var, VarScope};
 use sample::{Scope, Word, Words};
 
 use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part, Slot};
@@ -269,12 +269,31 @@ pub(crate) fn set_status(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SetStatus { status, reason })
 }
 
+/// Refuses a variable that cannot be changed in this set: of a parent stream, or of a request where there is none.
+fn check_scope(context: &Context<'_, '_, '_>, var: &Var, name: &str, span: Span) -> Result<(), Diagnostic> {
+    let message = match var {
+        Var::Parent => format!("`{name}` belongs to a parent stream and cannot be changed"),
+        Var::Slot(VarScope::Session, _) | Var::Process(_) => return Ok(()),
+        Var::Slot(..) if !matches!(context.set, Ruleset::TcpConnection | Ruleset::TcpSession) => {
+            return Ok(());
+        }
+        Var::Slot(..) => {
+            format!(
+                "`{name}` cannot be used in `{}`: only the scopes proc and sess are there",
+                context.set.name()
+            )
+        }
+    };
+    Err(Diagnostic::alert(message).at(span))
+}
+
 pub(crate) fn set_var(context: &mut Context<'_, '_, '_>) -> Parsed {
     let (inner, span) = context.parenthesised()?;
     let mut parts = inner.split(',');
     let name = parts.next().unwrap_or_default().trim();
     let at = |message: String| Diagnostic::alert(message).at(span);
     let var = context.scope.variables.borrow_mut().resolve(name).map_err(at)?;
+    check_scope(context, &var, name, span)?;
     let mut conditions = SetConditions::default();
     for condition in parts {
         conditions.add(condition.trim()).map_err(at)?;
@@ -289,7 +308,9 @@ pub(crate) fn set_var(context: &mut Context<'_, '_, '_>) -> Parsed {
 pub(crate) fn unset_var(context: &mut Context<'_, '_, '_>) -> Parsed {
     let (inner, span) = context.parenthesised()?;
     let var = context.scope.variables.borrow_mut().resolve(inner.trim());
-    var.map(Action::UnsetVar).map_err(|message| Diagnostic::alert(message).at(span))
+    let var = var.map_err(|message| Diagnostic::alert(message).at(span))?;
+    check_scope(context, &var, inner, span)?;
+    Ok(Action::UnsetVar(var))
 }
 
 pub(crate) fn set_address(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -169,7 +169,7 @@ impl Criterion {
             // Looked at where it lies: a value is moved only when it must be cast.
             let matched = match value {
                 None => return result,
-                Some(ref value) if value.kind() == self.expects => self.matches(value),
+                Some(ref value) if fits(value, self.expects) => self.matches(value),
                 Some(value) => value.cast(self.expects).is_some_and(|value| self.matches(&value)),
             };
             if matched {
@@ -184,6 +184,17 @@ impl Criterion {
     #[inline]
     fn matches(&self, value: &Value<'_>) -> bool {
         self.fixed.find(value, false).is_some() || self.views.iter().any(|view| view.matches(value))
+    }
+}
+
+/// Whether patterns take `value` as it is: it has the type they expect, or one that they compare alike.
+#[inline]
+fn fits(value: &Value<'_>, expects: Type) -> bool {
+    match expects {
+        Type::Any => true,
+        Type::Str => matches!(value, Value::Str(_) | Value::Method(_)),
+        Type::Addr => matches!(value, Value::Ip4(_) | Value::Ip6(_)),
+        other => value.kind() == other,
     }
 }
 
@@ -273,6 +284,7 @@ fn patterns(words: &mut Words<'_>, method: Method, ignore_case: bool) -> Result<
     let numeric = matches!(method, Method::Int | Method::Len);
     let mut operator = "eq";
     let mut values: Vec<String> = Vec::new();
+    let mut only = Index::new(method, ignore_case, []).map_err(Diagnostic::alert)?;
     while let Some(word) = words.next() {
         let text = word.text;
         if numeric && matches!(text, "eq" | "ge" | "gt" | "le" | "lt") {
@@ -286,8 +298,13 @@ fn patterns(words: &mut Words<'_>, method: Method, ignore_case: bool) -> Result<
             Method::Ip => full_ip4(text).unwrap_or_else(|| text.to_owned()),
             _ => text.to_owned(),
         };
-        Index::new(method, ignore_case, [&*value]).map_err(|error| Diagnostic::alert(error).at(word.span))?;
+        // One by one, so that the message points at the wrong one; the only one is not compiled again.
+        let one = Index::new(method, ignore_case, [&*value]);
+        only = one.map_err(|error| Diagnostic::alert(error).at(word.span))?;
         values.push(value);
+    }
+    if values.len() <= 1 {
+        return Ok(only);
     }
     Index::new(method, ignore_case, values.iter().map(String::as_str)).map_err(Diagnostic::alert)
 }

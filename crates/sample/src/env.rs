@@ -1,6 +1,7 @@
 //! What an expression can see when it is evaluated ([`Env`]), and what names mean when it is compiled ([`Scope`]).
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use state::{Mode, Process, Proxy};
@@ -82,6 +83,15 @@ pub enum Place {
 /// The messages of an `http-errors` section: status, and the bytes of the file.
 pub type HttpErrors = Arc<[(u16, Arc<[u8]>)]>;
 
+/// All proxies by name, for what looks one up at run time.
+#[derive(Debug, Default)]
+pub struct Directory {
+    /// Those with a frontend's side.
+    pub frontends: HashMap<Box<str>, Arc<Proxy>>,
+    /// Those with a backend's side.
+    pub backends: HashMap<Box<str>, Arc<Proxy>>,
+}
+
 /// What names mean while a plan is resolved. Implemented by `config`.
 pub trait Names {
     /// The proxy with a backend's side of that name.
@@ -94,6 +104,10 @@ pub trait Names {
     fn http_errors(&self, name: &str) -> Option<HttpErrors>;
     /// Reads a file named in the configuration (pattern files, error files), relative to the working directory.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// All proxies, for names that are only known at run time; made once and shared.
+    fn directory(&self) -> Option<Arc<Directory>> {
+        None
+    }
     /// A new capture slot of the current frontend for values of up to `length` bytes; `None` outside frontends.
     fn capture_slot(&self, length: usize) -> Option<usize> {
         let _ = length;

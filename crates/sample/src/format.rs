@@ -283,6 +283,10 @@ impl Compiler<'_, '_> {
                     "no such format alias '{shown}'. If you wanted to emit the '%' character verbatim, you need to use '%%'"
                 )));
         };
+        // Where something is logged, or a unique id made, the line is kept anyway.
+        if !self.merge_blanks && matches!(name, "r" | "HM" | "HP" | "HPO" | "HQ" | "HU" | "HV") {
+            self.scope.variables.borrow_mut().want_request_line();
+        }
         self.flush();
         self.parts.push(Part::Alias(alias, item.flags, item.name));
         Ok(())

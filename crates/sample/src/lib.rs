@@ -15,6 +15,7 @@ pub mod env;
 pub mod expression;
 pub mod fetch;
 pub mod format;
+pub mod index;
 pub mod pattern;
 pub mod place;
 pub mod regex;

@@ -79,6 +79,13 @@ impl Stored {
         }
     }
 
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Str(bytes) | Self::Bin(bytes) | Self::Method(bytes) => bytes.capacity(),
+        }
+    }
+
     fn get(&self) -> Value<'static> {
         match self {
             Self::Plain(Plain::Bool(value)) => Value::Bool(*value),
@@ -94,12 +101,24 @@ impl Stored {
 /// The values of one scope. Setting needs no exclusive borrow, because converters set variables while the
 /// request is being read (`set-var()`).
 #[derive(Debug, Default)]
-pub struct Slots(RefCell<Vec<Option<Stored>>>);
+pub struct Slots(RefCell<Vec<Slot>>);
+
+/// A variable's place. What it held stays in memory when it is emptied, so that the next request need not allocate.
+#[derive(Debug, Default)]
+struct Slot {
+    is_set: bool,
+    value: Option<Stored>,
+}
+
+/// Longer texts are not kept for the next request.
+const KEPT_CAPACITY: usize = 1024;
 
 impl Slots {
     /// The value in `slot`.
     pub fn get(&self, slot: u32) -> Option<Value<'static>> {
-        self.0.borrow().get(slot as usize)?.as_ref().map(Stored::get)
+        let slots = self.0.borrow();
+        let slot = slots.get(slot as usize).filter(|slot| slot.is_set)?;
+        slot.value.as_ref().map(Stored::get)
     }
 
     /// Sets `slot`.
@@ -107,21 +126,27 @@ impl Slots {
         let mut slots = self.0.borrow_mut();
         let index = slot as usize;
         if slots.len() <= index {
-            slots.resize_with(index + 1, || None);
+            slots.resize_with(index + 1, Slot::default);
         }
-        Stored::store(&mut slots[index], value);
+        slots[index].is_set = true;
+        Stored::store(&mut slots[index].value, value);
     }
 
     /// Empties `slot`.
     pub fn unset(&self, slot: u32) {
-        if let Some(value) = self.0.borrow_mut().get_mut(slot as usize) {
-            *value = None;
+        if let Some(slot) = self.0.borrow_mut().get_mut(slot as usize) {
+            slot.is_set = false;
         }
     }
 
-    /// Empties all; the table's memory stays.
+    /// Empties all; the memory of short values stays.
     pub fn clear(&mut self) {
-        self.0.get_mut().clear();
+        for slot in self.0.get_mut() {
+            slot.is_set = false;
+            if slot.value.as_ref().is_some_and(|value| value.capacity() > KEPT_CAPACITY) {
+                slot.value = None;
+            }
+        }
     }
 }
 
@@ -163,11 +188,12 @@ pub fn process_variables() -> Vec<(Box<str>, Arc<ProcessVariable>)> {
     list
 }
 
-/// The variables of a plan: which name has which slot.
+/// The variables of a plan: which name has which slot; and what else its expressions ask to be kept.
 #[derive(Debug, Default)]
 pub struct Variables {
     names: HashMap<(VarScope, Box<str>), u32>,
     next: [u32; 6],
+    wants_request_line: bool,
 }
 
 impl Variables {
@@ -205,6 +231,16 @@ impl Variables {
             *next - 1
         });
         Ok(Var::Slot(scope, slot))
+    }
+
+    /// Notes that an expression or format of the plan reads the request line as it was received.
+    pub fn want_request_line(&mut self) {
+        self.wants_request_line = true;
+    }
+
+    /// Whether one does: then the line is to be kept even where nothing is logged.
+    pub fn wants_request_line(&self) -> bool {
+        self.wants_request_line
     }
 
     /// The names of a scope with their slots, in the order of the names (`dump_all_vars`).
@@ -345,6 +381,19 @@ mod tests {
         for name in ["foo", "txn.", "txn.a-b", "nope.x"] {
             assert!(Variables::default().resolve(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn cleared_slots_are_empty_and_take_values_again() {
+        let mut slots = Slots::default();
+        slots.set(1, &Value::str(b"a"));
+        slots.set(0, &Value::Int(1));
+        slots.unset(0);
+        assert!(slots.get(0).is_none() && matches!(slots.get(1), Some(Value::Str(text)) if *text == *b"a"));
+        slots.clear();
+        assert!(slots.get(1).is_none());
+        slots.set(1, &Value::bin(b"b"));
+        assert!(matches!(slots.get(1), Some(Value::Bin(text)) if *text == *b"b"));
     }
 
     #[test]

@@ -165,6 +165,43 @@ fn tokens_signed_with_public_keys_are_verified() {
 }
 
 #[test]
+fn proxies_and_servers_are_found_by_what_a_value_names() {
+    check(
+        &World::new(),
+        &[
+            ("str(fe),fe_exists", "bool:1"),
+            ("str(nope),fe_exists", "bool:0"),
+            ("str(be),nbsrv", "sint:2"),
+            ("str(nope),nbsrv", "none"),
+            ("str(be/s1),srv_is_up", "bool:1"),
+            ("str(s2),srv_is_up", "bool:1"),
+            ("str(be/s9),srv_is_up", "none"),
+            ("str(be/s1),srv_queue", "sint:0"),
+        ],
+    );
+}
+
+#[test]
+fn what_is_encrypted_can_be_decrypted() {
+    let world = World::new();
+    let (nonce, key) = ("MTIzNDU2Nzg5MDEy", "Zm9vb2Zvb29mb29vb29vbw==");
+    let gcm =
+        format!("str(plain),aes_gcm_enc(128,{nonce},{key},txn.tag),aes_gcm_dec(128,{nonce},{key},txn.tag)");
+    assert_eq!(world.eval(&gcm), "bin:plain");
+    let covered = format!(
+        "str(plain),aes_gcm_enc(128,{nonce},{key},txn.tag,YQ==),aes_gcm_dec(128,{nonce},{key},txn.tag)"
+    );
+    assert_eq!(world.eval(&covered), "none");
+    // From `openssl enc -aes-128-cbc`, with the same key and the sixteen digits as the start.
+    let cbc = format!("str(plain),aes_cbc_enc(128,MTIzNDU2Nzg5MDEyMzQ1Ng==,{key}),hex");
+    assert_eq!(world.eval(&cbc), "str:9461FCF29CA0F36D6D6C1AC907B60D65");
+    assert_eq!(
+        world.eval(&cbc.replace(",hex", &format!(",aes_cbc_dec(128,MTIzNDU2Nzg5MDEyMzQ1Ng==,{key})"))),
+        "bin:plain"
+    );
+}
+
+#[test]
 fn maps_answer_by_their_method() {
     let mut world = World::new();
     world.files.insert("m", "/static dir\n/static/img deep\nwww.example.com host\n# x\n10 ten\n");
@@ -272,5 +309,7 @@ fn a_client_hello_tells_its_server_name() {
     world.request_bytes = hello;
     assert_eq!(world.eval("req.ssl_sni"), "str:sni.example.org");
     assert_eq!(world.eval("req.ssl_ver"), "sint:196611");
+    assert_eq!(world.eval("req.ssl_cipherlist,hex"), "str:1301");
+    assert_eq!(world.eval("req.ssl_sigalgs"), "none");
     assert_eq!(world.test("{ req_ssl_hello_type 1 }"), Ok(Test::Yes));
 }

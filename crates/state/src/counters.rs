@@ -43,6 +43,10 @@ pub struct Traffic {
     pub request_errors: Count,
     /// Rewrites that failed for want of room (`wrew`).
     pub failed_rewrites: Count,
+    /// Bytes received and sent without being copied through the process (`h1_spliced_bytes_in`, `…_out`).
+    pub spliced_in: Count,
+    /// Likewise sent.
+    pub spliced_out: Count,
     /// Errors inside the proxy (`eint`).
     pub internal_errors: Count,
     /// HTTP responses by class (`hrsp_*`).

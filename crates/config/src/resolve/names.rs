@@ -1,6 +1,6 @@
 //! What names mean while a plan is resolved: proxies, userlists, files, hosts, users and groups of the system.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -38,6 +38,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) captures: RefCell<Option<Vec<CaptureDraft>>>,
     /// Files already read, by path as used: thousands of proxies share their error files.
     files: RefCell<HashMap<PathBuf, Arc<[u8]>>>,
+    /// Made when the first expression looks up proxies at run time, which is after all were named.
+    directory_of_proxies: OnceCell<Arc<sample::env::Directory>>,
 }
 
 impl<'a> NameTable<'a> {
@@ -53,6 +55,7 @@ impl<'a> NameTable<'a> {
             directory: RefCell::default(),
             captures: RefCell::default(),
             files: RefCell::default(),
+            directory_of_proxies: OnceCell::new(),
         }
     }
 
@@ -97,6 +100,16 @@ impl sample::Names for NameTable<'_> {
 
     fn http_errors(&self, name: &str) -> Option<Messages> {
         self.http_errors.get(name).cloned()
+    }
+
+    fn directory(&self) -> Option<Arc<sample::env::Directory>> {
+        let make = || {
+            Arc::new(sample::env::Directory {
+                frontends: self.frontends.clone(),
+                backends: self.backends.clone(),
+            })
+        };
+        Some(self.directory_of_proxies.get_or_init(make).clone())
     }
 
     fn capture_slot(&self, length: usize) -> Option<usize> {

@@ -4,7 +4,9 @@
 #![allow(clippy::ptr_arg)]
 
 mod address;
+mod cipher;
 mod date;
+mod directory;
 mod encode;
 mod fix;
 mod forwarded;
@@ -89,6 +91,8 @@ static TABLES: &[&[Convert]] = &[
     packet::CONVERTS,
     mqtt::CONVERTS,
     protobuf::CONVERTS,
+    cipher::CONVERTS,
+    directory::CONVERTS,
     variable::CONVERTS,
 ];
 

@@ -1,8 +1,8 @@
 //! What was kept of a request and its response for the logs (manual, 7.3.6).
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Args, Kind, arg};
-use crate::env::Env;
+use crate::args::{Arg, Args, Kind, arg};
+use crate::env::{Env, Scope};
 use crate::place::Columns;
 use crate::value::{Scratch, Type, Value};
 
@@ -11,11 +11,17 @@ pub(super) static FETCHES: &[Fetch] = &[
     //  name                  arguments          gives      where                   what it is
     row("capture.req.hdr",    &[arg(Kind::Int)], Type::Str, Columns::REQUEST_KEPT,  "a captured request header, by its place",   capture_req_hdr),
     row("capture.res.hdr",    &[arg(Kind::Int)], Type::Str, Columns::RESPONSE_KEPT, "a captured response header, by its place",  capture_res_hdr),
-    row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "the method as received",                    capture_req_method),
-    row("capture.req.uri",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the target as received",                    capture_req_uri),
-    row("capture.req.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the version as received, HTTP/1.0 or HTTP/1.1", capture_req_ver),
+    row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "the method as received",                    capture_req_method).prepared(keep_line),
+    row("capture.req.uri",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the target as received",                    capture_req_uri).prepared(keep_line),
+    row("capture.req.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the version as received, HTTP/1.0 or HTTP/1.1", capture_req_ver).prepared(keep_line),
     row("capture.res.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the response's version, likewise",          capture_res_ver),
 ];
+
+/// The line must be kept for these.
+fn keep_line(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    scope.variables.borrow_mut().want_request_line();
+    Ok(())
+}
 
 fn capture_req_hdr<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction?;

@@ -38,14 +38,24 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("bc_glitches",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "protocol glitches on it",                           no_error),
     row("bc_srv_queue",     &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the server's queue",    bc_srv_queue),
     row("bc_be_queue",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the backend's queue",   bc_be_queue),
+    row("dst_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the address connected to is one of this system", dst_is_local),
+    row("fc_src_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the connection's source is",                fc_src_is_local),
+    row("fc_dst_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the connection's destination is",           fc_dst_is_local),
+    row("fc_nb_streams",    &[],               Type::Int,  Columns::CLIENT,         "streams open on it: one with HTTP/1",               one_stream),
+    row("bc_nb_streams",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "streams open on it: one with HTTP/1",               server_stream),
+    // What compression and caches would tell of a response without them.
+    row("res.comp",         &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the response was compressed",               not_here),
+    row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                nothing),
+    row("res.cache_hit",    &[],               Type::Bool, Columns::SERVER,         "whether the response came from a cache",            not_here),
+    row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  nothing),
     // What TLS would tell of a connection without it.
-    row("ssl_fc",           &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client's connection uses TLS",          no_tls),
-    row("ssl_bc",           &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server uses TLS",     no_tls),
-    row("ssl_c_used",       &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client sent a certificate",             no_tls),
-    row("ssl_fc_has_crt",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether a client certificate is there",             no_tls),
-    row("ssl_fc_has_sni",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client named a server",                 no_tls),
-    row("ssl_fc_has_early", &[],               Type::Bool, Columns::CLIENT_SESSION, "whether early data were received",                  no_tls),
-    row("ssl_fc_is_resumed",&[],               Type::Bool, Columns::CLIENT_SESSION, "whether a TLS session was resumed",                 no_tls),
+    row("ssl_fc",           &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client's connection uses TLS",          not_here),
+    row("ssl_bc",           &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server uses TLS",     not_here),
+    row("ssl_c_used",       &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client sent a certificate",             not_here),
+    row("ssl_fc_has_crt",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether a client certificate is there",             not_here),
+    row("ssl_fc_has_sni",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client named a server",                 not_here),
+    row("ssl_fc_has_early", &[],               Type::Bool, Columns::CLIENT_SESSION, "whether early data were received",                  not_here),
+    row("ssl_fc_is_resumed",&[],               Type::Bool, Columns::CLIENT_SESSION, "whether a TLS session was resumed",                 not_here),
     row("ssl_fc_sni",       &[],               Type::Str,  Columns::CLIENT_SESSION, "the server the client named",                       nothing),
     row("ssl_fc_alpn",      &[],               Type::Str,  Columns::CLIENT_SESSION, "the protocol negotiated",                           nothing),
     row("ssl_fc_cipher",    &[],               Type::Str,  Columns::CLIENT_SESSION, "the cipher",                                        nothing),
@@ -92,10 +102,34 @@ fn src_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
     port(source(env))
 }
 
-fn src_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let address = source(env)?.ip()?;
-    // An address that a socket can be bound to is one of the system's own.
+/// Whether an end of a connection is this system's own: an address that a socket can be bound to.
+fn is_local<'a>(end: Option<Endpoint>) -> Option<Value<'a>> {
+    let address = end?.ip()?;
     Some(Value::Bool(address.is_loopback() || std::net::UdpSocket::bind((address, 0)).is_ok()))
+}
+
+fn src_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    is_local(source(env))
+}
+
+fn dst_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    is_local(destination(env))
+}
+
+fn fc_src_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    is_local(env.session.map(|session| session.connection_source))
+}
+
+fn fc_dst_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    is_local(env.session.map(|session| session.connection_destination))
+}
+
+fn one_stream<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.session.map(|_| Value::Int(1))
+}
+
+fn server_stream<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    server_end(env, true).map(|_| Value::Int(1))
 }
 
 fn dst<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -190,7 +224,7 @@ fn nothing<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>>
     None
 }
 
-fn no_tls<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn not_here<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     env.session.map(|_| Value::Bool(false))
 }
 

@@ -34,6 +34,10 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("req.ssl_alpn",       &[],              Type::Str,  Columns::REQUEST,  "the protocols that a client hello offers",                ssl_alpn),
     row("req.ssl_ec_ext",     &[],              Type::Bool, Columns::REQUEST,  "whether a client hello has the supported-groups extension", ssl_ec_ext),
     row("req.ssl_st_ext",     &[],              Type::Int,  Columns::REQUEST,  "0, 1 or 2: no session ticket extension, empty, with a ticket", ssl_st_ext),
+    row("req.ssl_cipherlist",       &[],        Type::Bin,  Columns::CLIENT,   "the ciphers that a client hello offers",                  ssl_cipherlist),
+    row("req.ssl_sigalgs",          &[],        Type::Bin,  Columns::CLIENT,   "the signature algorithms that it offers",                 ssl_sigalgs),
+    row("req.ssl_supported_groups", &[],        Type::Bin,  Columns::CLIENT,   "the groups that it supports",                             ssl_supported_groups),
+    row("req.ssl_keyshare_groups",  &[],        Type::Bin,  Columns::CLIENT,   "the groups that it sends shares of",                      ssl_keyshare_groups),
 ];
 
 fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
@@ -171,6 +175,7 @@ fn rdp_cookie_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Optio
 /// A client hello at the start of the stream.
 struct Hello<'a> {
     version: (u8, u8),
+    ciphers: &'a [u8],
     /// The extensions, as far as they are inside the message.
     extensions: &'a [u8],
 }
@@ -193,16 +198,18 @@ fn hello<'a>(env: &Env<'a>) -> Option<Hello<'a>> {
     let body = record.strip_prefix(&[1]).and_then(|rest| rest.get(3..))?;
     let version = (*body.first()?, *body.get(1)?);
     let mut rest = body.get(34..)?;
-    let mut skip = |bytes_of_length: usize| -> Option<()> {
+    let mut skip = |bytes_of_length: usize| -> Option<&'a [u8]> {
         let length =
             rest.get(..bytes_of_length)?.iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte));
-        rest = rest.get(bytes_of_length + length..)?;
-        Some(())
+        let part = rest.get(bytes_of_length..bytes_of_length + length)?;
+        rest = &rest[bytes_of_length + length..];
+        Some(part)
     };
     // Session id, cipher suites, compression methods.
-    let extensions = skip(1).and_then(|()| skip(2)).and_then(|()| skip(1)).is_some();
-    let extensions = if extensions { rest.get(2..).unwrap_or_default() } else { &[] };
-    Some(Hello { version, extensions })
+    let ciphers = skip(1).and_then(|_| skip(2));
+    let has_extensions = ciphers.is_some() && skip(1).is_some();
+    let extensions = if has_extensions { rest.get(2..).unwrap_or_default() } else { &[] };
+    Some(Hello { version, ciphers: ciphers.unwrap_or_default(), extensions })
 }
 
 fn extension<'a>(hello: &Hello<'a>, wanted: u16) -> Option<&'a [u8]> {
@@ -246,6 +253,32 @@ fn ssl_alpn<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
         list = &rest[name.len()..];
     }
     Some(Value::made(out))
+}
+
+fn ssl_cipherlist<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    hello(env).map(|hello| Value::bin(hello.ciphers))
+}
+
+fn ssl_sigalgs<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    extension(&hello(env)?, 13)?.get(2..).map(Value::bin)
+}
+
+fn ssl_supported_groups<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    extension(&hello(env)?, 10)?.get(2..).map(Value::bin)
+}
+
+/// The shares are a list of group, length and key; only the groups are told.
+fn ssl_keyshare_groups<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let mut shares = extension(&hello(env)?, 51)?.get(2..)?;
+    let mut out = crate::value::Scratch::new();
+    while let [group @ .., high, low] = shares.get(..4)? {
+        out.extend_from_slice(group);
+        shares = shares.get(4 + (usize::from(*high) << 8 | usize::from(*low))..)?;
+        if shares.is_empty() {
+            break;
+        }
+    }
+    Some(Value::Bin(out.into()))
 }
 
 fn ssl_ec_ext<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -54,6 +54,14 @@ impl Names for World {
         None
     }
 
+    fn directory(&self) -> Option<Arc<sample::env::Directory>> {
+        let (frontend, backend) = (Arc::clone(&self.frontend), Arc::clone(&self.backend));
+        Some(Arc::new(sample::env::Directory {
+            frontends: HashMap::from([("fe".into(), frontend)]),
+            backends: HashMap::from([("be".into(), backend)]),
+        }))
+    }
+
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         self.files
             .get(path)

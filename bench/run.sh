@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# Weir beside haproxy and nginx: same configuration, one thread pinned to core 0, load and origin on core 1, several
+# rounds in turn, medians. Prints one table in Markdown.
+#
+#   bench/run.sh path/to/weir            HAPROXY= and NGINX= name other binaries, ROUNDS= and SECONDS_EACH= the length
+set -euo pipefail
+PATH=$PATH:/usr/sbin
+weir=$(realpath "$1")
+haproxy=${HAPROXY:-$(command -v haproxy || true)}
+nginx=${NGINX:-$(command -v nginx || true)}
+rounds=${ROUNDS:-5}
+seconds=${SECONDS_EACH:-3}
+idle=${IDLE:-4000}
+ulimit -n "$(ulimit -Hn)" 2>/dev/null || true
+dir=$(mktemp -d)
+pids=()
+cleanup() {
+    kill "${pids[@]}" 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+
+free_port() { # a port that the kernel gives
+    while :; do
+        local port=$((20000 + RANDOM % 20000))
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
+    done
+}
+wait_port() {
+    for _ in $(seq 200); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
+        sleep 0.05
+    done
+    echo "nothing listens on port $1" >&2
+    exit 1
+}
+
+# The origin: nginx's fast path for small answers, files for large ones.
+origin=$(free_port)
+mkdir -p "$dir/www"
+head -c 16384 /dev/zero | tr '\0' x >"$dir/www/16k"
+head -c 1048576 /dev/zero | tr '\0' x >"$dir/www/1m"
+small=$(head -c 100 /dev/zero | tr '\0' x)
+cat >"$dir/origin.conf" <<EOF
+user root; worker_processes 1; daemon off; pid $dir/origin.pid; error_log /dev/null;
+events { worker_connections 16384; }
+http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s; sendfile on;
+  server { listen 127.0.0.1:$origin backlog=4096; location / { return 200 "$small"; }
+    location = /16k { root $dir/www; } location = /1m { root $dir/www; } } }
+EOF
+taskset -c 1 "$nginx" -c "$dir/origin.conf" 2>/dev/null &
+pids+=($!)
+wait_port "$origin"
+
+proxy_config() { # mode, rules: the same text for Weir and haproxy
+    cat <<EOF
+global
+    nbthread 1
+    maxconn 8000
+defaults
+    mode $1
+    timeout client 60s
+    timeout server 60s
+    timeout connect 5s
+frontend fe
+    bind 127.0.0.1:PORT
+$2
+    default_backend be
+backend be
+    server s1 127.0.0.1:$origin
+EOF
+}
+acls=
+for n in $(seq 20); do acls+="    http-request deny if { req.hdr(x-test-$((n % 5))) -m beg value$n }"$'\n'; done
+
+start() { # name, configuration; sets PID and PORT
+    PORT=$(free_port)
+    local file="$dir/$1-$PORT.cfg"
+    case $1 in
+    nginx)
+        cat >"$file" <<EOF
+worker_processes 1; daemon off; master_process off; pid $dir/nginx-$PORT.pid; error_log /dev/null;
+events { worker_connections 16384; }
+http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s;
+  upstream u { server 127.0.0.1:$origin; keepalive 256; keepalive_requests 1000000000; }
+  server { listen 127.0.0.1:$PORT backlog=4096; location / { proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://u; } } }
+EOF
+        taskset -c 0 "$nginx" -c "$file" 2>/dev/null &
+        ;;
+    *)
+        echo "${2//PORT/$PORT}" >"$file"
+        taskset -c 0 "${!1}" -f "$file" >/dev/null 2>&1 &
+        ;;
+    esac
+    PID=$!
+    pids+=("$PID")
+    wait_port "$PORT"
+}
+
+ticks() { awk '{print $14, $15}' "/proc/$1/stat"; }
+median() { sort -g | awk '{v[NR]=$1} END {if (NR) print (NR % 2) ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2; else print "-"}'; }
+hz=$(getconf CLK_TCK)
+
+measure() { # name pid port connections url extra... : appends "user system rate" in µs per request
+    local name=$1 pid=$2 port=$3 connections=$4 url=$5
+    shift 5
+    local before after requests
+    before=$(ticks "$pid")
+    requests=$(taskset -c 1 wrk -t1 -c"$connections" -d"${seconds}s" "$@" "http://127.0.0.1:$port$url" |
+        awk '/requests in/ {print $1}')
+    after=$(ticks "$pid")
+    echo "$before $after $requests" | awk -v hz="$hz" -v s="$seconds" '
+        {printf "%.3f %.3f %.0f\n", ($3-$1)*1e6/hz/$5, ($4-$2)*1e6/hz/$5, $5/s}' >>"$dir/$name.result"
+}
+
+calls() { # pid port connections url extra...: system calls per request, counted by strace for a moment
+    command -v strace >/dev/null || { echo "-"; return; }
+    local pid=$1 port=$2 connections=$3 url=$4
+    shift 4
+    taskset -c 1 wrk -t1 -c"$connections" -d2s "$@" "http://127.0.0.1:$port$url" >"$dir/wrk.out" &
+    local load=$!
+    timeout -s INT 3 strace -f -c -o "$dir/strace.out" -p "$pid" >/dev/null 2>&1 || true
+    wait "$load" || true
+    local requests
+    requests=$(awk '/requests in/ {print $1}' "$dir/wrk.out")
+    awk -v r="$requests" '$NF == "total" {printf "%.1f", $(NF-1) / r; exit}' "$dir/strace.out" 2>/dev/null || echo "-"
+}
+
+row() { # title target-name names... : prints a line for each
+    local title=$1 target=$2
+    shift 2
+    local name user system rate base_user='' base_total='' nginx_total=''
+    for name in "$@"; do
+        user=$(cut -d' ' -f1 "$dir/$name.result" | median)
+        system=$(cut -d' ' -f2 "$dir/$name.result" | median)
+        rate=$(cut -d' ' -f3 "$dir/$name.result" | median)
+        [ "$name" = haproxy ] && { base_user=$user; base_total=$(echo "$user $system" | awk '{print $1+$2}'); }
+        [ "$name" = nginx ] && nginx_total=$(echo "$user $system" | awk '{print $1+$2}')
+        eval "u_$name=$user s_$name=$system r_$name=$rate"
+    done
+    for name in "$@"; do
+        local u=u_$name s=s_$name r=r_$name c=c_$name
+        echo "${!u} ${!s} ${!r} $base_user $base_total ${nginx_total:-0}" | awk -v title="$title" -v name="$name" \
+            -v target="$target" -v calls="${!c:--}" '{
+            t = $1 + $2; ratio = $5 > 0 ? sprintf("%.2f", t / $5) : "-"; ru = $4 > 0 ? sprintf("%.2f", $1 / $4) : "-";
+            rn = $6 > 0 ? sprintf("%.2f", t / $6) : "-"; if (name != "weir") target = "";
+            printf "| %s | %s | %.2f | %.2f | %d | %s | %s | %s | %s | %s |\n", title, name, $1, $2, $3, calls, ratio, ru, rn, target}'
+    done
+}
+
+scenario() { # title target mode rules connections url names extra...
+    local title=$1 target=$2 mode=$3 rules=$4 connections=$5 url=$6 names=$7
+    shift 7
+    local config name
+    config=$(proxy_config "$mode" "$rules")
+    rm -f "$dir"/*.result
+    for name in $names; do
+        start "$name" "$config"
+        eval "pid_$name=$PID port_$name=$PORT"
+    done
+    for _ in $(seq "$rounds"); do
+        for name in $names; do
+            local p=pid_$name q=port_$name
+            measure "$name" "${!p}" "${!q}" "$connections" "$url" "$@"
+        done
+    done
+    for name in $names; do
+        local p=pid_$name q=port_$name
+        eval "c_$name=$(calls "${!p}" "${!q}" "$connections" "$url" "$@")"
+        kill "${!p}" 2>/dev/null || true
+    done
+    # shellcheck disable=SC2086
+    row "$title" "$target" $names
+}
+
+memory() { # bytes of memory for each idle keep-alive connection
+    local config name before after
+    config=$(proxy_config http "")
+    for name in weir haproxy nginx; do
+        start "$name" "$config"
+        pss() { awk '/^Pss:/ {print $2 * 1024}' "/proc/$PID/smaps_rollup"; }
+        taskset -c 1 wrk -t1 -c64 -d1s "http://127.0.0.1:$PORT/" >/dev/null
+        before=$(pss)
+        coproc HOLD { hold "$PORT" "$idle"; }
+        read -r _ <&"${HOLD[0]}"
+        after=$(pss)
+        echo "$name $before $after $idle" | awk '{printf "| idle connection | %s | %d bytes |\n", $1, ($3-$2)/$4}'
+        kill "$HOLD_PID" 2>/dev/null || true
+        kill "$PID" 2>/dev/null || true
+        wait "$PID" 2>/dev/null || true
+    done
+}
+hold() { # opens connections, makes one request on each, says "ready", keeps them
+    ulimit -n $(($2 + 200)) 2>/dev/null || true
+    local fds=() fd line n
+    for n in $(seq "$2"); do
+        exec {fd}<>"/dev/tcp/127.0.0.1/$1"
+        printf 'GET / HTTP/1.1\r\nHost: x\r\n\r\n' >&"$fd"
+        while read -r line <&"$fd" && [ "$line" != $'\r' ]; do :; done
+        read -rN 100 line <&"$fd"
+        fds+=("$fd")
+    done
+    echo ready
+    read -r _ || sleep 1000
+}
+
+echo "| load | proxy | user µs/request | system µs/request | requests/s | system calls/request | CPU ÷ haproxy | user ÷ haproxy | CPU ÷ nginx | wanted |"
+echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+scenario "100 B keep-alive" "CPU 0.72, user 0.45, nginx 0.92" http "" 64 / "haproxy nginx weir"
+scenario "16 KiB keep-alive" "CPU 0.78" http "" 64 /16k "haproxy nginx weir"
+scenario "1 MiB" "CPU 0.95" http "" 16 /1m "haproxy nginx weir"
+scenario "connection per request" "CPU 0.85" http "" 64 / "haproxy nginx weir" -H 'Connection: close'
+scenario "20 ACLs" "CPU 0.65" http "$acls" 64 / "haproxy weir" -H 'x-test-0: a' -H 'x-test-1: b' -H 'x-test-2: c' -H 'x-test-3: d' -H 'x-test-4: e'
+scenario "TCP mode" "CPU 0.95" tcp "" 64 / "haproxy weir"
+echo
+echo "| memory | proxy | each |"
+echo "| --- | --- | --- |"
+memory
