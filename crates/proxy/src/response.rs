@@ -395,6 +395,34 @@ pub(crate) async fn hold(
     }
 }
 
+/// Waits for more bytes of the server of a TCP stream, for rules that look at them, while the client's go on; says
+/// whether there are.
+pub(crate) async fn more(
+    client: &mut Connection,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    until_ms: u64,
+) -> bool {
+    upstream.input().compact();
+    if upstream.input().room_len() == 0 {
+        return false;
+    }
+    client.timer.set(until_ms);
+    let read = poll_fn(|context: &mut Context<'_>| {
+        let sent = client.input.get_or_insert_with(Buffer::small);
+        // What goes wrong here shows again when the stream goes on.
+        let _ = x.upload.poll_pump(context, &mut client.stream, sent, &mut upstream.stream);
+        let input = upstream.input.get_or_insert_with(Buffer::large);
+        if let Poll::Ready(read) = upstream.stream.poll_read(context, input.room()) {
+            let n = read.unwrap_or(0);
+            input.fill(n);
+            return Poll::Ready(n > 0);
+        }
+        client.timer.poll_expired(context).map(|()| false)
+    });
+    read.await && timer::now_ms() < until_ms
+}
+
 /// Decodes as much of a body as lies in `input`; says whether that is all of it.
 pub(crate) fn decode_body(length: BodyLength, input: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
     out.clear();

@@ -453,23 +453,44 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
     }
 }
 
-/// `tcp-response content` of a TCP backend.
+/// `tcp-response content` of a TCP backend: looked at when the server's first bytes are there, and again with more
+/// of them until `inspect-delay` is over.
 pub(crate) async fn of_tcp_response(
     client: &mut Connection,
     x: &mut Exchange,
     backend: &Arc<Proxy>,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
-    let _ = upstream;
     if backend.tcp_response.is_empty() {
         return Ok(());
     }
-    match step(client, x, &backend.tcp_response, 0).0 {
-        Outcome::Final(_) => {
-            count_denied_response(x, backend);
-            x.txn.termination.set(Cause::Proxy, Phase::Data);
-            Err(Stop::Close)
+    // Nothing is looked at before the server says something.
+    let patience = backend.timeouts.server.map_or(timer::NEVER, |time| now_ms() + time.as_millis() as u64);
+    let mut complete = !Box::pin(response::more(client, x, upstream, patience)).await;
+    let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+    let mut start = 0;
+    loop {
+        let bytes = upstream.input.as_ref().map_or(&[][..], |input| input.filled());
+        let mut stage = Stage {
+            process: &client.worker.shared.process,
+            session: &mut client.session,
+            transaction: Some(&mut x.txn),
+            request_bytes: &[],
+            response_bytes: bytes,
+            complete: complete || now_ms() >= until,
+            now_ms: now_ms(),
+        };
+        let (outcome, next) = backend.tcp_response.run(&mut stage, start);
+        start = next;
+        match outcome {
+            Outcome::Done | Outcome::Accept => return Ok(()),
+            Outcome::Wait => complete = !Box::pin(response::more(client, x, upstream, until)).await,
+            Outcome::Hold(hold) => Box::pin(do_hold(client, x, backend, hold)).await?,
+            Outcome::Final(_) => {
+                count_denied_response(x, backend);
+                x.txn.termination.set(Cause::Proxy, Phase::Data);
+                return Err(Stop::Close);
+            }
         }
-        _ => Ok(()),
     }
 }
