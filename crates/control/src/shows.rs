@@ -12,7 +12,7 @@ use state::counters;
 use crate::command::{Call, Reply, error};
 use crate::field;
 use crate::info::{self, Format};
-use crate::stat::{self, COLUMNS, Filter, Row, Show};
+use crate::stat::{self, C, COLUMNS, Filter, Row, Show};
 use crate::view::{Level, ProxyView, View};
 
 pub(crate) fn version(call: &mut Call<'_>) -> Reply {
@@ -198,23 +198,32 @@ impl Iterator for StatPieces {
     }
 }
 
+/// Columns before the `-` that ends those every version has; the columns of protocols follow it.
+const COMMON_COLUMNS: usize = C::cache_hint_hits as usize + 1;
+
 /// The title line of CSV.
 pub(crate) fn csv_header() -> String {
     let mut out = "# ".to_owned();
-    for column in COLUMNS {
+    for (position, column) in COLUMNS.iter().enumerate() {
+        if position == COMMON_COLUMNS {
+            out.push_str("-,");
+        }
         out.push_str(column.name);
         out.push(',');
     }
-    out.push_str("-,\n");
+    out.push('\n');
     out
 }
 
 fn write_csv(row: &Row, out: &mut String) {
-    for value in &row.values {
+    for (position, value) in row.values.iter().enumerate() {
+        if position == COMMON_COLUMNS {
+            out.push_str("-,");
+        }
         value.write_csv(out);
         out.push(',');
     }
-    out.push_str("-,\n");
+    out.push('\n');
 }
 
 fn write_typed(row: &Row, describe: bool, out: &mut String) {
