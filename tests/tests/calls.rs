@@ -1,0 +1,116 @@
+//! What a warm request costs in socket calls, counted by `strace` around the whole program.
+//!
+//! Says so and passes where there is no `strace` or where tracing is refused. Waiting (`epoll_wait`) is not counted:
+//! under load one wait serves many requests.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, eventually, free_port, program, scratch};
+
+/// Every call on a socket, options and addresses too, and those that move bytes through any descriptor.
+const CALLS: &str = "%network,read,write,readv,writev,splice,sendfile";
+
+/// The traced program; both end with the value.
+struct Traced(Child);
+
+impl Traced {
+    fn start(configuration: &Path, summary: &Path) -> Traced {
+        let child = Command::new("strace")
+            .args(["-f", "-c", "-e"])
+            .arg(format!("trace={CALLS}"))
+            .arg("-o")
+            .arg(summary)
+            .arg(program())
+            .arg("-db")
+            .arg("-f")
+            .arg(configuration)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("strace runs");
+        Traced(child)
+    }
+
+    /// Asks the program itself to end: the tracer then writes its summary and follows.
+    fn end(&mut self) {
+        let tracer = self.0.id();
+        let children = std::fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children"));
+        for pid in children.unwrap_or_default().split_whitespace() {
+            let _ = Command::new("kill").args(["-TERM", pid]).status();
+        }
+        eventually(|| !matches!(self.0.try_wait(), Ok(None)));
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.end();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Why nothing can be traced here, if so.
+fn refusal() -> Option<String> {
+    match Command::new("strace").args(["-o", "/dev/null", "true"]).output() {
+        Err(error) => Some(format!("strace: {error}")),
+        Ok(output) if !output.status.success() => Some(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Ok(_) => None,
+    }
+}
+
+/// Calls that the program made in its whole life, in which it served `requests` on one connection.
+fn calls(requests: usize) -> usize {
+    let origin = Origin::text("hello");
+    let port = free_port();
+    let directory = scratch("calls");
+    let (configuration, summary) = (directory.join("haproxy.cfg"), directory.join("summary"));
+    let text = format!(
+        "global\n  nbthread 1\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\nbackend b\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    std::fs::write(&configuration, text).expect("the temporary directory takes files");
+    let mut traced = Traced::start(&configuration, &summary);
+    let listens = eventually(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    assert!(listens, "port {port} takes no connection");
+    let mut client = Client::connect(port);
+    for _ in 0..requests {
+        let response = client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n").response().expect("a response");
+        assert_eq!(response.status, 200);
+    }
+    assert_eq!((origin.requests(), origin.connections()), (requests, 1));
+    drop(client);
+    traced.end();
+    let summary = std::fs::read_to_string(&summary).expect("strace wrote its summary");
+    let _ = std::fs::remove_dir_all(&directory);
+    total(&summary)
+}
+
+/// The sum of a summary's rows: % time, seconds, usecs/call, calls, [errors,] syscall.
+fn total(summary: &str) -> usize {
+    let rows = summary.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row.last().is_some_and(|name| *name != "total"))
+        .filter_map(|row| row.get(3).and_then(|number| number.parse::<usize>().ok()))
+        .sum()
+}
+
+#[test]
+fn a_warm_keep_alive_request_costs_four_socket_calls() {
+    if let Some(reason) = refusal() {
+        eprintln!("skipped, nothing can be traced here: {reason}");
+        return;
+    }
+    let requests = 500;
+    let (once, twice) = (calls(requests), calls(2 * requests));
+    let each = (twice - once) as f64 / requests as f64;
+    // A start reads files, and may read a handful of bytes more or less than the one before.
+    assert!(
+        (each - 4.0).abs() < 0.05,
+        "{each} calls a request: {once} for {requests}, {twice} for twice as many"
+    );
+}
