@@ -22,7 +22,7 @@ tools:
 	@./tools/need.sh varnishtest haproxy nginx wrk curl strace
 
 test: tools
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 	$(CARGO) build --locked -p weir
 	./tests/run-vtc.sh $(TARGET)/debug/weir
 
