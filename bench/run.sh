@@ -124,7 +124,7 @@ calls() { # pid port connections url extra...: system calls per request, counted
     wait "$load" || true
     local requests
     requests=$(awk '/requests in/ {print $1}' "$dir/wrk.out")
-    awk -v r="$requests" '$NF == "total" {printf "%.1f", $(NF-1) / r; exit}' "$dir/strace.out" 2>/dev/null || echo "-"
+    awk -v r="$requests" '$NF == "total" {printf "%.1f", $4 / r; exit}' "$dir/strace.out" 2>/dev/null || echo "-"
 }
 
 row() { # title target-name names... : prints a line for each

@@ -211,7 +211,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn without_descriptors_connections_wait_and_are_served_in_the_end() {
+fn without_descriptors_nothing_hangs_and_each_connection_gets_an_answer() {
     let origin = Origin::text("served");
     let port = free_port();
     let directory = scratch("descriptors");
