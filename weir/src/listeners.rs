@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use config::Plan;
-use config::plan::bind::BindAddress;
+use config::plan::bind::{BindAddress, Shards};
 use config::plan::{Bind, Global};
 use net::listen::{self, Options, Rights};
 
@@ -44,9 +44,15 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
                     .into_iter()
                     .find(|length| *length > 0)
                     .unwrap_or(backlog);
-            match open(one, length, &plan.global, &mut inherited) {
-                Ok(socket) => {
-                    bound.push(Bound { socket, owner: Owner::Frontend { proxy: index, bind: number } })
+            let opened = (0..sockets(one, &plan.global))
+                .map(|_| open(one, length, &plan.global, &mut inherited))
+                .collect::<std::io::Result<Vec<_>>>();
+            match opened {
+                Ok(sockets) => {
+                    bound.extend(sockets.into_iter().map(|socket| Bound {
+                        socket,
+                        owner: Owner::Frontend { proxy: index, bind: number },
+                    }))
                 }
                 Err(error) => failures.push(format!(
                     "Starting {} {}: cannot bind socket ({}) [{}]",
@@ -98,6 +104,17 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
         BindAddress::Inherited(number) => listen::inherited(*number, &options),
         BindAddress::SocketPair(_) => Err(std::io::Error::other("sockpair@ is not supported yet")),
     }
+}
+
+/// How many sockets share the address of `bind` (`shards`): more than one only where the kernel spreads
+/// connections over them, which is TCP.
+fn sockets(bind: &Bind, global: &Global) -> usize {
+    let wanted = match bind.shards {
+        Shards::ByGroup => groups(global, global.workers()),
+        Shards::ByThread => global.workers(),
+        Shards::Count(count) => count.clamp(1, global.workers()),
+    };
+    if matches!(bind.address, BindAddress::Ip(_)) && !global.no_reuseport { wanted } else { 1 }
 }
 
 fn show(address: &BindAddress) -> String {
