@@ -8,6 +8,7 @@ use std::time::Duration;
 use config::plan::Proxy;
 use config::plan::server::{Observe, ServerSettings};
 use net::splice::Pipe;
+use runtime::Buffer;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
 
@@ -233,6 +234,7 @@ async fn obtain_response(
                 if reused && is_stale(x, fault) {
                     // The server closed an idle connection just as we used it: not its fault, nor a retry.
                     x.fresh = true;
+                    x.txn.response.clear();
                     upload::rewind(client, x);
                     continue;
                 }
@@ -244,28 +246,35 @@ async fn obtain_response(
         if left == 0 || !may_retry(x, backend, fault) {
             return Err(fault.into());
         }
-        x.txn.retries += 1;
-        lease.settings().state.counters.mine().retries.add(1);
-        backend.state.backend.mine().retries.add(1);
         x.txn.response.clear();
         upload::rewind(client, x);
-        let failed = lease.settings().index;
-        drop(lease);
-        avoid = redispatch(x, backend, failed, retries);
-        if avoid.is_none() && fault.retry_kind() == Some(RetryKind::Connection) {
-            // The same server once more: not at once (manual, `retries`).
-            if fault != Fault::ConnectTimeout {
-                x.bound.get_or_insert(Bound { server: failed, even_down: false });
-                turn_around(backend).await;
-            }
-        }
+        avoid = before_retry(x, backend, lease, fault, retries).await;
     }
 }
 
-/// The pause before the same server is tried once more: a second, or `timeout connect` if that is less.
-pub(crate) async fn turn_around(backend: &Proxy) {
-    let second = Duration::from_secs(1);
-    runtime::timer::sleep(backend.timeouts.connect.unwrap_or(second).min(second)).await;
+/// Counts a retry after `fault`, gives the failed server's place back and chooses between another server, which is
+/// returned as the one to avoid, and the same once more.
+pub(crate) async fn before_retry(
+    x: &mut Exchange,
+    backend: &Proxy,
+    lease: Lease,
+    fault: Fault,
+    retries: u32,
+) -> Option<usize> {
+    x.txn.retries += 1;
+    lease.settings().state.counters.mine().retries.add(1);
+    backend.state.backend.mine().retries.add(1);
+    let failed = lease.settings().index;
+    drop(lease);
+    let avoid = redispatch(x, backend, failed, retries);
+    let refused = fault.retry_kind() == Some(RetryKind::Connection) && fault != Fault::ConnectTimeout;
+    if avoid.is_none() && refused {
+        // The same server: not at once, but after a second, or `timeout connect` if that is less (manual, `retries`).
+        x.bound.get_or_insert(Bound { server: failed, even_down: false });
+        let second = Duration::from_secs(1);
+        runtime::timer::sleep(backend.timeouts.connect.unwrap_or(second).min(second)).await;
+    }
+    avoid
 }
 
 async fn attempt(
@@ -283,7 +292,11 @@ async fn attempt(
     upload::start(client, x, backend, lease.settings());
     match response::await_head(client, x, backend, &mut upstream).await {
         Ok(()) => Ok(upstream),
-        Err(fault) => Err((fault, reused)),
+        Err(fault) => {
+            // Half a head came back: that is no stale connection.
+            let nothing_came = upstream.input.as_ref().is_none_or(Buffer::is_empty);
+            Err((fault, reused && nothing_came))
+        }
     }
 }
 
@@ -308,7 +321,7 @@ fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
 }
 
 /// Whether this retry goes to another server than the one that `failed` (`option redispatch`).
-pub(crate) fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retries: u32) -> Option<usize> {
+fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retries: u32) -> Option<usize> {
     let interval = backend.redispatch;
     let now = match interval {
         0 => x.bound.is_none() && !backend.servers[failed].state.is_up(),

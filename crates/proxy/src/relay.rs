@@ -10,7 +10,7 @@ use runtime::timer::{self, now_us};
 use sample::Phase;
 use state::sessions::Activity;
 
-use crate::assign::{self, Bound, Lease};
+use crate::assign::{self, Lease};
 use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
@@ -98,16 +98,7 @@ async fn reach(
         if x.txn.retries >= retries || fault.retry_kind().is_none() {
             return Err(fault.into());
         }
-        x.txn.retries += 1;
-        lease.settings().state.counters.mine().retries.add(1);
-        backend.state.backend.mine().retries.add(1);
-        let failed = lease.settings().index;
-        drop(lease);
-        avoid = crate::exchange::redispatch(x, backend, failed, retries);
-        if avoid.is_none() && fault != Fault::ConnectTimeout {
-            x.bound.get_or_insert(Bound { server: failed, even_down: false });
-            crate::exchange::turn_around(backend).await;
-        }
+        avoid = crate::exchange::before_retry(x, backend, lease, fault, retries).await;
     }
 }
 
