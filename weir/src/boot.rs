@@ -82,11 +82,12 @@ fn run_workers(
     let services = services(runtime.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
+    let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
-        let (shared, runtime, teller) = (shared.clone(), runtime.clone(), teller.clone());
+        let (shared, runtime, checks) = (shared.clone(), runtime.clone(), checks.clone());
         let group = listeners::group_of(&plan.global, index, threads);
-        let main = move || async move { work(shared, runtime, teller, share, group, messages).await };
+        let main = move || async move { work(shared, runtime, checks, share, group, messages).await };
         inboxes.spawn(index, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
     }
     system::announce(messages);
@@ -97,7 +98,7 @@ fn run_workers(
 async fn work(
     shared: Arc<Shared>,
     runtime: Arc<Runtime>,
-    teller: Teller,
+    checks: Arc<health::Checks>,
     share: Vec<Bound>,
     group: std::ops::Range<usize>,
     messages: Messages,
@@ -124,7 +125,7 @@ async fn work(
             }
         }
     }
-    let _checks = crate::checks::start(&shared, &teller, messages);
+    let _running = checks.start();
     std::future::pending::<()>().await;
 }
 

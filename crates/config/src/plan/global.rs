@@ -68,6 +68,10 @@ pub struct Global {
     pub spread_checks: u32,
     /// `max-spread-checks`.
     pub max_spread_checks: Option<Duration>,
+    /// `external-check`.
+    pub external_check: bool,
+    /// `external-check preserve-env`.
+    pub external_check_environment: bool,
     /// `insecure-fork-wanted`.
     pub insecure_fork_wanted: bool,
     /// `busy-polling`.
