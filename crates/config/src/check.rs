@@ -286,7 +286,9 @@ impl<'a> CheckDraft<'a> {
             && let Some(at) = self.http.iter().position(|rule| rule.action.talks())
             && let ActionDraft::Request(RequestDraft { from_option: true, .. }) = self.http[at].action
         {
-            let ActionDraft::Request(mut request) = self.http.remove(at).action else { return Ok(()) };
+            let former = self.http.remove(at);
+            let ActionDraft::Request(mut request) = former.action else { return Ok(()) };
+            rule.index = former.index;
             request.overwrite(std::mem::take(own));
             request.from_option = false;
             *own = request;

@@ -52,7 +52,7 @@ impl Answer {
     pub(crate) fn advance(&mut self, facts: &mut Facts) {
         while matches!(self.state, State::Head) && !self.raw.is_empty() {
             if !self.head(facts) {
-                return;
+                break;
             }
         }
         self.body(facts);

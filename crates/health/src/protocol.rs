@@ -246,7 +246,8 @@ mod tests {
         let bind =
             b"\x30\x84\x00\x00\x00\x10\x02\x01\x01\x61\x84\x00\x00\x00\x07\x0a\x01\x00\x04\x00\x04\x00";
         let login = b"\x05\x00\x00\x00\x0a8.0\x00\x07\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00";
-        let cases: [(&[u8], fn(&[u8]) -> Reading<'_>); 3] =
+        type Case<'a> = (&'a [u8], fn(&[u8]) -> Reading<'_>);
+        let cases: [Case<'_>; 3] =
             [(hello, spop_hello), (bind, |bytes| ldap_bind(bytes)), (login, |bytes| mysql(bytes, true))];
         for (answer, read) in cases {
             assert!(matches!(read(answer), Reading::Good(_)), "{:?}", read(answer));

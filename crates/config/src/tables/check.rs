@@ -19,8 +19,8 @@ use crate::settings::{CheckMode, Settings};
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                        where  arguments           what it does                                        setting
-    proxy("http-check comment",       DLBH, "<string>",          "names the steps behind it",                         |s, a| comment(s, a)),
-    proxy("http-check connect",       DLBH, CONNECT,             "opens a connection",                                |s, a| connect(s, a)),
+    proxy("http-check comment",       DLBH, "<string>",          "names the steps behind it",                         comment),
+    proxy("http-check connect",       DLBH, CONNECT,             "opens a connection",                                connect),
     proxy("http-check disable-on-404", DLBH, "",                 "a 404 takes a server out gently",                   |s, a| { Rc::make_mut(&mut s.check).disable_on_404 = true; a.finish() }),
     proxy("http-check expect",        DLBH, EXPECT_HTTP,         "what a check's answer must be",                     http_expect),
     proxy("http-check send",          DLBH, "[meth <method>] [{ uri <uri> | uri-lf <fmt> }] [ver <version>] [hdr <name> <fmt>]* [{ body <string> | body-lf <fmt> }] [comment <msg>]", "what a check asks", http_send),
@@ -28,8 +28,8 @@ pub static TABLE: &[Keyword] = &[
     proxy("http-check set-var",       DLBH, "(<var>[,<cond>...]) <expr>", "sets a variable",                          set_var),
     proxy("http-check set-var-fmt",   DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable to a formatted text",       set_var_fmt),
     proxy("http-check unset-var",     DLBH, "(<var>)",           "empties a variable",                                unset_var),
-    proxy("tcp-check comment",        DLBH, "<string>",          "names the steps behind it",                         |s, a| comment(s, a)),
-    proxy("tcp-check connect",        DLBH, CONNECT,             "opens a connection",                                |s, a| connect(s, a)),
+    proxy("tcp-check comment",        DLBH, "<string>",          "names the steps behind it",                         comment),
+    proxy("tcp-check connect",        DLBH, CONNECT,             "opens a connection",                                connect),
     proxy("tcp-check expect",         DLBH, EXPECT_TCP,          "waits for text or bytes",                           tcp_expect),
     proxy("tcp-check send",           DLBH, "<data> [comment <msg>]", "sends text",                                   |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::Send(word.bytes().into())))),
     proxy("tcp-check send-lf",        DLBH, "<fmt> [comment <msg>]", "sends a formatted text",                        |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendFormat(word.into())))),
@@ -47,6 +47,16 @@ const CONNECT: &str =
     "[default] [port <expr>] [addr <ip>] [send-proxy] [via-socks4] [linger] [proto <name>] [comment <msg>]";
 const EXPECT_HTTP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { status | rstatus | hdr | fhdr | string | rstring | string-lf } <pattern>";
 const EXPECT_TCP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { string | rstring | string-lf | binary | rbinary | binary-lf } <pattern>";
+
+/// The value of the option taken last.
+pub(super) fn value<'a>(args: &mut Args<'a, '_>) -> Result<&'a syntax::Word, Diagnostic> {
+    let (name, keyword) = (args.last(), args.keyword());
+    args.next().ok_or_else(|| {
+        Diagnostic::alert(format!("`{name}` expects an argument"))
+            .at(name.span())
+            .haproxy(format!("'{keyword}' : '{name}' expects a string as argument."))
+    })
+}
 
 /// Adds a line to the list it belongs to, told by the keyword's first word.
 pub(super) fn push<'a>(settings: &mut Settings<'a>, rule: RuleDraft<'a>, args: &Args<'a, '_>) -> Outcome {
@@ -76,9 +86,9 @@ fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
             "send-proxy" => draft.send_proxy = true,
             "via-socks4" => draft.via_socks4 = true,
             "linger" => draft.linger = true,
-            "comment" => comment = Some(args.value()?.as_str()),
+            "comment" => comment = Some(value(args)?.as_str()),
             "proto" => {
-                let protocol = args.value()?;
+                let protocol = value(args)?;
                 // The protocols of connections that are built speak for themselves.
                 if !matches!(protocol.as_str(), "none" | "h1") {
                     return Err(args.unsupported());
@@ -112,7 +122,7 @@ fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
 }
 
 fn port<'a>(args: &mut Args<'a, '_>) -> Result<PortDraft<'a>, Diagnostic> {
-    let word = args.value()?;
+    let word = value(args)?;
     if !word.starts_with(|first: char| first.is_ascii_digit()) {
         return Ok(PortDraft::Expression(word.into()));
     }
@@ -127,7 +137,7 @@ fn port<'a>(args: &mut Args<'a, '_>) -> Result<PortDraft<'a>, Diagnostic> {
 }
 
 fn address(args: &mut Args<'_, '_>) -> Result<(IpAddr, Option<u16>), Diagnostic> {
-    let word = args.value()?;
+    let word = value(args)?;
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
     let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
     let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
@@ -140,21 +150,21 @@ fn http_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
     let mut comment = None;
     while let Some(word) = args.next() {
         match word.as_str() {
-            "meth" => request.method = Some(args.value()?),
-            "uri" => request.uri = Some(ValueDraft::Fixed(args.value()?)),
-            "uri-lf" => request.uri = Some(ValueDraft::Format(args.value()?.into())),
-            "ver" => request.version = Some(args.value()?),
+            "meth" => request.method = Some(value(args)?),
+            "uri" => request.uri = Some(ValueDraft::Fixed(value(args)?)),
+            "uri-lf" => request.uri = Some(ValueDraft::Format(value(args)?.into())),
+            "ver" => request.version = Some(value(args)?),
             "hdr" => {
-                let name = args.value()?;
+                let name = value(args)?;
                 let value = args.required("<name> and <value>")?;
                 // The length is ours to tell.
                 if !["content-length", "transfer-encoding"].iter().any(|own| name.eq_ignore_ascii_case(own)) {
                     request.headers.push((name, value.into()));
                 }
             }
-            "body" => request.body = Some(ValueDraft::Fixed(args.value()?)),
-            "body-lf" => request.body = Some(ValueDraft::Format(args.value()?.into())),
-            "comment" => comment = Some(args.value()?.as_str()),
+            "body" => request.body = Some(ValueDraft::Fixed(value(args)?)),
+            "body-lf" => request.body = Some(ValueDraft::Format(value(args)?.into())),
+            "comment" => comment = Some(value(args)?.as_str()),
             other => {
                 return Err(args
                     .wrong(format!("`http-check send` does not know `{other}`"))
@@ -171,7 +181,7 @@ type Sent = for<'a> fn(&'a syntax::Word, &Args<'a, '_>) -> Result<ActionDraft<'a
 fn tcp_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, what: Sent) -> Outcome {
     let word = args.required("a string")?;
     let action = what(word, args)?;
-    let comment = if args.take("comment") { Some(args.value()?.as_str()) } else { None };
+    let comment = if args.take("comment") { Some(value(args)?.as_str()) } else { None };
     args.finish()?;
     push(settings, RuleDraft { comment, ..action.into() }, args)
 }

@@ -4,7 +4,7 @@ use diag::Diagnostic;
 use sample::regex::Regex;
 use syntax::Word;
 
-use super::check::{hexadecimal, push};
+use super::check::{hexadecimal, push, value};
 use crate::args::Args;
 use crate::check::{ActionDraft, ExpectDraft, MatcherDraft, PatternDraft, RuleDraft, ValueDraft};
 use crate::keyword::Outcome;
@@ -92,14 +92,14 @@ fn expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, known: &[Mat
                 .haproxy(format!("'{}' : [!] not supported with '{name}'.", args.keyword())));
         }
         match name {
-            "comment" => comment = Some(args.value()?.as_str()),
+            "comment" => comment = Some(value(args)?.as_str()),
             "min-recv" => draft.min_recv = min_recv(args)?,
             "ok-status" => draft.ok_status = Some(status(args, OK)?),
             "error-status" => draft.error_status = Some(status(args, ERROR)?),
             "tout-status" => draft.timeout_status = Some(status(args, TIMEOUT)?),
-            "on-success" => draft.on_success = Some(args.value()?.into()),
-            "on-error" => draft.on_error = Some(args.value()?.into()),
-            "status-code" => draft.code = Some(args.value()?.into()),
+            "on-success" => draft.on_success = Some(value(args)?.into()),
+            "on-error" => draft.on_error = Some(value(args)?.into()),
+            "status-code" => draft.code = Some(value(args)?.into()),
             "custom" => return Err(args.unsupported()),
             other => return Err(unknown(args, other, known)),
         }
@@ -144,7 +144,7 @@ fn regex(args: &mut Args<'_, '_>) -> Result<Regex, Diagnostic> {
 
 /// `-1` is as good as nothing.
 fn min_recv(args: &mut Args<'_, '_>) -> Result<Option<usize>, Diagnostic> {
-    let word = args.value()?;
+    let word = value(args)?;
     match word.parse::<i32>() {
         Ok(-1) => Ok(None),
         Ok(number) if number >= 0 => Ok(Some(number as usize)),
@@ -160,7 +160,7 @@ fn min_recv(args: &mut Args<'_, '_>) -> Result<Option<usize>, Diagnostic> {
 
 fn status(args: &mut Args<'_, '_>, known: &'static [&'static str]) -> Result<&'static str, Diagnostic> {
     let option = args.last();
-    let word = args.value()?;
+    let word = value(args)?;
     known.iter().copied().find(|status| status.eq_ignore_ascii_case(word)).ok_or_else(|| {
         let quoted: Vec<String> = known.iter().map(|status| format!("'{status}'")).collect();
         let list = quoted.join(", ");
@@ -223,7 +223,7 @@ fn header_pattern<'a>(
     ];
     let mut method = Some(Method::Exact);
     if args.take("-m") {
-        let word = args.value()?;
+        let word = value(args)?;
         method = args.choice(word, METHODS)?;
     }
     if method.is_none() && format {
