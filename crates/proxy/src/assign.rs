@@ -109,9 +109,9 @@ fn try_assign(
         }
         x.bound = None;
     }
-    let prefer = client.last_server.filter(|_| backend.options.prefer_last_server);
-    let preferred = prefer.and_then(|(proxy, server)| {
-        let settings = backend.servers.get(server).filter(|_| proxy == backend.index)?;
+    let last = client.last_server.of(backend.index).filter(|_| backend.options.prefer_last_server);
+    let preferred = last.and_then(|server| {
+        let settings = backend.servers.get(server)?;
         (settings.state.effective_weight() > 0 && Some(server) != avoid).then_some(server)
     });
     let wish = Wish { hash: x.hash, avoid };
