@@ -138,10 +138,10 @@ fn try_assign(
 /// The server of the connection's last request (`option prefer-last-server`), if it may be used, would serve at
 /// once, and no hash decides.
 fn preferred(client: &Connection, backend: &Proxy, avoid: Option<usize>) -> Option<usize> {
-    let (proxy, server) = client.last_server.filter(|_| backend.options.prefer_last_server)?;
-    if proxy != backend.index || Some(server) == avoid || backend.balance.algorithm.hashes() {
+    if !backend.options.prefer_last_server || backend.balance.algorithm.hashes() {
         return None;
     }
+    let server = client.last_server.of(backend.index).filter(|server| Some(*server) != avoid)?;
     let state = &backend.servers.get(server)?.state;
     let limit = limit(backend, state);
     let room = limit == 0 || (state.queue.is_empty() && state.served.0.load(Relaxed) < limit);
