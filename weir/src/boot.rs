@@ -67,6 +67,7 @@ fn run_workers(
     messages: Messages,
 ) -> Result<Ending, String> {
     let threads = plan.global.workers();
+    runtime::shard::set_groups(listeners::groups(&plan.global, threads));
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);
@@ -102,6 +103,7 @@ async fn work(
     group: std::ops::Range<usize>,
     messages: Messages,
 ) {
+    runtime::shard::enter_group(listeners::group_index(&shared.plan.global, runtime::current_worker()));
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
