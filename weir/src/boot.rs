@@ -73,6 +73,7 @@ fn run_workers(
     process.hard_maxconn.store(limits.max_connections, Relaxed);
     process.connection_limit.store(plan.global.max_connection_rate, Relaxed);
     process.session_limit.store(plan.global.max_session_rate, Relaxed);
+    limit_descriptors(&plan, &process, &limits);
     count_panics(&process);
     let teller = Teller::default();
     let view = view::of(&plan, &limits);
@@ -126,6 +127,23 @@ async fn work(
     }
     let _checks = crate::checks::start(&shared, &teller, messages);
     std::future::pending::<()>().await;
+}
+
+/// From how many descriptors on idle connections and pipes are one too many.
+fn limit_descriptors(plan: &Plan, process: &Process, limits: &system::Limits) {
+    let tune = &plan.global.tune;
+    let share = |percent: u32| {
+        // A ratio of 100 is no limit: connections end first.
+        if percent >= 100 {
+            0
+        } else {
+            (limits.open_files * u64::from(percent) / 100).clamp(1, u32::MAX.into()) as u32
+        }
+    };
+    process.idle_from_fds.store(share(tune.pool_low_fd_ratio), Relaxed);
+    process.crowded_from_fds.store(share(tune.pool_high_fd_ratio), Relaxed);
+    let most = if tune.max_pipes > 0 { tune.max_pipes } else { (limits.max_connections / 4).max(1) as usize };
+    net::splice::limit_pipes(most);
 }
 
 /// A panic ends its own connection; here it is counted besides being shown.

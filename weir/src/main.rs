@@ -13,6 +13,7 @@ mod listeners;
 mod master;
 mod messages;
 mod signals;
+mod soft_stop;
 mod states;
 mod system;
 mod version;

@@ -82,7 +82,16 @@ pub(crate) fn confine(global: &Global) -> Result<(), String> {
             .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
     }
     net::sys::drop_privileges(global.uid, global.gid)
-        .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))
+        .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))?;
+    if global.set_dumpable {
+        // Giving privileges up takes this from a process.
+        use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+        let unlimited = Rlimit { current: None, maximum: None };
+        let _ = setrlimit(Resource::Core, unlimited);
+        set_dumpable_behavior(DumpableBehavior::Dumpable)
+            .map_err(|error| format!("[haproxy.main()] Cannot allow core dumps: {error}."))?;
+    }
+    Ok(())
 }
 
 /// `-sf` and `-st`: asks the old processes to finish, or ends them.

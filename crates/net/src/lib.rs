@@ -8,6 +8,7 @@
 pub mod dial;
 pub mod listen;
 pub mod proxy_protocol;
+pub mod socks4;
 pub mod splice;
 pub mod stream;
 pub mod sys;

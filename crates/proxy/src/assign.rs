@@ -112,7 +112,12 @@ fn try_assign(
     let prefer = client.last_server.filter(|_| backend.options.prefer_last_server);
     let preferred = prefer.and_then(|(proxy, server)| {
         let settings = backend.servers.get(server).filter(|_| proxy == backend.index)?;
-        (settings.state.effective_weight() > 0 && Some(server) != avoid).then_some(server)
+        let queued = i64::from(settings.state.queue.len());
+        let most = i64::from(backend.max_keep_alive_queue);
+        let limit = limit(backend, &settings.state);
+        let has_room = limit == 0 || settings.state.served.0.load(Relaxed) < limit;
+        let short = most < 0 || has_room || queued < most;
+        (settings.state.effective_weight() > 0 && short && Some(server) != avoid).then_some(server)
     });
     let wish = Wish { hash: x.hash, avoid };
     let picked = preferred.or_else(|| prepared.picker.pick(wish)).ok_or(Fault::NoServer)?;
