@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SI
 use signal_hook::iterator::Signals;
 use state::proxy::Admission;
 
+use crate::hand_over::Exposed;
 use crate::messages::Messages;
 use crate::soft_stop::{self, Progress, SoftStop};
 
@@ -24,7 +25,7 @@ pub(crate) enum Ending {
 }
 
 /// Obeys signals until one of them, or the last connection of a soft stop, ends the process.
-pub(crate) fn wait(shared: &Arc<Shared>, messages: Messages) -> Ending {
+pub(crate) fn wait(shared: &Arc<Shared>, exposed: &Exposed, messages: Messages) -> Ending {
     let numbers = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
     let mut signals = match Signals::new(numbers) {
         Ok(signals) => signals,
@@ -33,6 +34,8 @@ pub(crate) fn wait(shared: &Arc<Shared>, messages: Messages) -> Ending {
             return Ending::Signal(SIGTERM);
         }
     };
+    // Held back since this process was split off its master.
+    net::sys::hold_signals(false);
     let mut stop: Option<SoftStop> = None;
     loop {
         let pending: Vec<i32> = if stop.is_some() {
@@ -55,7 +58,7 @@ pub(crate) fn wait(shared: &Arc<Shared>, messages: Messages) -> Ending {
             }
         }
         if let Some(stop) = &mut stop
-            && stop.proceed(shared, messages) != Progress::Waiting
+            && stop.proceed(shared, exposed, messages) != Progress::Waiting
         {
             return Ending::Clean;
         }

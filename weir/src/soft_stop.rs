@@ -12,6 +12,7 @@ use proxy::Shared;
 use state::proxy::Admission;
 use state::sessions::{self, Activity, Kill};
 
+use crate::hand_over::Exposed;
 use crate::messages::Messages;
 
 /// How often a stopping process looks whether its connections have ended.
@@ -57,13 +58,14 @@ impl SoftStop {
     }
 
     /// Does what is due now.
-    pub(crate) fn proceed(&mut self, shared: &Shared, messages: Messages) -> Progress {
+    pub(crate) fn proceed(&mut self, shared: &Shared, exposed: &Exposed, messages: Messages) -> Progress {
         let now = now_ms();
         if !self.closing {
             if now < self.close_at {
                 return Progress::Waiting;
             }
             self.closing = true;
+            exposed.close();
             close_listeners(shared, messages);
         }
         if shared.process.connections.load(Relaxed) == 0 {

@@ -73,6 +73,9 @@ pub async fn serve(
     let mut in_a_row = 0;
     let mut turn = worker.index;
     loop {
+        if proxy.state.admission() == Admission::Paused {
+            sit_out(&proxy, &entry, &listener).await;
+        }
         if !admitted(&worker, &proxy, &entry).await {
             return;
         }
@@ -109,6 +112,21 @@ pub async fn serve(
             }
             Some(Err(error)) => pause_after(&worker, &error).await,
         }
+    }
+}
+
+/// `disable frontend`, and what a successor that cannot share the address asks for: the port is free meanwhile.
+async fn sit_out(proxy: &config::plan::Proxy, entry: &state::Listener, listener: &Listener) {
+    // A socket that cannot be paused just waits.
+    let paused = listener.pause().is_ok();
+    poll_fn(|context: &mut Context<'_>| {
+        entry.wait(context.waker().clone());
+        if proxy.state.admission() == Admission::Paused { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    while paused && proxy.state.admission() == Admission::Open && listener.resume().is_err() {
+        // Another process has the address still.
+        timer::sleep(SHORTAGE).await;
     }
 }
 
