@@ -109,9 +109,9 @@ fn try_assign(
         }
         x.bound = None;
     }
-    let prefer = client.last_server.filter(|_| backend.options.prefer_last_server);
-    let preferred = prefer.and_then(|(proxy, server)| {
-        let settings = backend.servers.get(server).filter(|_| proxy == backend.index)?;
+    let last = client.last_server.of(backend.index).filter(|_| backend.options.prefer_last_server);
+    let preferred = last.and_then(|server| {
+        let settings = backend.servers.get(server)?;
         let queued = i64::from(settings.state.queue.len());
         let most = i64::from(backend.max_keep_alive_queue);
         let limit = limit(backend, &settings.state);

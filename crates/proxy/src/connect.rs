@@ -19,7 +19,7 @@ use sample::{Endpoint, Env};
 use state::server::ServerAddress;
 
 use crate::assign::Lease;
-use crate::connection::Connection;
+use crate::connection::{Connection, Private};
 use crate::envs;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
@@ -57,12 +57,14 @@ fn reuse(
     settings: &ServerSettings,
     key: &[u8],
 ) -> Option<Upstream> {
-    client.private.retain(|private| private.stream.is_quiet());
-    let fits = |private: &Upstream| {
-        private.backend == backend.index && private.server.index == settings.index && *private.key == *key
-    };
-    if let Some(at) = client.private.iter().position(fits) {
-        return Some(client.private.swap_remove(at));
+    if let Some(Private(private)) = client.private.as_deref_mut() {
+        private.retain(|private| private.stream.is_quiet());
+        let fits = |private: &Upstream| {
+            private.backend == backend.index && private.server.index == settings.index && *private.key == *key
+        };
+        if let Some(at) = private.iter().position(fits) {
+            return Some(private.swap_remove(at));
+        }
     }
     let ask = Ask { key, reuse: backend.reuse, first: client.session.requests <= 1 };
     client.worker.pools.take(backend.index, settings.index, ask)
@@ -413,7 +415,7 @@ pub(crate) fn proxy_header(client: &Connection, x: &Exchange, settings: &ServerS
             if unique_id && let Some(id) = x.txn.kept(x.txn.unique_id) {
                 tlvs.push((proxy_protocol::tlv::UNIQUE_ID, id.to_vec()));
             }
-            let received = client.session.tlvs.as_deref().unwrap_or_default();
+            let received = client.session.tlvs();
             if authority
                 && let Some(tlv) = received.iter().find(|tlv| tlv.kind == proxy_protocol::tlv::AUTHORITY)
             {

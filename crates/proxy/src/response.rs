@@ -17,7 +17,7 @@ use sample::Phase;
 use sample::transaction::TimeoutSlot;
 
 use crate::assign::{Lease, Presence, aborts_on_close, presence};
-use crate::connection::Connection;
+use crate::connection::{Connection, LastServer};
 use crate::exchange::{Exchange, Stop, tell};
 use crate::fault::Fault;
 use crate::finish::{self, Moved};
@@ -507,7 +507,7 @@ pub(crate) fn conclude(
         && upstream.input.as_ref().is_none_or(Buffer::is_empty);
     if reusable {
         upstream.input = None;
-        client.last_server = Some((upstream.backend, upstream.server.index));
+        client.last_server = LastServer::new(upstream.backend, upstream.server.index);
         if backend.reuse == Reuse::Never || is_bound_to_client(head) {
             upstream.private = is_bound_to_client(head);
             keep_private(client, upstream);
@@ -525,14 +525,15 @@ pub(crate) fn conclude(
 
 fn keep_private(client: &mut Connection, mut upstream: Upstream) {
     upstream.input = None;
-    client.last_server = Some((upstream.backend, upstream.server.index));
+    client.last_server = LastServer::new(upstream.backend, upstream.server.index);
     // `max-session-srv-conns`: the longest kept goes first.
     let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
-    if client.private.len() >= most && !client.private.is_empty() {
-        client.private.remove(0);
+    let private = &mut client.private.get_or_insert_default().0;
+    if private.len() >= most && !private.is_empty() {
+        private.remove(0);
     }
     if most > 0 {
-        client.private.push(upstream);
+        private.push(upstream);
     }
 }
 

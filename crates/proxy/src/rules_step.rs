@@ -31,8 +31,7 @@ pub(crate) fn tcp_connection(client: &mut Connection) -> TcpVerdict {
     let frontend = client.frontend.clone();
     let verdict = on_connection(client, &frontend.tcp_connection);
     // At this point the connection itself is what `set-src` and `set-dst` change.
-    client.session.connection_source = client.session.source;
-    client.session.connection_destination = client.session.destination;
+    client.session.set_own(None);
     verdict
 }
 

@@ -428,7 +428,7 @@ impl Var {
 
 fn slots<'a>(scope: VarScope, env: &Env<'a>) -> Option<&'a Slots> {
     match scope {
-        VarScope::Session => env.session.map(|session| &session.vars),
+        VarScope::Session => env.session.map(|session| session.vars()),
         VarScope::Transaction => env.transaction.map(|transaction| &transaction.txn_vars),
         VarScope::Request => env.transaction.map(|transaction| &transaction.req_vars),
         VarScope::Response => env.transaction.map(|transaction| &transaction.res_vars),
