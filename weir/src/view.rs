@@ -31,11 +31,11 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         max_sessions: global.stats_maxconn,
         line_length: global.tune.bufsize,
         environment: plan.environment.clone(),
+        startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
         busy_polling: global.busy_polling,
         open_files: limits.open_files,
         thread_groups: listeners::groups(global, global.workers()),
-        ..View::default()
     }
 }
 

@@ -198,7 +198,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("maxqueue",           "<count>",       "how many may wait for it",                                  |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
     row("minconn",            "<count>",       "how many requests at once under low load",                  |d, a| number(&mut d.minconn, a, 0, u32::MAX)),
     row("namespace",          "<name>",        "the network namespace it is reached from",                  |d, a| text(&mut d.namespace, a)),
-    row("non-stick",          "",              "never enters stick tables",                                 |d, _| { d.non_stick = true; Ok(()) }),
+    row("non-stick",          "",              "never enters stick tables",                                 |d, a| { a.warn("`non-stick` has no effect: stick tables are not supported yet"); d.non_stick = true; Ok(()) }),
     row("stick",              "",              "may enter stick tables",                                    |d, _| { d.non_stick = false; Ok(()) }),
     row("observe",            "{ none | layer4 | layer7 }", "takes errors of traffic as failed checks",     observe),
     row("on-error",           "{ fastinter | fail-check | sudden-death | mark-down }", "what errors of traffic do", on_error),

@@ -20,7 +20,9 @@ use crate::fault::{Fault, RetryKind};
 use crate::flow::Flow;
 use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
-use crate::{connect, fields, finish, request, respond, response, route, rules_step, tunnel, upload};
+use crate::{
+    cacheable, connect, fields, finish, request, respond, response, route, rules_step, tunnel, upload,
+};
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
 #[derive(Default)]
@@ -73,6 +75,8 @@ pub(crate) struct Exchange {
     pub(crate) server_closes: bool,
     /// Whether the client waits for a 100 that nobody has sent yet.
     pub(crate) expects_continue: bool,
+    /// Bytes from and to the client that the counters have already.
+    pub(crate) counted: (u64, u64),
 }
 
 /// How a step ends the usual course.
@@ -142,6 +146,7 @@ impl Exchange {
         self.head_only = false;
         self.server_closes = false;
         self.expects_continue = false;
+        self.counted = (0, 0);
     }
 
     /// The timeout of `slot`: what a rule set, or the configured one.
@@ -201,8 +206,12 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
     rules_step::of_response(client, x, &backend, &mut upstream).await?;
+    if backend.options.checkcache {
+        cacheable::check(client, x, &backend)?;
+    }
     cookie::of_response(client, x, &backend, &lease);
     fields::of_response(client, x, &backend, &upstream);
+    finish::log_early(client, x);
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
         Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
         return Ok(Next::Close);
@@ -228,6 +237,9 @@ async fn obtain_response(
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid).await?;
         note_server(client, x, &lease, backend);
+        if let Some(prefix) = &lease.settings().redirect {
+            to_server_itself(x, prefix)?;
+        }
         x.phase = Phase::Connect;
         let fault = match attempt(client, x, backend, &lease).await {
             Ok(upstream) => {
@@ -254,6 +266,26 @@ async fn obtain_response(
         upload::rewind(client, x);
         avoid = before_retry(x, backend, lease, fault, retries).await;
     }
+}
+
+/// `redir` of a server: GET and HEAD are sent to the server itself.
+fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
+    if !matches!(x.txn.request.method_id(), http::Method::Get | http::Method::Head) {
+        return Ok(());
+    }
+    let Some(path) = http::uri::split(x.txn.request.target()).pathq() else {
+        return Err(Fault::BadRequest(http::ErrorKind::Target).into());
+    };
+    let location = [prefix.as_bytes(), path].concat();
+    let head = &mut x.txn.response;
+    head.clear();
+    head.start_response(302, None);
+    head.append(b"cache-control", b"no-cache");
+    head.append(b"location", &location);
+    head.set_content_length(0);
+    x.reply_body.clear();
+    x.txn.termination.set(sample::Cause::Local, Phase::Request);
+    Err(Stop::Reply)
 }
 
 /// Counts a retry after `fault`, gives the failed server's place back and chooses between another server, which is

@@ -63,6 +63,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     x.upload.start(BodyLength::UntilClose, Recoding::None);
     x.upload.staged.append(&mut x.preamble);
     x.download.start(BodyLength::UntilClose, Recoding::None);
+    finish::log_early(client, x);
     rules_step::of_tcp_response(client, x, &backend, &mut upstream).await?;
     let limits = tunnel::Limits::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;

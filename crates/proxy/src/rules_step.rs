@@ -280,7 +280,7 @@ async fn conclude(
     }
 }
 
-fn count_denied_response(x: &Exchange, proxy: &Proxy) {
+pub(crate) fn count_denied_response(x: &Exchange, proxy: &Proxy) {
     proxy.state.backend.mine().traffic.denied_responses.add(1);
     if let Some(server) = &x.txn.server {
         server.counters.mine().traffic.denied_responses.add(1);

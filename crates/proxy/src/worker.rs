@@ -185,9 +185,15 @@ impl Worker {
         &self.shared.proxies[index]
     }
 
-    /// Whether a soft stop has begun: connections end with their current request.
+    /// Whether a soft stop wants this connection to end with its current request: all of them, or while
+    /// `close-spread-time` lasts more and more of them.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
-        self.shared.process.stopping.load(Relaxed)
+        let process = &self.shared.process;
+        process.closing.load(Relaxed) && {
+            let (window, until) = (process.close_window.load(Relaxed), process.close_until.load(Relaxed));
+            let left = until.saturating_sub(runtime::timer::now_ms());
+            until != u64::MAX && (left == 0 || fastrand::u64(..window.max(1)) >= left)
+        }
     }
 }

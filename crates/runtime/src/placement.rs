@@ -194,7 +194,8 @@ pub struct Placement {
 
 impl Default for Placement {
     fn default() -> Self {
-        Self { groups: vec![0..1], cpus: vec![None], busy_polling: vec![false] }
+        let one = Range { start: 0, end: 1 };
+        Self { groups: Vec::from([one]), cpus: vec![None], busy_polling: vec![false] }
     }
 }
 
@@ -501,7 +502,7 @@ fn by<'a>(cpus: &[&'a Cpu], of: impl Fn(&Cpu) -> usize) -> Vec<Vec<&'a Cpu>> {
     sets.into_iter().map(|(_, set)| set).collect()
 }
 
-fn merge<'a>(sets: Vec<Vec<&'a Cpu>>, count: usize) -> Vec<Vec<&'a Cpu>> {
+fn merge(sets: Vec<Vec<&Cpu>>, count: usize) -> Vec<Vec<&Cpu>> {
     sets.chunks(count.max(1)).map(<[_]>::concat).collect()
 }
 

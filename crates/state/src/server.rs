@@ -145,6 +145,8 @@ pub struct Server {
     /// Requests being served now. Written by every worker that picks this server: the only shared write of a
     /// request beside its release.
     pub served: Padded<Served>,
+    /// Connections to it now, used and idle. Written when one is opened and when it is closed.
+    pub open: AtomicU32,
     /// Requests waiting for this server.
     pub queue: Queue,
     /// Counters.
@@ -340,6 +342,7 @@ impl Server {
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
             served: Padded::default(),
+            open: AtomicU32::new(0),
             queue: Queue::default(),
             counters: Sharded::default(),
             served_max: AtomicU32::new(0),
