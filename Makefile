@@ -2,14 +2,14 @@
 #
 #   make run      build Weir and start it on examples/quickstart.cfg
 #   make test     everything that must pass
-#   make bench    Weir beside haproxy and nginx
+#   make bench    Weir beside haproxy and nginx; make bench-load: time and memory to load 33,000 backends
 #   make lint     formatting, clippy, arrows between rooms, generated documents
 #   make fmt      format the sources
 
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build test lint fmt bench tools docs clean
+.PHONY: run build test lint fmt bench bench-load tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -19,7 +19,7 @@ build:
 	$(CARGO) build --profile quick -p weir
 
 tools:
-	@./tools/need.sh varnishtest haproxy nginx wrk curl strace
+	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time
 
 test: tools
 	$(CARGO) test --workspace --locked --no-fail-fast
@@ -37,9 +37,13 @@ fmt:
 docs:
 	$(CARGO) run -q -p xtask -- docs
 
-bench: tools
+bench-load: tools
 	$(CARGO) build --release -p weir
-	./bench/run.sh $(TARGET)/release/weir
+	./bench/load.sh $(TARGET)/release/weir
+
+bench: tools
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/run.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 clean:
 	$(CARGO) clean

@@ -2,15 +2,16 @@
 # Weir beside haproxy and nginx: same configuration, one thread pinned to core 0, load and origin on core 1, several
 # rounds in turn, medians. Prints one table in Markdown.
 #
-#   bench/run.sh path/to/weir            HAPROXY= and NGINX= name other binaries, ROUNDS= and SECONDS_EACH= the length
+#   bench/run.sh WEIR WEIR-LOAD          HAPROXY= and NGINX= name other binaries, ROUNDS= and SECONDS_EACH= the length
 set -euo pipefail
 PATH=$PATH:/usr/sbin
 weir=$(realpath "$1")
+load=$(realpath "$2")
 haproxy=${HAPROXY:-$(command -v haproxy || true)}
 nginx=${NGINX:-$(command -v nginx || true)}
 rounds=${ROUNDS:-5}
 seconds=${SECONDS_EACH:-3}
-idle=${IDLE:-4000}
+idle=${IDLE:-3500}
 ulimit -n "$(ulimit -Hn)" 2>/dev/null || true
 dir=$(mktemp -d)
 pids=()
@@ -36,22 +37,19 @@ wait_port() {
     exit 1
 }
 
-# The origin: nginx's fast path for small answers, files for large ones.
-origin=$(free_port)
-mkdir -p "$dir/www"
-head -c 16384 /dev/zero | tr '\0' x >"$dir/www/16k"
-head -c 1048576 /dev/zero | tr '\0' x >"$dir/www/1m"
-small=$(head -c 100 /dev/zero | tr '\0' x)
-cat >"$dir/origin.conf" <<EOF
-user root; worker_processes 1; daemon off; pid $dir/origin.pid; error_log /dev/null;
-events { worker_connections 16384; }
-http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s; sendfile on;
-  server { listen 127.0.0.1:$origin backlog=4096; location / { return 200 "$small"; }
-    location = /16k { root $dir/www; } location = /1m { root $dir/www; } } }
-EOF
-taskset -c 1 "$nginx" -c "$dir/origin.conf" 2>/dev/null &
-pids+=($!)
-wait_port "$origin"
+# Load and origin are one process on core 1: two would spend that core on switching between them, and the proxy would wait.
+coproc LOAD { exec taskset -c 1 "$load"; }
+load_pid=$LOAD_PID
+pids+=("$load_pid")
+exec {ask}>&"${LOAD[1]}" {told}<&"${LOAD[0]}"
+read -r _ origin <&"$told"
+ask() { # a command of weir-load; prints its answer
+    local answer
+    echo "$*" >&"$ask"
+    read -r answer <&"$told"
+    echo "$answer"
+}
+value() { sed -n "s/.*\b$1=\([0-9.]*\).*/\1/p"; }
 
 proxy_config() { # mode, rules: the same text for Weir and haproxy
     cat <<EOF
@@ -68,7 +66,7 @@ frontend fe
 $2
     default_backend be
 backend be
-    server s1 127.0.0.1:$origin
+    server s1 $origin
 EOF
 }
 acls=
@@ -83,7 +81,7 @@ start() { # name, configuration; sets PID and PORT
 worker_processes 1; daemon off; master_process off; pid $dir/nginx-$PORT.pid; error_log /dev/null;
 events { worker_connections 16384; }
 http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s;
-  upstream u { server 127.0.0.1:$origin; keepalive 256; keepalive_requests 1000000000; }
+  upstream u { server $origin; keepalive 256; keepalive_requests 1000000000; }
   server { listen 127.0.0.1:$PORT backlog=4096; location / { proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://u; } } }
 EOF
         taskset -c 0 "$nginx" -c "$file" 2>/dev/null &
@@ -102,28 +100,28 @@ ticks() { awk '{print $14, $15}' "/proc/$1/stat"; }
 median() { sort -g | awk '{v[NR]=$1} END {if (NR) print (NR % 2) ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2; else print "-"}'; }
 hz=$(getconf CLK_TCK)
 
-measure() { # name pid port connections url extra... : appends "user system rate" in µs per request
-    local name=$1 pid=$2 port=$3 connections=$4 url=$5
+measure() { # name pid port connections path extra... : appends "user system rate" in µs per request
+    local name=$1 pid=$2 port=$3 connections=$4 path=$5
     shift 5
-    local before after requests
+    local before after answer
     before=$(ticks "$pid")
-    requests=$(taskset -c 1 wrk -t1 -c"$connections" -d"${seconds}s" "$@" "http://127.0.0.1:$port$url" |
-        awk '/requests in/ {print $1}')
+    answer=$(ask run "target=127.0.0.1:$port" "path=$path" "connections=$connections" "seconds=$seconds" "$@")
     after=$(ticks "$pid")
-    echo "$before $after $requests" | awk -v hz="$hz" -v s="$seconds" '
-        {printf "%.3f %.3f %.0f\n", ($3-$1)*1e6/hz/$5, ($4-$2)*1e6/hz/$5, $5/s}' >>"$dir/$name.result"
+    [ "$(value errors <<<"$answer")" = 0 ] || echo "$name: $answer" >&2
+    echo "$before $after $(value requests <<<"$answer") $(value rate <<<"$answer")" | awk -v hz="$hz" '
+        {printf "%.3f %.3f %.0f\n", ($3-$1)*1e6/hz/$5, ($4-$2)*1e6/hz/$5, $6}' >>"$dir/$name.result"
 }
 
-calls() { # pid port connections url extra...: system calls per request, counted by strace for a moment
+calls() { # pid port connections path extra...: system calls per request, counted by strace for a moment
     command -v strace >/dev/null || { echo "-"; return; }
-    local pid=$1 port=$2 connections=$3 url=$4
+    local pid=$1 port=$2 connections=$3 path=$4
     shift 4
-    taskset -c 1 wrk -t1 -c"$connections" -d2s "$@" "http://127.0.0.1:$port$url" >"$dir/wrk.out" &
-    local load=$!
-    timeout -s INT 3 strace -f -c -o "$dir/strace.out" -p "$pid" >/dev/null 2>&1 || true
-    wait "$load" || true
+    timeout -s INT 3 strace -f -c -o "$dir/strace.out" -p "$pid" >/dev/null 2>&1 &
+    local tracer=$!
+    while ! grep -q 'TracerPid:[^0-9]*[1-9]' "/proc/$pid/status"; do :; done
     local requests
-    requests=$(awk '/requests in/ {print $1}' "$dir/wrk.out")
+    requests=$(ask run "target=127.0.0.1:$port" "path=$path" "connections=$connections" seconds=1 "$@" | value requests)
+    wait "$tracer" || true
     awk -v r="$requests" '$NF == "total" {printf "%.1f", $4 / r; exit}' "$dir/strace.out" 2>/dev/null || echo "-"
 }
 
@@ -180,40 +178,27 @@ memory() { # bytes of memory for each idle keep-alive connection
     for name in weir haproxy nginx; do
         start "$name" "$config"
         pss() { awk '/^Pss:/ {print $2 * 1024}' "/proc/$PID/smaps_rollup"; }
-        taskset -c 1 wrk -t1 -c64 -d1s "http://127.0.0.1:$PORT/" >/dev/null
+        ask run "target=127.0.0.1:$PORT" connections=64 seconds=1 >/dev/null
+        ask hold "target=127.0.0.1:$PORT" connections=500 >/dev/null # tables that double have done so for a while
         before=$(pss)
-        coproc HOLD { hold "$PORT" "$idle"; }
-        read -r _ <&"${HOLD[0]}"
+        ask hold "target=127.0.0.1:$PORT" "connections=$idle" >/dev/null
         after=$(pss)
-        echo "$name $before $after $idle" | awk '{printf "| idle connection | %s | %d bytes |\n", $1, ($3-$2)/$4}'
-        kill "$HOLD_PID" 2>/dev/null || true
+        echo "$name $before $after $idle" | awk '{printf "| %s | %d | %.1f |\n", $1, ($3-$2)/$4, $3/1048576}'
+        ask release >/dev/null
         kill "$PID" 2>/dev/null || true
         wait "$PID" 2>/dev/null || true
     done
-}
-hold() { # opens connections, makes one request on each, says "ready", keeps them
-    ulimit -n $(($2 + 200)) 2>/dev/null || true
-    local fds=() fd line n
-    for n in $(seq "$2"); do
-        exec {fd}<>"/dev/tcp/127.0.0.1/$1"
-        printf 'GET / HTTP/1.1\r\nHost: x\r\n\r\n' >&"$fd"
-        while read -r line <&"$fd" && [ "$line" != $'\r' ]; do :; done
-        read -rN 100 line <&"$fd"
-        fds+=("$fd")
-    done
-    echo ready
-    read -r _ || sleep 1000
 }
 
 echo "| load | proxy | user µs/request | system µs/request | requests/s | system calls/request | CPU ÷ haproxy | user ÷ haproxy | CPU ÷ nginx | wanted |"
 echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 scenario "100 B keep-alive" "CPU 0.72, user 0.45, nginx 0.92" http "" 64 / "haproxy nginx weir"
-scenario "16 KiB keep-alive" "CPU 0.78" http "" 64 /16k "haproxy nginx weir"
-scenario "1 MiB" "CPU 0.95" http "" 16 /1m "haproxy nginx weir"
-scenario "connection per request" "CPU 0.85" http "" 64 / "haproxy nginx weir" -H 'Connection: close'
-scenario "20 ACLs" "CPU 0.65" http "$acls" 64 / "haproxy weir" -H 'x-test-0: a' -H 'x-test-1: b' -H 'x-test-2: c' -H 'x-test-3: d' -H 'x-test-4: e'
+scenario "16 KiB keep-alive" "CPU 0.78" http "" 64 /16384 "haproxy nginx weir"
+scenario "1 MiB" "CPU 0.95" http "" 16 /1048576 "haproxy nginx weir"
+scenario "connection per request" "CPU 0.85" http "" 64 / "haproxy nginx weir" close
+scenario "20 ACLs" "CPU 0.65" http "$acls" 64 / "haproxy weir" header=x-test-{0:a,1:b,2:c,3:d,4:e}
 scenario "TCP mode" "CPU 0.95" tcp "" 64 / "haproxy weir"
 echo
-echo "| memory | proxy | each |"
+echo "| $idle idle keep-alive connections | bytes each | MiB of the process |"
 echo "| --- | --- | --- |"
 memory

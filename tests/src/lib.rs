@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod haproxy;
 mod origin;
 mod program;
 pub mod targets;
@@ -15,8 +16,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub use haproxy::Haproxy;
 pub use origin::Origin;
-pub use program::{Verdict, Weir, check, program};
+pub use program::{Verdict, Weir, ask, check, program};
 
 /// How long anything may take before a test gives up: far more than it takes, so that a busy machine does not fail a test.
 pub const PATIENCE: Duration = Duration::from_secs(20);

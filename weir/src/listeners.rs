@@ -9,6 +9,8 @@ use config::plan::bind::{BindAddress, Shards};
 use config::plan::{Bind, Global};
 use net::listen::{self, Options, Rights};
 
+use crate::hand_over::{Inherited, Taken};
+
 /// Whose socket it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
@@ -30,9 +32,6 @@ pub(crate) struct Bound {
     pub(crate) owner: Owner,
 }
 
-/// Sockets of an earlier process, by the address they are bound to.
-pub(crate) type Inherited = Vec<(BindAddress, OwnedFd)>;
-
 /// Binds everything, or says all that could not be bound.
 pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Result<Vec<Bound>, String> {
     let mut bound = Vec::new();
@@ -44,9 +43,7 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
                     .into_iter()
                     .find(|length| *length > 0)
                     .unwrap_or(backlog);
-            let opened = (0..sockets(one, &plan.global))
-                .map(|_| open(one, length, &plan.global, &mut inherited))
-                .collect::<std::io::Result<Vec<_>>>();
+            let opened = open_all(one, sockets(one, &plan.global), length, &plan.global, &mut inherited);
             match opened {
                 Ok(sockets) => {
                     bound.extend(sockets.into_iter().map(|socket| Bound {
@@ -76,10 +73,29 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
     if failures.is_empty() { Ok(bound) } else { Err(failures.join("\n")) }
 }
 
-fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -> std::io::Result<OwnedFd> {
-    if let Some(at) = inherited.iter().position(|(address, _)| *address == bind.address) {
-        return Ok(inherited.swap_remove(at).1);
+/// Opens the sockets of a bind. Where an earlier process had more of them, all are kept: connections may wait there.
+fn open_all(
+    bind: &Bind,
+    count: usize,
+    backlog: u32,
+    global: &Global,
+    inherited: &mut Inherited,
+) -> std::io::Result<Vec<OwnedFd>> {
+    let mut all = Vec::with_capacity(count);
+    while all.len() < count || inherited.iter().any(|taken| is_of(taken, bind)) {
+        all.push(open(bind, backlog, global, inherited)?);
     }
+    Ok(all)
+}
+
+/// Whether a socket of an earlier process is what `bind` asks for.
+fn is_of(taken: &Taken, bind: &Bind) -> bool {
+    taken.address == bind.address
+        && taken.namespace == bind.namespace.as_deref().unwrap_or_default()
+        && taken.interface == bind.interface.as_deref().unwrap_or_default()
+}
+
+fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -> std::io::Result<OwnedFd> {
     let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
     let options = Options {
         backlog,
@@ -96,6 +112,9 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
         reuse_port: !global.no_reuseport,
         buffers: (global.tune.rcvbuf_client, global.tune.sndbuf_client),
     };
+    if let Some(at) = inherited.iter().position(|taken| is_of(taken, bind)) {
+        return listen::adopt(inherited.swap_remove(at).socket, &options);
+    }
     let rights = Rights { mode: bind.mode, uid: bind.uid, gid: bind.gid };
     match &bind.address {
         BindAddress::Ip(address) => listen::tcp(*address, &options),
@@ -131,6 +150,12 @@ fn show(address: &BindAddress) -> String {
 pub(crate) fn groups(global: &Global, threads: usize) -> usize {
     let largest = global.max_threads_per_group.max(1);
     global.thread_groups.unwrap_or_else(|| threads.div_ceil(largest)).clamp(1, threads.max(1))
+}
+
+/// The number of the group that worker `index` belongs to.
+pub(crate) fn group_index(global: &Global, index: usize) -> usize {
+    let threads = global.workers();
+    index * groups(global, threads) / threads.max(1)
 }
 
 /// The workers of the group that worker `index` belongs to.

@@ -5,9 +5,10 @@ use std::path::Path;
 use config::Plan;
 use config::plan::Global;
 use diag::Severity;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Args;
-use crate::listeners::Inherited;
+use crate::hand_over::Inherited;
 use crate::messages::Messages;
 
 /// Descriptors that a connection may take: its own, its server's.
@@ -82,24 +83,46 @@ pub(crate) fn confine(global: &Global) -> Result<(), String> {
             .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
     }
     net::sys::drop_privileges(global.uid, global.gid)
-        .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))
+        .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))?;
+    if global.set_dumpable {
+        // Giving privileges up takes this from a process.
+        use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+        let unlimited = Rlimit { current: None, maximum: None };
+        let _ = setrlimit(Resource::Core, unlimited);
+        set_dumpable_behavior(DumpableBehavior::Dumpable)
+            .map_err(|error| format!("[haproxy.main()] Cannot allow core dumps: {error}."))?;
+    }
+    Ok(())
 }
 
 /// `-sf` and `-st`: asks the old processes to finish, or ends them.
 pub(crate) fn finish_old(args: &Args) {
-    use rustix::process::{Pid, Signal, kill_process};
-    let send = |pids: &[i32], signal: Signal| {
-        for pid in pids.iter().filter_map(|&pid| Pid::from_raw(pid)) {
-            // Gone already is as good.
-            let _ = kill_process(pid, signal);
-        }
-    };
-    send(&args.finish, Signal::USR1);
-    send(&args.terminate, Signal::TERM);
+    signal(args.finish.iter().copied(), Signal::USR1);
+    signal(args.terminate.iter().copied(), Signal::TERM);
+}
+
+/// Sends a signal to processes.
+pub(crate) fn signal(pids: impl Iterator<Item = i32>, signal: Signal) {
+    for pid in pids.filter_map(Pid::from_raw) {
+        // Gone already is as good.
+        let _ = kill_process(pid, signal);
+    }
 }
 
 /// Tells the service manager, if there is one, that we are ready (sd_notify).
 pub(crate) fn announce(messages: Messages) {
+    notify(&format!("READY=1\nMAINPID={}\n", std::process::id()), messages);
+}
+
+/// Tells it that a reload begins.
+pub(crate) fn notify_reloading(messages: Messages) {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=Reloading Configuration.\n"), messages);
+}
+
+/// Tells the service manager `state`.
+pub(crate) fn notify(state: &str, messages: Messages) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let send = || -> std::io::Result<()> {
         use std::os::linux::net::SocketAddrExt;
@@ -110,13 +133,10 @@ pub(crate) fn announce(messages: Messages) {
             Some(name) => SocketAddr::from_abstract_name(name)?,
             None => SocketAddr::from_pathname(Path::new(&path))?,
         };
-        let state = format!("READY=1\nMAINPID={}\n", std::process::id());
         socket.send_to_addr(state.as_bytes(), &address).map(|_| ())
     };
     if let Err(error) = send() {
-        messages.say(
-            Severity::Warning,
-            &format!("the service manager could not be told that we are ready: {error}"),
-        );
+        messages
+            .say(Severity::Warning, &format!("the service manager could not be told how we are: {error}"));
     }
 }

@@ -31,11 +31,11 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         max_sessions: global.stats_maxconn,
         line_length: global.tune.bufsize,
         environment: plan.environment.clone(),
+        startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
         busy_polling: global.busy_polling,
         open_files: limits.open_files,
         thread_groups: listeners::groups(global, global.workers()),
-        ..View::default()
     }
 }
 
@@ -43,6 +43,7 @@ fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
     ProxyView {
         state: proxy.state.clone(),
         algorithm: algorithm(proxy),
+        dynamic_weights: proxy.balance.algorithm.is_dynamic(proxy.balance.hash),
         cookie: proxy.cookie.as_ref().map(|cookie| cookie.name.clone()),
         description: proxy.description.clone(),
         fullconn: proxy.fullconn,
@@ -59,8 +60,9 @@ fn algorithm(proxy: &Proxy) -> &'static str {
         LeastConn => "leastconn",
         First => "first",
         Random { .. } => "random",
+        PeakEwma { .. } => "peak-ewma",
         Source => "source",
-        Uri { .. } => "uri",
+        Uri(_) => "uri",
         UrlParam { .. } => "url_param",
         Header { .. } => "hdr",
         RdpCookie { .. } => "rdp-cookie",

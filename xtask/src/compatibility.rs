@@ -72,14 +72,7 @@ pub(crate) fn page(surface: &str, regression_tests: &str) -> String {
     }
     format!(
         "# Compatibility\n\nWhat becomes of every keyword of HAProxy 3.5. Made from the keyword tables by `cargo run -p xtask -- docs`; \
-         do not edit.\n\nA keyword that is not supported yet is refused with a message that says so: nothing unknown is accepted. \
-         Some keywords are read and checked but change nothing yet; they count as working in the tables below: \
-         `option checkcache`, `contstats`, `logasap`, `http-drop-request-trailers`, `http-drop-response-trailers`, \
-         `http-no-delay`, `http-use-proxy-header`, `idle-close-on-response`, `independent-streams`, `tcp-smart-accept`, \
-         `tcp-smart-connect`; `grace`, `close-spread-time`, `set-dumpable`, `insecure-fork-wanted`, `http-err-codes`, \
-         `http-fail-codes`, `maxpipes`, `tune.http.cookielen`, `tune.maxaccept`, `tune.pool-*-fd-ratio`, `tune.idletimer`, \
-         `tune.listener.multi-queue`, `tune.max-checks-per-thread`, `tune.vars.*`; of servers `redir`, `non-stick`, `socks4`, \
-         `hash-key`, `strict-maxconn`; `max-keep-alive-queue`.\n\n{summary}{}{body}",
+         do not edit.\n\nA keyword that is not supported yet is refused with a message that says so: nothing is accepted and ignored in silence.\n\n{summary}{}{body}",
         tests(regression_tests)
     )
 }

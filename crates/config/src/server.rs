@@ -14,10 +14,11 @@ use syntax::Word;
 use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
 use crate::plan::check::InitState;
-use crate::plan::server::{HashKey, Observe, OnError, SendProxy, Source, UseSource};
+use crate::plan::server::{Observe, OnError, SendProxy, Source, UseSource};
 use crate::resolve::names::resolve_host;
 use crate::settings::Settings;
 use crate::{server_check, surface};
+use balance::HashKey;
 
 /// One way to find a server's address at start (`init-addr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +87,8 @@ pub struct ServerDraft<'a> {
     pub on_error: OnError,
     pub tos: Option<u32>,
     pub hash_key: HashKey,
+    /// `guid`.
+    pub guid: Option<&'a str>,
     pub strict_maxconn: bool,
     pub init_addr: Vec<InitAddr>,
 }
@@ -143,6 +146,7 @@ impl Default for ServerDraft<'_> {
             on_error: OnError::FailCheck,
             tos: None,
             hash_key: HashKey::Id,
+            guid: None,
             strict_maxconn: false,
             init_addr: Vec::new(),
         }
@@ -179,7 +183,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("cookie",             "<value>",       "the cookie's value that means this server",                 |d, a| text(&mut d.cookie, a)),
     row("disabled",           "",              "starts in maintenance",                                     |d, _| { d.disabled = true; Ok(()) }),
     row("enabled",            "",              "starts in service",                                         |d, _| { d.disabled = false; Ok(()) }),
-    row("hash-key",           "{ id | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
+    row("hash-key",           "{ id | id32 | guid | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
     row("id",                 "<value>",       "its number in the backend",                                 id),
     row("init-addr",          "{ last | libc | none | <ip> },[...]", "how its address is found at start",   init_addr),
     row("max-reuse",          "<count>",       "how often a connection is used again",                      |d, a| number(&mut d.max_reuse, a, -1, i64::from(i32::MAX))),
@@ -187,7 +191,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("maxqueue",           "<count>",       "how many may wait for it",                                  |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
     row("minconn",            "<count>",       "how many requests at once under low load",                  |d, a| number(&mut d.minconn, a, 0, u32::MAX)),
     row("namespace",          "<name>",        "the network namespace it is reached from",                  |d, a| text(&mut d.namespace, a)),
-    row("non-stick",          "",              "never enters stick tables",                                 |d, _| { d.non_stick = true; Ok(()) }),
+    row("non-stick",          "",              "never enters stick tables",                                 |d, a| { a.warn("`non-stick` has no effect: stick tables are not supported yet"); d.non_stick = true; Ok(()) }),
     row("stick",              "",              "may enter stick tables",                                    |d, _| { d.non_stick = false; Ok(()) }),
     row("pool-conn-name",     "<expression>",  "connections are used again only under the same name",       |d, a| { d.pool_conn_name = Some(a.value()?); Ok(()) }),
     row("pool-low-conn",      "<count>",       "below this many, idle connections are not taken over",      |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
@@ -211,7 +215,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("weight",             "<weight>",      "its share, 0 to 256",                                       weight),
     row("no-ssl",             "",              "plain text, the only way here yet",                         |_, _| Ok(())),
     row("no-check-ssl",       "",              "plain text, the only way here yet",                         |_, _| Ok(())),
-    row("guid",               "<string>",      "a name unique over all files; without effect here",         |_, a| { a.value()?; Ok(()) }),
+    row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { d.guid = Some(a.value()?); Ok(()) }),
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
 ];
 
@@ -337,8 +341,16 @@ fn weight<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn hash_key<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.hash_key =
-        args.choice(word, &[("id", HashKey::Id), ("addr", HashKey::Addr), ("addr-port", HashKey::AddrPort)])?;
+    draft.hash_key = args.choice(
+        word,
+        &[
+            ("id", HashKey::Id),
+            ("id32", HashKey::Id32),
+            ("guid", HashKey::Guid),
+            ("addr", HashKey::Addr),
+            ("addr-port", HashKey::AddrPort),
+        ],
+    )?;
     Ok(())
 }
 

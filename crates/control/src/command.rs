@@ -107,7 +107,7 @@ use Level::{Admin, Operator, User};
 #[rustfmt::skip]
 pub(crate) const COMMANDS: &[Command] = &[
     //    words                       usage                               level     what it does                                                                       function
-    later("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process"),
+    row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| Reply::Quit),
     later("abort ssl ca-file",        "<cafile>",                         Admin,    "abort a transaction for a CA file"),
     later("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file"),
     later("abort ssl crl-file",       "<crlfile>",                        Admin,    "abort a transaction for a CRL file"),

@@ -243,8 +243,7 @@ fn set_weight(peer: &Peer, text: &str) -> Result<(), &'static str> {
 
 fn set_maxconn(peer: &Peer, text: &str) -> Result<(), &'static str> {
     let limit = text.parse().map_err(|_| "maxconn string contained invalid characters")?;
-    peer.server().maxconn.store(limit, Relaxed);
-    peer.server().queue.wake_all();
+    peer.server().set_maxconn(limit);
     Ok(())
 }
 

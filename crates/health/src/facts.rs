@@ -1,6 +1,7 @@
 //! What expressions and formats of a check see: the backend, the server, what was received, and variables of the
 //! scopes `sess` and `check`, which live as long as one check.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -53,10 +54,8 @@ impl Facts {
         let session = Session {
             source: Endpoint::Local,
             destination: Endpoint::Local,
-            connection_source: Endpoint::Local,
-            connection_destination: Endpoint::Local,
             received_proxy: false,
-            tlvs: None,
+            rare: None,
             accepted_wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.micros()),
             accepted_us: now,
             ready_us: now,
@@ -64,7 +63,7 @@ impl Facts {
             listener,
             requests: 0,
             id: 0,
-            vars: Slots::default(),
+            vars: OnceCell::new(),
             log_level: None,
         };
         let transaction = Transaction {

@@ -209,21 +209,11 @@ async fn introduce(link: &mut Link, version: SendProxy) -> Result<(), LinkError>
 
 /// Asks a SOCKS4 proxy to connect to `target`.
 async fn tunnel(link: &mut Link, target: &Target) -> Result<(), LinkError> {
-    let Target::Ip(target) = target else {
-        return Err(LinkError::Io(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "SOCKS4 knows no UNIX sockets",
-        )));
+    let Target::Ip(SocketAddr::V4(target)) = target else {
+        let error = io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 knows IPv4 addresses only");
+        return Err(LinkError::Io(error));
     };
-    link.write_all(&socks4::request(*target).map_err(LinkError::Io)?).await?;
-    let mut answer = Vec::new();
-    while answer.len() < socks4::ANSWER {
-        if link.read(&mut answer, socks4::ANSWER).await? == 0 {
-            return Err(LinkError::Io(io::ErrorKind::UnexpectedEof.into()));
-        }
-    }
-    let Ok(answer) = <[u8; socks4::ANSWER]>::try_from(answer) else {
-        return Err(LinkError::Io(io::ErrorKind::InvalidData.into()));
-    };
-    socks4::check_answer(&answer).map_err(LinkError::Io)
+    let (mut handshake, stream) = (socks4::Handshake::new(*target), &mut link.stream);
+    let agreed = poll_fn(|context| handshake.poll(context, stream));
+    flatten(timeout_at(link.deadline, agreed).await)
 }

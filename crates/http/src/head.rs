@@ -78,6 +78,8 @@ pub(crate) struct Field {
     pub(crate) name: u32,
     pub(crate) value: u32,
     pub(crate) end: u32,
+    /// Tells most names apart without a look at their bytes.
+    pub(crate) key: u32,
     pub(crate) name_len: u16,
     pub(crate) known: KnownName,
     pub(crate) flags: u8,
@@ -108,8 +110,8 @@ impl Field {
             return self.known == name.known();
         }
         name.is_any()
-            || (self.known == KnownName::Other
-                && self.name_len as usize == name.lower().len()
+            || (self.key == name.key()
+                && self.known == KnownName::Other
                 && self.name(bytes).eq_ignore_ascii_case(name.lower()))
     }
 }
@@ -381,12 +383,12 @@ impl Head {
         self.bytes.extend_from_slice(b": ");
         let value = self.push_value(value);
         self.bytes.extend_from_slice(b"\r\n");
-        let known = KnownName::from_token(name);
+        let (known, key) = KnownName::with_key(name);
         if known != KnownName::Other {
             self.seen |= known.bit();
         }
         let name_len = name.len() as u16;
-        Some(Field { name: at.start, value: value.start, end: value.end, name_len, known, flags: CLEAN })
+        Some(Field { name: at.start, value: value.start, end: value.end, key, name_len, known, flags: CLEAN })
     }
 
     /// Adds a line at the end. `false`, and nothing added, when `name` is not a token.

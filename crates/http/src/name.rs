@@ -147,11 +147,18 @@ impl KnownName {
     #[inline(always)]
     #[must_use]
     pub fn from_token(name: &[u8]) -> KnownName {
+        KnownName::with_key(name).0
+    }
+
+    /// Likewise, with the name's key: names whose keys differ are different.
+    #[inline(always)]
+    pub(crate) fn with_key(name: &[u8]) -> (KnownName, u32) {
         if name.is_empty() {
-            return KnownName::Other;
+            return (KnownName::Other, 0);
         }
-        let i = SLOT_OF[slot(key(name), SEED)] as usize;
-        if i != 0 && token_is(name, TEXTS[i]) { KNOWN[i] } else { KnownName::Other }
+        let key = key(name);
+        let i = SLOT_OF[slot(key, SEED)] as usize;
+        (if i != 0 && token_is(name, TEXTS[i]) { KNOWN[i] } else { KnownName::Other }, key)
     }
 
     /// Its text in lower case; empty for `Other`.
@@ -170,6 +177,7 @@ impl KnownName {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name {
     known: KnownName,
+    key: u32,
     lower: Box<[u8]>,
 }
 
@@ -178,14 +186,15 @@ impl Name {
     #[must_use]
     pub fn new(name: &[u8]) -> Name {
         let lower = name.to_ascii_lowercase().into_boxed_slice();
-        let known = if crate::is_token(&lower) { KnownName::from_token(&lower) } else { KnownName::Other };
-        Name { known, lower }
+        let (known, key) =
+            if crate::is_token(&lower) { KnownName::with_key(&lower) } else { (KnownName::Other, 0) };
+        Name { known, key, lower }
     }
 
     /// The name that matches every field: `hdr_cnt` without argument and the like.
     #[must_use]
     pub fn any() -> Name {
-        Name { known: KnownName::Other, lower: Box::default() }
+        Name { known: KnownName::Other, key: 0, lower: Box::default() }
     }
 
     /// Whether this is [`Name::any`].
@@ -200,6 +209,11 @@ impl Name {
         self.known
     }
 
+    #[inline(always)]
+    pub(crate) fn key(&self) -> u32 {
+        self.key
+    }
+
     /// Its bytes in lower case.
     #[must_use]
     pub fn lower(&self) -> &[u8] {
@@ -209,7 +223,7 @@ impl Name {
 
 impl From<KnownName> for Name {
     fn from(known: KnownName) -> Name {
-        Name { known, lower: known.text().into() }
+        Name { known, key: KnownName::with_key(known.text()).1, lower: known.text().into() }
     }
 }
 

@@ -462,13 +462,15 @@ fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
     if head.fields.len() >= options.max_fields {
         return fail(ErrorKind::TooManyFields, at);
     }
-    let known = if flags & DEAD == 0 { KnownName::from_token(&buf[at..name_end]) } else { KnownName::Other };
+    let (known, key) =
+        if flags & DEAD == 0 { KnownName::with_key(&buf[at..name_end]) } else { (KnownName::Other, 0) };
     head.seen |= known.bit();
     head.dead += u32::from(flags & DEAD);
     head.fields.push(Field {
         name: at as u32,
         value: value as u32,
         end: end as u32,
+        key,
         name_len: (name_end - at) as u16,
         known,
         flags,

@@ -1,65 +1,59 @@
-//! SOCKS4: the request that makes a proxy connect further, and its answer. Bytes only; the caller does the I/O.
+//! Connecting by way of a SOCKS4 proxy (`socks4` of server lines): the request for an IPv4 address and its answer.
+//!
+//! The caller connects to the proxy, sets the time limit, and goes on with the stream once the proxy has agreed.
 
 use std::io;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddrV4;
+use std::task::{Context, Poll, ready};
 
-/// The bytes of the answer.
-pub const ANSWER: usize = 8;
+use crate::stream::Stream;
 
-/// The user named in the request, as HAProxy names itself.
+/// Version 4, and the command to connect.
+const CONNECT: [u8; 2] = [4, 1];
+/// The user, up to a NUL.
 const USER: &[u8] = b"HAProxy\0";
+/// What the second byte of the answer says when the proxy has connected.
+const GRANTED: u8 = 90;
+/// An answer's length.
+const ANSWER: usize = 8;
 
-/// The request to connect to `target`.
-///
-/// # Errors
-/// SOCKS4 knows no IPv6.
-pub fn request(target: SocketAddr) -> io::Result<Vec<u8>> {
-    let SocketAddr::V4(target) = target else {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 knows no IPv6"));
-    };
-    Ok(request_v4(target))
+/// The exchange with the proxy, as far as it has come.
+#[derive(Debug)]
+pub struct Handshake {
+    request: Vec<u8>,
+    sent: usize,
+    answer: [u8; ANSWER],
+    received: usize,
 }
 
-fn request_v4(target: SocketAddrV4) -> Vec<u8> {
-    // Version 4, command CONNECT.
-    let mut bytes = vec![4, 1];
-    bytes.extend_from_slice(&target.port().to_be_bytes());
-    bytes.extend_from_slice(&target.ip().octets());
-    bytes.extend_from_slice(USER);
-    bytes
-}
-
-/// Judges the whole answer.
-///
-/// # Errors
-/// What the proxy says, or that it does not speak SOCKS4.
-pub fn check_answer(answer: &[u8; ANSWER]) -> io::Result<()> {
-    let refusal = match (answer[0], answer[1]) {
-        (0, 90) => return Ok(()),
-        (0, 91) => "SOCKS4 Proxy deny the request",
-        (0, 92 | 93) => "SOCKS4 Proxy handshake denied by identd",
-        _ => "SOCKS4 Proxy handshake: invalid answer",
-    };
-    Err(io::Error::other(refusal))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_names_port_address_and_user() {
-        let target = SocketAddr::from(([127, 0, 0, 1], 0x1234));
-        assert_eq!(request(target).unwrap(), b"\x04\x01\x12\x34\x7f\x00\x00\x01HAProxy\0");
-        assert!(request(SocketAddr::from(([0u16; 8], 80))).is_err());
+impl Handshake {
+    /// A request to be connected to `target`, by the user that HAProxy is to such proxies.
+    pub fn new(target: SocketAddrV4) -> Self {
+        let mut request = CONNECT.to_vec();
+        request.extend_from_slice(&target.port().to_be_bytes());
+        request.extend_from_slice(&target.ip().octets());
+        request.extend_from_slice(USER);
+        Self { request, sent: 0, answer: [0; ANSWER], received: 0 }
     }
 
-    #[test]
-    fn only_a_grant_is_an_answer_to_go_on_with() {
-        for (answer, granted) in [([0, 90], true), ([0, 91], false), ([0, 93], false), ([5, 0], false)] {
-            let mut bytes = [0; ANSWER];
-            bytes[..2].copy_from_slice(&answer);
-            assert_eq!(check_answer(&bytes).is_ok(), granted, "{answer:?}");
+    /// Goes on with the exchange; `Ready` when the proxy has agreed. Nothing behind its answer is read.
+    ///
+    /// # Errors
+    /// `ConnectionRefused` when the proxy says no, `InvalidData` when it speaks something else, and what sockets say.
+    pub fn poll(&mut self, context: &mut Context<'_>, stream: &mut Stream) -> Poll<io::Result<()>> {
+        while self.sent < self.request.len() {
+            self.sent += ready!(stream.poll_write(context, &self.request[self.sent..]))?;
         }
+        while self.received < ANSWER {
+            match ready!(stream.poll_read(context, &mut self.answer[self.received..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                n => self.received += n,
+            }
+        }
+        Poll::Ready(match self.answer {
+            [0, GRANTED, ..] => Ok(()),
+            [0, ..] => Err(io::ErrorKind::ConnectionRefused.into()),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        })
     }
 }

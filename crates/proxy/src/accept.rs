@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use config::plan::global::MultiQueue;
 use net::listen::{Accepted, Listener};
 use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, Load};
@@ -67,16 +68,30 @@ pub async fn serve(
 ) {
     let proxy = worker.proxy(frontend).plan.clone();
     let entry = proxy.binds[bind].listener.clone();
+    let tune = &worker.shared.plan.global.tune;
+    let (most, spread) = (tune.maxaccept, tune.multi_queue);
+    let mut in_a_row = 0;
+    let mut turn = worker.index;
     loop {
+        if proxy.state.admission() == Admission::Paused {
+            sit_out(&proxy, &entry, &listener).await;
+        }
         if !admitted(&worker, &proxy, &entry).await {
             return;
+        }
+        // `tune.maxaccept`: others have their turn in between.
+        if most > 0 && in_a_row >= most {
+            in_a_row = 0;
+            tokio::task::yield_now().await;
         }
         let accepted = poll_fn(|context| {
             if proxy.state.admission() != Admission::Open {
                 return Poll::Ready(None);
             }
             entry.wait(context.waker().clone());
-            listener.poll_accept(context).map(Some)
+            let polled = listener.poll_accept(context).map(Some);
+            in_a_row = if polled.is_pending() { 0 } else { in_a_row + 1 };
+            polled
         });
         match accepted.await {
             None => {}
@@ -85,10 +100,33 @@ pub async fn serve(
                 if !reserved {
                     continue;
                 }
-                hand_over(&worker, accepted, frontend, bind, &group);
+                let target = match spread {
+                    MultiQueue::Off => worker.index,
+                    MultiQueue::On => choose(worker.index, &group),
+                    MultiQueue::Fair => {
+                        turn = if turn + 1 < group.end { turn + 1 } else { group.start };
+                        turn
+                    }
+                };
+                hand_over(&worker, accepted, frontend, bind, target);
             }
             Some(Err(error)) => pause_after(&worker, &error).await,
         }
+    }
+}
+
+/// `disable frontend`, and what a successor that cannot share the address asks for: the port is free meanwhile.
+async fn sit_out(proxy: &config::plan::Proxy, entry: &state::Listener, listener: &Listener) {
+    // A socket that cannot be paused just waits.
+    let paused = listener.pause().is_ok();
+    poll_fn(|context: &mut Context<'_>| {
+        entry.wait(context.waker().clone());
+        if proxy.state.admission() == Admission::Paused { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    while paused && proxy.state.admission() == Admission::Open && listener.resume().is_err() {
+        // Another process has the address still.
+        timer::sleep(SHORTAGE).await;
     }
 }
 
@@ -167,8 +205,7 @@ async fn reserve(worker: &Worker, proxy: &config::plan::Proxy, listener: &Arc<st
     }
 }
 
-fn hand_over(worker: &Rc<Worker>, accepted: Accepted, frontend: usize, bind: usize, group: &Range<usize>) {
-    let target = choose(worker.index, group);
+fn hand_over(worker: &Rc<Worker>, accepted: Accepted, frontend: usize, bind: usize, target: usize) {
     let load = Load::add(target);
     let Accepted { socket, peer } = accepted;
     let newcomer = Newcomer { socket, peer, frontend, bind, load, accepted_us: now_us() };

@@ -16,7 +16,8 @@ use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::worker::{Prepared, Worker};
 
-/// A client's connection. Boxed once at accept and handed from step to step.
+/// A client's connection. Boxed once at accept and handed from step to step. Idle connections are many: what only
+/// some of them need stands behind a pointer. The places it takes in the limits are given back when it is dropped.
 pub(crate) struct Connection {
     pub(crate) stream: Stream,
     pub(crate) timer: Timer,
@@ -26,15 +27,43 @@ pub(crate) struct Connection {
     pub(crate) frontend: Arc<Proxy>,
     pub(crate) worker: Rc<Worker>,
     /// Connections to servers that only this client may use (`http-reuse never`, NTLM).
-    pub(crate) private: Vec<Upstream>,
+    pub(crate) private: Option<Box<Private>>,
     /// When it began to wait for its next request, µs of the monotonic clock.
     pub(crate) idle_from: u64,
     /// The server of the last request, for `option prefer-last-server`.
-    pub(crate) last_server: Option<(usize, usize)>,
+    pub(crate) last_server: LastServer,
     /// Its entry in the worker's register: `show sess`, `shutdown session`.
     pub(crate) entry: Registered,
-    _places: Places,
+    _load: Load,
 }
+
+/// Backend and server of a client's last request, by their numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastServer {
+    backend: u32,
+    server: u32,
+}
+
+impl Default for LastServer {
+    fn default() -> Self {
+        Self { backend: u32::MAX, server: u32::MAX }
+    }
+}
+
+impl LastServer {
+    pub(crate) fn new(backend: usize, server: usize) -> Self {
+        Self { backend: backend as u32, server: server as u32 }
+    }
+
+    /// The server's number, if the last request went to that backend.
+    pub(crate) fn of(self, backend: usize) -> Option<usize> {
+        (self.backend as usize == backend).then_some(self.server as usize)
+    }
+}
+
+/// The connections to servers that belong to one client, longest kept first.
+#[derive(Default)]
+pub(crate) struct Private(pub(crate) Vec<Upstream>);
 
 impl Connection {
     /// A connection at its beginning.
@@ -44,7 +73,7 @@ impl Connection {
         stream: Stream,
         session: Session,
         entry: Registered,
-        places: Places,
+        load: Load,
     ) -> Box<Self> {
         Box::new(Self {
             stream,
@@ -54,10 +83,10 @@ impl Connection {
             session,
             frontend,
             worker,
-            private: Vec::new(),
-            last_server: None,
+            private: None,
+            last_server: LastServer::default(),
             entry,
-            _places: places,
+            _load: load,
         })
     }
 
@@ -109,37 +138,27 @@ impl Connection {
     }
 }
 
-/// The places a connection takes in the limits of the process, the frontend and the listener, and in its
-/// worker's load. Given back when dropped.
-pub(crate) struct Places {
-    process: Arc<state::Process>,
-    frontend: Arc<state::Proxy>,
-    listener: Arc<state::Listener>,
-    _load: Load,
-}
-
-impl Places {
-    /// Takes the places; the limits were checked by `accept`, which took the frontend's and the process's.
-    pub(crate) fn new(
-        process: Arc<state::Process>,
-        frontend: Arc<state::Proxy>,
-        listener: Arc<state::Listener>,
-        load: Load,
-    ) -> Self {
-        Self { process, frontend, listener, _load: load }
-    }
-}
-
-impl Drop for Places {
+impl Drop for Connection {
     fn drop(&mut self) {
-        let before = self.process.connections.fetch_sub(1, Relaxed);
-        let listeners = self.listener.connections.fetch_sub(1, Relaxed);
-        self.frontend.disconnect();
-        if before == self.process.maxconn.load(Relaxed) || listeners == self.listener.maxconn {
-            self.listener.wake();
-        }
-        if let Some(counters) = self.frontend.frontend.all().nth(runtime::current_worker()) {
-            counters.traffic.sessions.down();
-        }
+        give_places_back(&self.worker.shared.process, &self.session.frontend, &self.session.listener);
     }
 }
+
+/// Gives back the places that `accept` took in the limits of the process, the frontend and the listener.
+pub(crate) fn give_places_back(
+    process: &state::Process,
+    frontend: &state::Proxy,
+    listener: &state::Listener,
+) {
+    let before = process.connections.fetch_sub(1, Relaxed);
+    let listeners = listener.connections.fetch_sub(1, Relaxed);
+    frontend.disconnect();
+    if before == process.maxconn.load(Relaxed) || listeners == listener.maxconn {
+        listener.wake();
+    }
+    if let Some(counters) = frontend.frontend.all().nth(runtime::current_worker()) {
+        counters.traffic.sessions.down();
+    }
+}
+// Idle connections are many, and the next larger size of the allocator is 320. Debug builds of the reactor keep more.
+const _: () = assert!(cfg!(debug_assertions) || size_of::<Connection>() <= 256);

@@ -12,6 +12,7 @@ use net::splice::Pipe;
 use runtime::Buffer;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
+use state::Answer;
 
 use crate::assign::{self, Bound, Lease};
 use crate::connection::Connection;
@@ -20,7 +21,9 @@ use crate::fault::{Fault, RetryKind};
 use crate::flow::Flow;
 use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
-use crate::{connect, fields, finish, request, respond, response, route, rules_step, tunnel, upload};
+use crate::{
+    cacheable, connect, fields, finish, request, respond, response, route, rules_step, tunnel, upload,
+};
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
 #[derive(Default)]
@@ -73,6 +76,8 @@ pub(crate) struct Exchange {
     pub(crate) server_closes: bool,
     /// Whether the client waits for a 100 that nobody has sent yet.
     pub(crate) expects_continue: bool,
+    /// Bytes from and to the client that the counters have already.
+    pub(crate) counted: (u64, u64),
 }
 
 /// How a step ends the usual course.
@@ -142,6 +147,7 @@ impl Exchange {
         self.head_only = false;
         self.server_closes = false;
         self.expects_continue = false;
+        self.counted = (0, 0);
     }
 
     /// The timeout of `slot`: what a rule set, or the configured one.
@@ -201,8 +207,12 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
     rules_step::of_response(client, x, &backend, &mut upstream).await?;
+    if backend.options.checkcache {
+        cacheable::check(client, x, &backend)?;
+    }
     cookie::of_response(client, x, &backend, &lease);
     fields::of_response(client, x, &backend, &upstream);
+    finish::log_early(client, x);
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
         Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
         return Ok(Next::Close);
@@ -228,9 +238,15 @@ async fn obtain_response(
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid).await?;
         note_server(client, x, &lease, backend);
+        if let Some(prefix) = &lease.settings().redirect {
+            to_server_itself(x, prefix)?;
+        }
         x.phase = Phase::Connect;
         let fault = match attempt(client, x, backend, &lease).await {
-            Ok(upstream) => return Ok((upstream, lease)),
+            Ok(upstream) => {
+                lease.answered(answer(x.txn.server_status));
+                return Ok((upstream, lease));
+            }
             Err((fault, reused)) => {
                 if reused && is_stale(x, fault) {
                     // The server closed an idle connection just as we used it: not its fault, nor a retry.
@@ -251,6 +267,26 @@ async fn obtain_response(
         upload::rewind(client, x);
         avoid = before_retry(x, backend, lease, fault, retries).await;
     }
+}
+
+/// `redir` of a server: GET and HEAD are sent to the server itself.
+fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
+    if !matches!(x.txn.request.method_id(), http::Method::Get | http::Method::Head) {
+        return Ok(());
+    }
+    let Some(path) = http::uri::split(x.txn.request.target()).pathq() else {
+        return Err(Fault::BadRequest(http::ErrorKind::Target).into());
+    };
+    let location = [prefix.as_bytes(), path].concat();
+    let head = &mut x.txn.response;
+    head.clear();
+    head.start_response(302, None);
+    head.append(b"cache-control", b"no-cache");
+    head.append(b"location", &location);
+    head.set_content_length(0);
+    x.reply_body.clear();
+    x.txn.termination.set(sample::Cause::Local, Phase::Request);
+    Err(Stop::Reply)
 }
 
 /// Counts a retry after `fault`, gives the failed server's place back and chooses between another server, which is
@@ -360,6 +396,11 @@ pub(crate) fn count_request(x: &Exchange, backend: &Proxy, lease: &Lease) {
     of_server.session_rate.tick(now_ms);
 }
 
+/// What a status says of the server itself, as for `observe layer7`.
+fn answer(status: u16) -> Answer {
+    if matches!(status, 500..=599) && !matches!(status, 501 | 505) { Answer::Bad } else { Answer::Good }
+}
+
 /// Counts what went wrong with a server, and tells the one who watches it (`observe`).
 pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
     let of_server = lease.settings().state.counters.mine();
@@ -378,6 +419,7 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
         fault if fault.blames_server() => true,
         _ => return,
     };
+    lease.answered(Answer::Bad);
     match lease.settings().observe {
         Observe::Layer4 if !connected => tell(lease.settings(), Err(Trouble::Connection)),
         Observe::Layer7 => tell(lease.settings(), Err(trouble(fault))),

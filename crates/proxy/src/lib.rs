@@ -7,6 +7,7 @@
 
 pub mod accept;
 mod assign;
+mod cacheable;
 mod connect;
 mod connection;
 mod cookie;

@@ -18,9 +18,10 @@ use sample::Phase;
 use sample::transaction::TimeoutSlot;
 
 use crate::assign::{Lease, Presence, aborts_on_close, presence};
-use crate::connection::Connection;
+use crate::connection::{Connection, LastServer};
 use crate::exchange::{Exchange, Stop, tell};
 use crate::fault::Fault;
+use crate::finish::{self, Moved};
 use crate::flow::{Flow, FlowError};
 use crate::pool::Upstream;
 use crate::session::{Next, is_crowded};
@@ -31,6 +32,10 @@ struct Deadlines {
     server: Option<Duration>,
     client_at: u64,
     server_at: u64,
+    /// `option independent-streams` of the frontend and of the backend.
+    independent: (bool, bool),
+    /// Bytes received from each side when its time was last counted anew.
+    seen: (u64, u64),
 }
 
 impl Deadlines {
@@ -40,6 +45,8 @@ impl Deadlines {
             server: x.timeout(TimeoutSlot::Server, backend.timeouts.server),
             client_at: NEVER,
             server_at: NEVER,
+            independent: (client.frontend.options.independent_streams, backend.options.independent_streams),
+            seen: (u64::MAX, u64::MAX),
         }
     }
 
@@ -51,6 +58,25 @@ impl Deadlines {
         };
         self.client_at = at(client, self.client);
         self.server_at = at(server, self.server);
+        connection.timer.set(self.client_at.min(self.server_at));
+    }
+
+    /// As [`restart`](Self::restart) after something moved. Where `option independent-streams` says so, bytes sent to a
+    /// side do not count as its activity: only those received from it do, or its taking what had to wait.
+    fn moved(&mut self, connection: &Connection, x: &Exchange, client: bool, server: bool) {
+        let before = (self.client_at, self.server_at);
+        self.restart(connection, timer::now_ms(), client, server);
+        if self.independent == (false, false) {
+            return;
+        }
+        let seen = (x.upload.received, x.download.received);
+        if self.independent.0 && seen.0 == self.seen.0 && !x.download.is_blocked() {
+            self.client_at = self.client_at.min(before.0);
+        }
+        if self.independent.1 && seen.1 == self.seen.1 && !x.upload.is_blocked() {
+            self.server_at = self.server_at.min(before.1);
+        }
+        self.seen = seen;
         connection.timer.set(self.client_at.min(self.server_at));
     }
 
@@ -87,7 +113,7 @@ pub(crate) async fn await_head(
                         // The deadlines were just set when the request leaves at once.
                         if moved && !std::mem::take(&mut first) {
                             let waits = !x.upload.is_received();
-                            deadlines.restart(client, timer::now_ms(), waits, true);
+                            deadlines.moved(client, x, waits, true);
                         }
                     }
                     Err(Fault::SendFailed) => send_failed = true,
@@ -222,7 +248,7 @@ fn parse_head(
             Ok(true)
         }
         Err(error) => {
-            crate::finish::note_malformed(client, Some(backend), input.filled(), &error);
+            finish::note_malformed(client, Some(backend), input.filled(), &error);
             Err(Fault::BadResponse(error.kind))
         }
     }
@@ -296,12 +322,14 @@ pub(crate) async fn forward(
         }
         if x.download.moved || !armed {
             armed = true;
+            let (received, sent) = (x.txn.bytes_in, x.txn.bytes_out + x.download.sent);
+            finish::count_moved(client, Moved::of(x), received, sent);
             // Not in one go: the end is to be told by the clock.
             x.txn.times.closed = 0;
             let piped = x.download_pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
             let blocked = x.download.is_blocked() || piped;
             let client_waits = blocked || !x.upload.is_received();
-            deadlines.restart(client, timer::now_ms(), client_waits, !blocked);
+            deadlines.moved(client, x, client_waits, !blocked);
         }
         if let Poll::Ready(fault) = client.poll_killed(context) {
             return Poll::Ready(Err(fault));
@@ -481,7 +509,7 @@ pub(crate) fn conclude(
         && upstream.input.as_ref().is_none_or(Buffer::is_empty);
     if reusable {
         upstream.input = None;
-        client.last_server = Some((upstream.backend, upstream.server.index));
+        client.last_server = LastServer::new(upstream.backend, upstream.server.index);
         if backend.reuse == Reuse::Never || is_bound_to_client(head) {
             upstream.private = is_bound_to_client(head);
             keep_private(client, upstream);
@@ -499,14 +527,15 @@ pub(crate) fn conclude(
 
 fn keep_private(client: &mut Connection, mut upstream: Upstream) {
     upstream.input = None;
-    client.last_server = Some((upstream.backend, upstream.server.index));
+    client.last_server = LastServer::new(upstream.backend, upstream.server.index);
     // `max-session-srv-conns`: the longest kept goes first.
     let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
-    if client.private.len() >= most && !client.private.is_empty() {
-        client.private.remove(0);
+    let private = &mut client.private.get_or_insert_default().0;
+    if private.len() >= most && !private.is_empty() {
+        private.remove(0);
     }
     if most > 0 {
-        client.private.push(upstream);
+        private.push(upstream);
     }
 }
 

@@ -31,8 +31,7 @@ pub(crate) fn tcp_connection(client: &mut Connection) -> TcpVerdict {
     let frontend = client.frontend.clone();
     let verdict = on_connection(client, &frontend.tcp_connection);
     // At this point the connection itself is what `set-src` and `set-dst` change.
-    client.session.connection_source = client.session.source;
-    client.session.connection_destination = client.session.destination;
+    client.session.set_own(None);
     verdict
 }
 
@@ -281,7 +280,7 @@ async fn conclude(
     }
 }
 
-fn count_denied_response(x: &Exchange, proxy: &Proxy) {
+pub(crate) fn count_denied_response(x: &Exchange, proxy: &Proxy) {
     proxy.state.backend.mine().traffic.denied_responses.add(1);
     if let Some(server) = &x.txn.server {
         server.counters.mine().traffic.denied_responses.add(1);

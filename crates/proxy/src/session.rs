@@ -15,12 +15,12 @@ use base::clock::WallTime;
 use config::plan::bind::BindAddress;
 use net::Stream;
 use runtime::timer::{self, now_us};
-use sample::{Endpoint, Session, Tlv};
+use sample::{Endpoint, Ends, Session, Tlv};
 use state::Mode;
 use state::sessions::{self, Activity};
 
 use crate::accept::Newcomer;
-use crate::connection::{Connection, Places};
+use crate::connection::{self, Connection};
 use crate::rules_step;
 use crate::worker::Worker;
 
@@ -86,8 +86,6 @@ pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
 fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
     let frontend = worker.proxy(newcomer.frontend).plan.clone();
     let bind = &frontend.binds[newcomer.bind];
-    let process = worker.shared.process.clone();
-    let places = Places::new(process, frontend.state.clone(), bind.listener.clone(), newcomer.load);
     let is_tcp = newcomer.peer.is_some();
     let counters = frontend.state.frontend.mine();
     counters.traffic.sessions.up();
@@ -97,7 +95,10 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
     let of_process = worker.shared.process.counters.mine();
     of_process.connections.add(1);
     of_process.connection_rate.tick(now_ms);
-    let stream = Stream::from_fd(newcomer.socket, is_tcp).ok()?;
+    let Ok(stream) = Stream::from_fd(newcomer.socket, is_tcp) else {
+        connection::give_places_back(&worker.shared.process, &frontend.state, &bind.listener);
+        return None;
+    };
     // A socket bound to one address tells the destination; only the wildcard has to ask the kernel.
     let destination = match &bind.address {
         BindAddress::Ip(address) if !address.ip().is_unspecified() && !bind.transparent => Some(*address),
@@ -111,6 +112,10 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         let probe = options.tcp_keepalive_client;
         stream.set_keepalive(probe.count, probe.idle, probe.interval);
     }
+    if options.tcp_smart_accept == Some(true) {
+        // The request is acknowledged with its answer.
+        stream.set_quickack(false);
+    }
     if options.nolinger_frontend {
         stream.reset_on_close();
     }
@@ -119,10 +124,8 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
     let session = Session {
         source,
         destination,
-        connection_source: source,
-        connection_destination: destination,
+        rare: None,
         received_proxy: false,
-        tlvs: None,
         accepted_wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000),
         accepted_us: newcomer.accepted_us,
         ready_us: newcomer.accepted_us,
@@ -134,7 +137,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         log_level: None,
     };
     let entry = sessions::register(&frontend.state, newcomer.peer, address_of(&session.destination), now_ms);
-    Some(Connection::new(worker, frontend, stream, session, entry, places))
+    Some(Connection::new(worker, frontend, stream, session, entry, newcomer.load))
 }
 
 fn address_of(endpoint: &Endpoint) -> Option<std::net::SocketAddr> {
@@ -161,6 +164,7 @@ where
     }
     loop {
         connection.entry.activity.set(Activity::Waiting);
+        connection.entry.active_ms.set(connection.idle_from / 1000);
         let Some(arrival) = wait_for_request(&connection).await else { return };
         connection.entry.activity.set(Activity::Request);
         if arrival == Arrival::Expired && connection.session.requests > 0 {
@@ -272,19 +276,18 @@ async fn read_proxy_header(connection: &mut Connection, rules_set: (bool, bool))
                 let session = &mut connection.session;
                 session.received_proxy = true;
                 if let Some((source, destination)) = header.addresses {
-                    session.source = Endpoint::Ip(source);
-                    session.destination = Endpoint::Ip(destination);
                     // Of the connection, what its rules set counts more than what its peer says.
-                    if !rules_set.0 {
-                        session.connection_source = session.source;
-                    }
-                    if !rules_set.1 {
-                        session.connection_destination = session.destination;
-                    }
+                    let (source, destination) = (Endpoint::Ip(source), Endpoint::Ip(destination));
+                    let own = Ends {
+                        source: if rules_set.0 { session.source } else { source },
+                        destination: if rules_set.1 { session.destination } else { destination },
+                    };
+                    (session.source, session.destination) = (source, destination);
+                    session.set_own((rules_set.0 || rules_set.1).then_some(own));
                 }
                 if !header.tlvs.is_empty() {
                     let tlv = |(kind, value)| Tlv { kind, value };
-                    session.tlvs = Some(header.tlvs.into_iter().map(tlv).collect());
+                    session.set_tlvs(header.tlvs.into_iter().map(tlv).collect());
                 }
                 return true;
             }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use balance::Picker;
+use balance::{Member, Picker};
 use config::Plan;
 use config::plan::{Proxy, ServerSettings};
 use http::ParseOptions;
@@ -102,10 +102,7 @@ impl Prepared {
             server.cookie.as_ref().map(|value| (value.as_bytes().into(), index))
         };
         Self {
-            picker: Picker::new(
-                &proxy.balance,
-                proxy.servers.iter().map(|server| server.state.clone()).collect(),
-            ),
+            picker: Picker::new(&proxy.balance, proxy.servers.iter().map(|server| member(server)).collect()),
             // What two readers may read in two ways is refused in requests: that is what smuggling is made of.
             // Responses come from servers of our own, some of them old.
             request_options: ParseOptions {
@@ -119,6 +116,10 @@ impl Prepared {
             plan: proxy.clone(),
         }
     }
+}
+
+fn member(server: &ServerSettings) -> Member {
+    Member { server: server.state.clone(), hash_key: server.hash_key, guid: server.guid.clone() }
 }
 
 /// What a worker does beside serving: watches its idle connections. Runs as long as the worker.
@@ -184,9 +185,15 @@ impl Worker {
         &self.shared.proxies[index]
     }
 
-    /// Whether a soft stop has begun: connections end with their current request.
+    /// Whether a soft stop wants this connection to end with its current request: all of them, or while
+    /// `close-spread-time` lasts more and more of them.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
-        self.shared.process.stopping.load(Relaxed)
+        let process = &self.shared.process;
+        process.closing.load(Relaxed) && {
+            let (window, until) = (process.close_window.load(Relaxed), process.close_until.load(Relaxed));
+            let left = until.saturating_sub(runtime::timer::now_ms());
+            until != u64::MAX && (left == 0 || fastrand::u64(..window.max(1)) >= left)
+        }
     }
 }

@@ -248,8 +248,8 @@ fn set_address(stage: &mut Stage<'_>, end: End, value: &sample::expression::Expr
     match (&mut stage.transaction, is_source) {
         (Some(transaction), true) => transaction.source = Some(changed),
         (Some(transaction), false) => transaction.destination = Some(changed),
-        (None, true) => session.source = changed,
-        (None, false) => session.destination = changed,
+        (None, true) => session.set_source(changed),
+        (None, false) => session.set_destination(changed),
     }
 }
 

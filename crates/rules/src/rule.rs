@@ -149,14 +149,15 @@ impl RuleSet {
                 strict = on;
             }
         }
-        for (number, rule) in self.rules.iter().enumerate().skip(start) {
-            if let Some(condition) = &rule.condition {
-                match condition.eval(&stage.env()) {
-                    Test::Yes => {}
-                    Test::No => continue,
-                    Test::Wait => return (Outcome::Wait, number),
-                }
-            }
+        let mut number = start;
+        loop {
+            number = match self.next_that_holds(stage, number) {
+                Ok(Some(number)) => number,
+                Ok(None) => return (Outcome::Done, self.rules.len()),
+                Err(number) => return (Outcome::Wait, number),
+            };
+            let rule = &self.rules[number];
+            number += 1;
             let outcome = match apply(&rule.action, stage) {
                 Applied::Next => continue,
                 Applied::Failed => {
@@ -170,17 +171,30 @@ impl RuleSet {
                     strict = on;
                     continue;
                 }
-                Applied::Wait => return (Outcome::Wait, number),
+                Applied::Wait => return (Outcome::Wait, number - 1),
                 Applied::Accept => Outcome::Accept,
-                Applied::Hold(hold) => return (Outcome::Hold(hold), number + 1),
+                Applied::Hold(hold) => return (Outcome::Hold(hold), number),
                 Applied::Final(verdict) => Outcome::Final(verdict),
             };
             if let Some(transaction) = &mut stage.transaction {
                 transaction.last_rule = Some(rule.position);
             }
-            return (outcome, number + 1);
+            return (outcome, number);
         }
-        (Outcome::Done, self.rules.len())
+    }
+
+    /// The first rule from number `start` on whose condition holds; an error is the number of one that must wait.
+    /// Conditions change nothing, so one view serves all that do not hold.
+    fn next_that_holds(&self, stage: &Stage<'_>, start: usize) -> Result<Option<usize>, usize> {
+        let env = stage.env();
+        for (number, rule) in self.rules.iter().enumerate().skip(start) {
+            match rule.condition.as_ref().map_or(Test::Yes, |condition| condition.eval(&env)) {
+                Test::Yes => return Ok(Some(number)),
+                Test::No => {}
+                Test::Wait => return Err(number),
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -24,12 +24,12 @@ pub fn set_small_size(bytes: usize) {
     SMALL_FREE.with_borrow_mut(Vec::clear);
 }
 
-/// A window of filled bytes in a block of memory. Returns to the pool of the thread that drops it.
+/// A window of filled bytes in a block of memory, of less than 4 GiB. Returns to the pool of the thread that drops it.
 #[derive(Debug)]
 pub struct Buffer {
     data: Box<[u8]>,
-    start: usize,
-    end: usize,
+    start: u32,
+    end: u32,
 }
 
 impl Buffer {
@@ -57,19 +57,19 @@ impl Buffer {
     /// The filled bytes.
     #[inline]
     pub fn filled(&self) -> &[u8] {
-        &self.data[self.start..self.end]
+        &self.data[self.start as usize..self.end as usize]
     }
 
     /// The filled bytes, to be changed in place.
     #[inline]
     pub fn filled_mut(&mut self) -> &mut [u8] {
-        &mut self.data[self.start..self.end]
+        &mut self.data[self.start as usize..self.end as usize]
     }
 
     /// How many bytes are filled.
     #[inline]
     pub fn len(&self) -> usize {
-        self.end - self.start
+        (self.end - self.start) as usize
     }
 
     /// Whether nothing is filled.
@@ -87,27 +87,27 @@ impl Buffer {
     /// The free room behind the filled bytes.
     #[inline]
     pub fn room(&mut self) -> &mut [u8] {
-        &mut self.data[self.end..]
+        &mut self.data[self.end as usize..]
     }
 
     /// How many bytes [`room`](Self::room) has.
     #[inline]
     pub fn room_len(&self) -> usize {
-        self.data.len() - self.end
+        self.data.len() - self.end as usize
     }
 
     /// Counts `n` bytes of the room as filled.
     #[inline]
     pub fn fill(&mut self, n: usize) {
-        debug_assert!(self.end + n <= self.data.len());
-        self.end = (self.end + n).min(self.data.len());
+        debug_assert!(n <= self.room_len());
+        self.end += n.min(self.room_len()) as u32;
     }
 
     /// Drops the first `n` filled bytes.
     #[inline]
     pub fn consume(&mut self, n: usize) {
         debug_assert!(n <= self.len());
-        self.start = (self.start + n).min(self.end);
+        self.start += n.min(self.len()) as u32;
         if self.start == self.end {
             self.start = 0;
             self.end = 0;
@@ -116,7 +116,7 @@ impl Buffer {
 
     /// Keeps only the first `n` filled bytes.
     pub fn truncate(&mut self, n: usize) {
-        self.end = self.end.min(self.start + n);
+        self.end = self.start + n.min(self.len()) as u32;
     }
 
     /// Forgets all bytes.
@@ -128,7 +128,7 @@ impl Buffer {
     /// Moves the filled bytes to the front, so that all the free room lies behind them.
     pub fn compact(&mut self) {
         if self.start > 0 {
-            self.data.copy_within(self.start..self.end, 0);
+            self.data.copy_within(self.start as usize..self.end as usize, 0);
             self.end -= self.start;
             self.start = 0;
         }
@@ -140,8 +140,8 @@ impl Buffer {
             self.compact();
         }
         let n = bytes.len().min(self.room_len());
-        self.data[self.end..self.end + n].copy_from_slice(&bytes[..n]);
-        self.end += n;
+        self.room()[..n].copy_from_slice(&bytes[..n]);
+        self.end += n as u32;
         n
     }
 }

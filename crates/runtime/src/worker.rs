@@ -55,7 +55,7 @@ pub fn connections(index: usize) -> usize {
 
 /// Counts a connection of worker `index` for as long as it lives.
 #[derive(Debug)]
-pub struct Load(usize);
+pub struct Load(u32);
 
 impl Load {
     /// Counts one more connection for worker `index`, at once, so that the next choice sees it.
@@ -63,14 +63,14 @@ impl Load {
         if let Some(boxes) = MAILBOXES.get() {
             boxes.connections[index].0.fetch_add(1, Relaxed);
         }
-        Self(index)
+        Self(index as u32)
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
         if let Some(boxes) = MAILBOXES.get() {
-            boxes.connections[self.0].0.fetch_sub(1, Relaxed);
+            boxes.connections[self.0 as usize].0.fetch_sub(1, Relaxed);
         }
     }
 }

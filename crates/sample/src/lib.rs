@@ -30,7 +30,7 @@ pub use condition::{Condition, Test};
 pub use env::{Env, Names, Place, Scope};
 pub use expression::Expression;
 pub use format::{Format, FormatFor};
-pub use session::{Endpoint, Session, Tlv};
+pub use session::{Endpoint, Ends, Rare, Session, Tlv};
 pub use transaction::{Cause, Phase, Termination, TimeoutSlot, Times, Transaction};
 pub use value::{Bytes, Scratch, Type, Value};
 pub use words::{Word, Words};

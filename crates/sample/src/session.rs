@@ -1,5 +1,6 @@
 //! A client connection as data. Made by `proxy` when a connection is accepted; read by expressions and logs.
 
+use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -41,6 +42,24 @@ pub struct Tlv {
     pub value: Box<[u8]>,
 }
 
+/// What only some connections have.
+#[derive(Clone, Debug, Default)]
+pub struct Rare {
+    /// The addresses of the connection itself where they are not the session's: rules changed one of those.
+    pub own: Option<Ends>,
+    /// What came with a PROXY header.
+    pub tlvs: Vec<Tlv>,
+}
+
+/// Both ends of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// The client's.
+    pub source: Endpoint,
+    /// Ours.
+    pub destination: Endpoint,
+}
+
 /// What a client connection is, for its whole life.
 #[derive(Debug)]
 pub struct Session {
@@ -48,14 +67,10 @@ pub struct Session {
     pub source: Endpoint,
     /// The address the client connected to, likewise.
     pub destination: Endpoint,
-    /// The addresses of the connection itself (`fc_src`): `set-src` of rules does not change them.
-    pub connection_source: Endpoint,
-    /// Likewise `fc_dst`.
-    pub connection_destination: Endpoint,
+    /// What only some connections have; see [`Session::tlvs`] and [`Session::connection_source`].
+    pub rare: Option<Box<Rare>>,
     /// Whether a PROXY protocol header was received (`fc_rcvd_proxy`).
     pub received_proxy: bool,
-    /// What came with it; `None` when nothing did.
-    pub tlvs: Option<Box<[Tlv]>>,
     /// Wall clock at accept, in µs since the UNIX epoch.
     pub accepted_wall_us: u64,
     /// Monotonic clock at accept, in µs (`runtime::timer::now_us`).
@@ -70,8 +85,64 @@ pub struct Session {
     pub requests: u32,
     /// Process-wide number of the connection (`fc_id`‑like facts, `show sess`).
     pub id: u64,
-    /// Variables of the scope `sess`.
-    pub vars: Slots,
+    /// Variables of the scope `sess`, once there is one.
+    pub vars: OnceCell<Box<Slots>>,
     /// The log level that `set-log-level` of a `tcp-request` rule set, `Some(None)` for silent.
     pub log_level: Option<Option<u8>>,
+}
+
+impl Session {
+    /// The variables of the scope `sess`.
+    pub fn vars(&self) -> &Slots {
+        self.vars.get_or_init(Box::default)
+    }
+
+    /// What came with the PROXY header.
+    pub fn tlvs(&self) -> &[Tlv] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.tlvs)
+    }
+
+    /// The client's address of the connection itself (`fc_src`): `set-src` of rules does not change it.
+    pub fn connection_source(&self) -> Endpoint {
+        self.own().map_or(self.source, |own| own.source)
+    }
+
+    /// Likewise our own address (`fc_dst`).
+    pub fn connection_destination(&self) -> Endpoint {
+        self.own().map_or(self.destination, |own| own.destination)
+    }
+
+    /// Gives the client another address than the connection has (`set-src`).
+    pub fn set_source(&mut self, changed: Endpoint) {
+        self.keep_own();
+        self.source = changed;
+    }
+
+    /// Likewise our own address (`set-dst`).
+    pub fn set_destination(&mut self, changed: Endpoint) {
+        self.keep_own();
+        self.destination = changed;
+    }
+
+    /// Makes the session's addresses those of the connection too, unless it has others.
+    pub fn set_own(&mut self, own: Option<Ends>) {
+        if own.is_some() || self.rare.is_some() {
+            self.rare.get_or_insert_default().own = own;
+        }
+    }
+
+    /// Keeps what came with a PROXY header.
+    pub fn set_tlvs(&mut self, tlvs: Vec<Tlv>) {
+        self.rare.get_or_insert_default().tlvs = tlvs;
+    }
+
+    fn own(&self) -> Option<&Ends> {
+        self.rare.as_ref().and_then(|rare| rare.own.as_ref())
+    }
+
+    fn keep_own(&mut self) {
+        if self.own().is_none() {
+            self.set_own(Some(Ends { source: self.source, destination: self.destination }));
+        }
+    }
 }

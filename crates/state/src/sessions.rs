@@ -4,7 +4,7 @@
 //! reads and kills by posting a closure to each worker. Nothing here is shared between threads.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,16 +48,12 @@ impl Activity {
 }
 
 /// One connection. Cells are written by the task that serves it.
-#[derive(Debug)]
 pub struct Entry {
     /// Unique in the process; shown in hexadecimal.
     pub id: u64,
     /// The frontend that accepted it.
     pub frontend: Arc<Proxy>,
-    /// The client.
-    pub source: Option<SocketAddr>,
-    /// The address it connected to.
-    pub destination: Option<SocketAddr>,
+    ends: Ends,
     /// When it was accepted, in ms of the monotonic clock.
     pub since_ms: u64,
     /// What it is doing.
@@ -70,10 +66,54 @@ pub struct Entry {
     pub bytes_out: Cell<u64>,
     /// When it last did anything, in ms.
     pub active_ms: Cell<u64>,
-    backend: RefCell<Option<Arc<Proxy>>>,
-    server: RefCell<Option<Arc<Server>>>,
+    backend: Cell<Option<Arc<Proxy>>>,
+    server: Cell<Option<Arc<Server>>>,
     killed: Cell<Option<Kill>>,
-    waker: RefCell<Option<Waker>>,
+    /// Its place in the register.
+    index: u32,
+    waker: Cell<Option<Waker>>,
+}
+
+/// The client's address and ours, in the least room: there is an entry for every idle connection.
+#[derive(Debug)]
+enum Ends {
+    V4(SocketAddrV4, SocketAddrV4),
+    Other(Box<(Option<SocketAddr>, Option<SocketAddr>)>),
+}
+
+impl Ends {
+    fn new(source: Option<SocketAddr>, destination: Option<SocketAddr>) -> Self {
+        match (source, destination) {
+            (Some(SocketAddr::V4(source)), Some(SocketAddr::V4(destination))) => {
+                Self::V4(source, destination)
+            }
+            other => Self::Other(Box::new(other)),
+        }
+    }
+
+    fn get(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        match self {
+            Self::V4(source, destination) => (Some((*source).into()), Some((*destination).into())),
+            Self::Other(ends) => **ends,
+        }
+    }
+}
+
+/// Looks at what a cell holds by taking it out for a moment.
+fn peek<T, R>(cell: &Cell<Option<T>>, look: impl FnOnce(&mut Option<T>) -> R) -> R {
+    let mut value = cell.take();
+    let result = look(&mut value);
+    cell.set(value);
+    result
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry")
+            .field("id", &self.id)
+            .field("activity", &self.activity)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a connection is ended from outside; becomes the termination flag of its log line.
@@ -90,18 +130,20 @@ pub enum Kill {
 impl Entry {
     /// Says which backend serves the request. The same as before costs no more than a look.
     pub fn set_backend(&self, backend: &Arc<Proxy>) {
-        let mut own = self.backend.borrow_mut();
-        if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, backend)) {
-            *own = Some(backend.clone());
-        }
+        peek(&self.backend, |own| {
+            if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, backend)) {
+                *own = Some(backend.clone());
+            }
+        });
     }
 
     /// Says which server serves the request, likewise.
     pub fn set_server(&self, server: &Arc<Server>) {
-        let mut own = self.server.borrow_mut();
-        if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, server)) {
-            *own = Some(server.clone());
-        }
+        peek(&self.server, |own| {
+            if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, server)) {
+                *own = Some(server.clone());
+            }
+        });
     }
 
     /// Whether it must end, and why. A stream asks between its steps.
@@ -114,16 +156,17 @@ impl Entry {
         if let Some(kill) = self.killed.get() {
             return Poll::Ready(kill);
         }
-        let mut waker = self.waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
-        }
+        peek(&self.waker, |waker| {
+            if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                *waker = Some(context.waker().clone());
+            }
+        });
         Poll::Pending
     }
 
     fn kill(&self, why: Kill) {
         self.killed.set(Some(why));
-        if let Some(waker) = self.waker.borrow_mut().take() {
+        if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
@@ -133,10 +176,10 @@ impl Entry {
             id: self.id,
             worker: runtime::current_worker(),
             frontend: self.frontend.clone(),
-            backend: self.backend.borrow().clone(),
-            server: self.server.borrow().clone(),
-            source: self.source,
-            destination: self.destination,
+            backend: peek(&self.backend, |own| own.clone()),
+            server: peek(&self.server, |own| own.clone()),
+            source: self.ends.get().0,
+            destination: self.ends.get().1,
             since_ms: self.since_ms,
             active_ms: self.active_ms.get(),
             activity: self.activity.get(),
@@ -170,7 +213,7 @@ pub struct Snapshot {
 #[derive(Default)]
 struct Register {
     entries: Vec<Option<Rc<Entry>>>,
-    free: Vec<usize>,
+    free: Vec<u32>,
     next: u64,
 }
 
@@ -182,7 +225,6 @@ thread_local! {
 #[derive(Debug)]
 pub struct Registered {
     entry: Rc<Entry>,
-    index: usize,
 }
 
 impl Deref for Registered {
@@ -198,7 +240,7 @@ impl Drop for Registered {
         // try_with: a task may be dropped while the thread itself ends.
         let _ = REGISTER.try_with(|register| {
             let mut register = register.borrow_mut();
-            register.entries[self.index] = None;
+            register.entries[self.index as usize] = None;
             register.free.push(self.index);
         });
     }
@@ -213,28 +255,28 @@ pub fn register(
 ) -> Registered {
     REGISTER.with_borrow_mut(|register| {
         register.next += 1;
+        let index = register.free.pop().unwrap_or_else(|| {
+            register.entries.push(None);
+            register.entries.len() as u32 - 1
+        });
         let entry = Rc::new(Entry {
+            index,
             id: ((runtime::current_worker() as u64 + 1) << 40) | register.next,
             frontend: frontend.clone(),
-            source,
-            destination,
+            ends: Ends::new(source, destination),
             since_ms: now_ms,
             activity: Cell::default(),
             requests: Cell::default(),
             bytes_in: Cell::default(),
             bytes_out: Cell::default(),
             active_ms: Cell::new(now_ms),
-            backend: RefCell::default(),
-            server: RefCell::default(),
+            backend: Cell::default(),
+            server: Cell::default(),
             killed: Cell::default(),
-            waker: RefCell::default(),
+            waker: Cell::default(),
         });
-        let index = register.free.pop().unwrap_or_else(|| {
-            register.entries.push(None);
-            register.entries.len() - 1
-        });
-        register.entries[index] = Some(entry.clone());
-        Registered { entry, index }
+        register.entries[index as usize] = Some(entry.clone());
+        Registered { entry }
     })
 }
 
@@ -253,11 +295,6 @@ pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
     });
     entries.iter().for_each(|entry| entry.kill(why));
     entries.len()
-}
-
-/// Ends the calling worker's connections that wait for a request: a soft stop.
-pub fn end_idle() {
-    kill(Kill::Operator, |entry| entry.activity == Activity::Waiting);
 }
 
 /// Ends the calling worker's connections to `server`; how many.

@@ -146,6 +146,18 @@ pub struct UnixBind {
     pub gid: Option<u32>,
 }
 
+/// `tune.listener.multi-queue`: which worker of the group gets a connection.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum MultiQueue {
+    /// The less loaded of two drawn at random.
+    #[default]
+    On,
+    /// One after the other.
+    Fair,
+    /// The one that accepted it.
+    Off,
+}
+
 /// The `tune.*` settings that the data path reads.
 #[derive(Debug, Clone)]
 pub struct Tune {
@@ -175,18 +187,16 @@ pub struct Tune {
     pub sndbuf_client: usize,
     /// Likewise.
     pub sndbuf_server: usize,
-    /// `tune.idletimer`.
-    pub idletimer: Duration,
     /// `tune.pipesize`, 0 for the kernel's default.
     pub pipesize: usize,
     /// `maxpipes`, 0 for a quarter of maxconn.
     pub max_pipes: usize,
     /// `tune.listener.multi-queue`.
-    pub multi_queue: bool,
+    pub multi_queue: MultiQueue,
     /// `tune.max-checks-per-thread`, 0 for none.
     pub max_checks_per_thread: u32,
-    /// `tune.vars.*-max-size`: global, proc, sess, txn, reqres, check; 0 for none.
-    pub vars_max: [usize; 6],
+    /// `tune.vars.*-max-size` in bytes; 0 for none.
+    pub vars_max: sample::vars::Limits,
 }
 
 impl Default for Tune {
@@ -195,7 +205,7 @@ impl Default for Tune {
             bufsize: 16_384,
             maxrewrite: 1_024,
             max_headers: 101,
-            cookie_length: 64,
+            cookie_length: 63,
             log_uri_length: 1_024,
             maxaccept: 4,
             pool_high_fd_ratio: 25,
@@ -205,12 +215,11 @@ impl Default for Tune {
             rcvbuf_server: 0,
             sndbuf_client: 0,
             sndbuf_server: 0,
-            idletimer: Duration::from_secs(1),
             pipesize: 0,
             max_pipes: 0,
-            multi_queue: true,
+            multi_queue: MultiQueue::On,
             max_checks_per_thread: 0,
-            vars_max: [0; 6],
+            vars_max: sample::vars::Limits::default(),
         }
     }
 }

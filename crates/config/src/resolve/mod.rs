@@ -139,6 +139,7 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
     }
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.default_path = global.plan.default_path.clone();
+    sample::vars::limit(global.plan.tune.vars_max);
     // What is made from here on has a copy of its counters for each worker.
     runtime::shard::set_workers(global.plan.workers());
     global

@@ -7,7 +7,7 @@ use rules::RuleSet;
 
 use crate::draft::Kind;
 use crate::plan::log::Logger;
-use crate::plan::proxy::{Capture, Cookie, Proxy, StateFile, StatsPage};
+use crate::plan::proxy::{Capture, Cookie, CookieCapture, Proxy, StateFile, StatsPage};
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::check::{Healthchecks, Shared};
@@ -56,7 +56,10 @@ pub(crate) fn resolve(
         monitor_fail: compiled.monitor_fail,
         request_captures: captures(&compiled.request_captures),
         response_captures: captures(&settings.response_captures),
-        cookie_capture: settings.cookie_capture.clone(),
+        cookie_capture: settings.cookie_capture.clone().map(|capture| CookieCapture {
+            length: capture.length.min(context.global.tune.cookie_length),
+            ..capture
+        }),
         unique_id_format: formats.unique_id,
         unique_id_header: settings.unique_id_header.map(Into::into),
         loggers,

@@ -18,6 +18,7 @@ const LUA: &str = "Lua is not supported yet";
 const PLACING: &str = "threads are placed by the system";
 const POLLER: &str = "there is only one way of polling here";
 const QUIC: &str = "QUIC is not supported yet";
+const ONLY_TABLES: &str = "this list changes what stick tables count, which are not supported yet";
 const CLIENT: &str = "there is no HTTP client here yet";
 
 /// The rows.
@@ -28,7 +29,7 @@ pub static TABLE: &[Keyword] = &[
     global("quiet",                   "",                      "no messages while starting",                             |g, a| flag(&mut g.plan.quiet, a)).negatable(),
     global("zero-warning",            "",                      "refuses to start when there are warnings",               |g, a| flag(&mut g.plan.zero_warning, a)).negatable(),
     global("busy-polling",            "",                      "polls without sleeping: less latency, more CPU",         |g, a| flag(&mut g.plan.busy_polling, a)).negatable(),
-    global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           |g, a| { a.rest(); flag(&mut g.plan.set_dumpable, a) }).negatable(),
+    global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           set_dumpable).negatable(),
     global("strict-limits",           "",                      "refuses to start when limits cannot be raised",          |g, a| flag(&mut g.plan.strict_limits, a)).negatable(),
     global("external-check",         "[preserve-env]",        "allows checks by external programs",                     |g, a| { g.plan.external_check = true; g.plan.external_check_environment |= a.take("preserve-env"); a.finish() }),
     global("insecure-fork-wanted",    "",                      "allows external programs for checks",                    |g, a| flag(&mut g.plan.insecure_fork_wanted, a)).negatable(),
@@ -206,6 +207,19 @@ fn description<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> 
     Ok(())
 }
 
+/// `on` and `off` may stand behind it; `libs` asks for what a program in one piece has nothing of.
+fn set_dumpable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if let Some(word) = args.next() {
+        let on = args.choice(word, &[("on", true), ("off", false), ("libs", true)])?;
+        global.plan.set_dumpable = on && !args.negated();
+        if word == "libs" {
+            args.warn("`libs` has no effect: there are no libraries to be loaded beside the program");
+        }
+        return args.finish();
+    }
+    flag(&mut global.plan.set_dumpable, args)
+}
+
 fn nbthread<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     if args.take("default") {
         global.plan.threads = None;
@@ -345,13 +359,15 @@ fn h1_case_adjust_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, 
 }
 
 fn http_err_codes<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let codes = status_set(args, 400..=499)?;
+    let codes = status_set(args, |status| (400..=499).contains(&status))?;
+    args.warn(ONLY_TABLES);
     global.plan.http_err_codes = Some(codes);
     Ok(())
 }
 
 fn http_fail_codes<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let codes = status_set(args, 500..=599)?;
+    let codes = status_set(args, |status| (500..=599).contains(&status) && !matches!(status, 501 | 505))?;
+    args.warn(ONLY_TABLES);
     global.plan.http_fail_codes = Some(codes);
     Ok(())
 }
@@ -359,9 +375,9 @@ fn http_fail_codes<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>)
 /// `+404,-410-412`: `+` adds to and `-` takes from the usual set, neither begins an empty one.
 fn status_set(
     args: &mut Args<'_, '_>,
-    usual: std::ops::RangeInclusive<usize>,
+    usual: impl Fn(usize) -> bool,
 ) -> Result<std::sync::Arc<[bool]>, Diagnostic> {
-    let mut set: Vec<bool> = (0..600).map(|status| usual.contains(&status)).collect();
+    let mut set: Vec<bool> = (0..600).map(usual).collect();
     let mut first = true;
     args.required("ranges of statuses")?;
     for word in args.statement.arguments() {

@@ -293,6 +293,6 @@ fn a_socks4_proxy_is_asked_first() {
         let (proxy, _) = fake(Some(b"\x00\x5b\0\0\0\0\0\0")).await;
         let (checks, _) =
             backend("", "127.0.0.1:80".parse().unwrap(), &format!("socks4 {proxy} check-via-socks4"));
-        assert_eq!(told(&once(&checks).await), ("L4CON", None, "SOCKS4 Proxy deny the request"));
+        assert_eq!(told(&once(&checks).await), ("L4CON", None, "connection refused"));
     });
 }

@@ -117,11 +117,11 @@ fn dst_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Val
 }
 
 fn fc_src_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    is_local(env.session.map(|session| session.connection_source))
+    is_local(env.session.map(|session| session.connection_source()))
 }
 
 fn fc_dst_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    is_local(env.session.map(|session| session.connection_destination))
+    is_local(env.session.map(|session| session.connection_destination()))
 }
 
 fn one_stream<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -141,19 +141,19 @@ fn dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
 }
 
 fn fc_src<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    address(env.session.map(|session| session.connection_source))
+    address(env.session.map(|session| session.connection_source()))
 }
 
 fn fc_src_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    port(env.session.map(|session| session.connection_source))
+    port(env.session.map(|session| session.connection_source()))
 }
 
 fn fc_dst<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    address(env.session.map(|session| session.connection_destination))
+    address(env.session.map(|session| session.connection_destination()))
 }
 
 fn fc_dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    port(env.session.map(|session| session.connection_destination))
+    port(env.session.map(|session| session.connection_destination()))
 }
 
 fn fc_rcvd_proxy<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -162,7 +162,7 @@ fn fc_rcvd_proxy<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
 
 /// A value of the PROXY protocol header by its type (its specification, section 2.2).
 fn tlv<'a>(env: &'a Env<'a>, kind: u8, cursor: &mut Cursor) -> Option<Value<'a>> {
-    let tlvs = env.session?.tlvs.as_deref()?;
+    let tlvs = env.session?.tlvs();
     let mut same = tlvs.iter().filter(|tlv| tlv.kind == kind);
     let value = match cursor.all {
         true => cursor.pick(same),

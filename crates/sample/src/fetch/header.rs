@@ -87,9 +87,21 @@ fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 fn value<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [u8]> {
     match args.int(1) {
         Some(occurrence) if occurrence != 0 => head.nth_value(name(args), occurrence as i32),
+        _ if cursor.all && cursor.given == 0 => first(head, name(args), cursor),
         _ if cursor.all => cursor.pick(head.values(name(args))),
         _ => head.nth_value(name(args), -1),
     }
+}
+
+/// The first of all values: what most conditions look at, and mostly there is none.
+#[inline]
+fn first<'a>(head: &'a Head, name: &Name, cursor: &mut Cursor) -> Option<&'a [u8]> {
+    let mut lines = head.get_all(name);
+    let mut values = http::list_values(lines.next()?);
+    let value = values.next();
+    cursor.given = 1;
+    cursor.more = values.next().is_some() || lines.next().is_some();
+    value
 }
 
 #[inline]

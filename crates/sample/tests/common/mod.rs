@@ -11,7 +11,7 @@ use diag::Span;
 use sample::acl::Acls;
 use sample::auth::{Password, Userlist};
 use sample::pattern::PatternSets;
-use sample::vars::{Slots, Variables};
+use sample::vars::Variables;
 use sample::{
     Condition, Endpoint, Env, Expression, Format, FormatFor, Names, Place, Scope, Session, Test, Tlv,
     Transaction, Word, Words,
@@ -115,16 +115,14 @@ impl World {
         let session = Session {
             source: end("192.0.2.7:4711"),
             destination: end("203.0.113.1:80"),
-            connection_source: end("10.9.9.9:5000"),
-            connection_destination: end("203.0.113.1:80"),
-            received_proxy: true,
-            tlvs: Some(
-                vec![
+            rare: Some(Box::new(sample::Rare {
+                own: Some(sample::Ends { source: end("10.9.9.9:5000"), destination: end("203.0.113.1:80") }),
+                tlvs: vec![
                     Tlv { kind: 5, value: b"uid-1"[..].into() },
                     Tlv { kind: 2, value: b"sni.example"[..].into() },
-                ]
-                .into(),
-            ),
+                ],
+            })),
+            received_proxy: true,
             accepted_wall_us: 1_234_567_890_123_456,
             accepted_us: 1_000_000,
             ready_us: 1_003_000,
@@ -132,7 +130,7 @@ impl World {
             listener: Arc::new(Listener::new(1, "sock-1".into(), "*:80".into(), 0)),
             requests: 1,
             id: 9,
-            vars: Slots::default(),
+            vars: Default::default(),
             log_level: None,
         };
         let mut transaction = Transaction { is_http: true, has_response: true, ..Transaction::default() };

@@ -1,0 +1,130 @@
+//! The client's side of one connection: sends a request, reads its answer to the end, tells how long it took.
+//! Called by `engine`.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use memchr::memmem;
+use mio::net::TcpStream;
+
+/// One connection to the proxy.
+pub(crate) struct Client {
+    stream: TcpStream,
+    started: Instant,
+    sent: usize,
+    /// The head as far as it has come; empty once it is whole.
+    head: Vec<u8>,
+    /// Bytes of the body that are still to come, once the head is whole.
+    missing: Option<usize>,
+    done: bool,
+}
+
+/// What reading brought.
+pub(crate) enum Outcome {
+    /// More is to come.
+    Waiting,
+    /// The answer is whole, after this long.
+    Answered(Duration),
+    /// The peer closed after a whole answer.
+    Closed,
+}
+
+impl Client {
+    pub(crate) fn connect(target: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(target)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, started: Instant::now(), sent: 0, head: Vec::new(), missing: None, done: false })
+    }
+
+    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// Begins the next request.
+    pub(crate) fn again(&mut self) {
+        self.started = Instant::now();
+        self.sent = 0;
+        self.missing = None;
+        self.done = false;
+    }
+
+    /// Sends what is left of the request.
+    pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        while self.sent < request.len() {
+            match self.stream.write(&request[self.sent..]) {
+                Ok(sent) => self.sent += sent,
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
+                {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has come.
+    ///
+    /// # Errors
+    /// What the socket says, and `InvalidData` for an answer that is not a 200 with a length, or ends early.
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Outcome> {
+        loop {
+            let size = match self.stream.read(buffer) {
+                Ok(0) if self.done => return Ok(Outcome::Closed),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(size) => size,
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
+                {
+                    return Ok(Outcome::Waiting);
+                }
+                Err(error) => return Err(error),
+            };
+            self.take(&buffer[..size])?;
+            if self.missing == Some(0) && !self.done {
+                self.done = true;
+                return Ok(Outcome::Answered(self.started.elapsed()));
+            }
+            if size < buffer.len() {
+                return Ok(Outcome::Waiting);
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(missing) = self.missing {
+            self.missing = Some(missing.checked_sub(bytes.len()).ok_or(io::ErrorKind::InvalidData)?);
+            return Ok(());
+        }
+        if self.head.is_empty() && self.take_head(bytes)? {
+            return Ok(());
+        }
+        self.head.extend_from_slice(bytes);
+        let head = std::mem::take(&mut self.head);
+        if !self.take_head(&head)? {
+            self.head = head;
+        }
+        Ok(())
+    }
+
+    /// Reads a head, if it is whole, and counts the body that came with it.
+    fn take_head(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(false) };
+        if !bytes.starts_with(b"HTTP/1.1 200") {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let length = content_length(&bytes[..end + 2]).ok_or(io::ErrorKind::InvalidData)?;
+        let came = bytes.len() - end - 4;
+        self.missing = Some(length.checked_sub(came).ok_or(io::ErrorKind::InvalidData)?);
+        Ok(true)
+    }
+}
+
+fn content_length(head: &[u8]) -> Option<usize> {
+    let name = memmem::find(head, b"ontent-Length: ").or_else(|| memmem::find(head, b"ontent-length: "))?;
+    let digits = &head[name + 15..];
+    let end = memchr::memchr(b'\r', digits)?;
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+}
