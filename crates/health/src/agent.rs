@@ -15,7 +15,7 @@ use state::Admin;
 use state::server::{Operational, ServerAddress};
 use state::transition;
 
-use crate::link::{ConnectError, LinkError, open_plain};
+use crate::link::{ConnectError, Link, LinkError, open_plain};
 use crate::outcome::{Outcome, Verdict, connect_error, error_text};
 use crate::verdict::{Asked, keep, logs, reason, tell_check};
 use crate::{Context, Peer, verdict};
@@ -88,9 +88,9 @@ pub(crate) async fn ask(peer: &Peer, settings: &AgentSettings, context: &Arc<Con
     }
     let took = Duration::from_millis(now_ms() - start);
     match answer {
-        Ok(Some(line)) => apply(peer, &line, took, context),
+        Ok((Some(line), _open)) => apply(peer, &line, took, context),
         // The admin is told that the agent misbehaves; nothing else changes.
-        Ok(None) => {
+        Ok((None, _)) => {
             let status = server.agent.last.load().status;
             let status = if status.is_empty() { "CHECKED" } else { status };
             note(peer, Outcome::new(status, 0, "Ignoring incomplete line from agent"), took, context);
@@ -114,12 +114,13 @@ fn note(peer: &Peer, outcome: Outcome, took: Duration, context: &Arc<Context>) -
 /// The longest line taken from an agent.
 const MAX_LINE: usize = 1024;
 
-/// The first line that the agent answers with; `None` when it ends without a line's end.
+/// The first line that the agent answers with, `None` when it ends without a line's end; and the connection, which ends
+/// when what was said is done: who sees it closed sees the rest done too.
 async fn converse(
     peer: &Peer,
     settings: &AgentSettings,
     context: &Context,
-) -> Result<Option<String>, Outcome> {
+) -> Result<(Option<String>, Link), Outcome> {
     let broken = |error: LinkError| match error {
         LinkError::Timeout => Outcome::new("L7TOUT", 0, ""),
         LinkError::Io(error) => Outcome::new("SOCKERR", 0, error_text(&error)),
@@ -140,10 +141,10 @@ async fn converse(
     loop {
         if let Some(end) = line.iter().position(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
             line.truncate(end);
-            return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
+            return Ok((Some(String::from_utf8_lossy(&line).into_owned()), link));
         }
         if line.len() >= most || link.read(&mut line, most).await.map_err(broken)? == 0 {
-            return Ok(None);
+            return Ok((None, link));
         }
     }
 }

@@ -80,17 +80,18 @@ impl Subject {
         &self.peer.backend
     }
 
-    /// Runs the check once.
-    async fn check(&self, context: &Context) -> Outcome {
+    /// Runs the check once; `then` is done before its connection ends.
+    async fn check<T>(&self, context: &Context, then: impl FnOnce(Outcome) -> T) -> T {
         let start = base::clock::now_ms();
-        let mut outcome = match &*self.settings.kind {
+        let (mut outcome, _link) = match &*self.settings.kind {
             CheckKind::Script(script) => script::run(self, context, script).await,
             CheckKind::External { command, path, preserve_env } => {
-                external::run(self, command, path.as_deref(), *preserve_env, context.forks).await
+                let (path, forks) = (path.as_deref(), context.forks);
+                (external::run(self, command, path, *preserve_env, forks).await, None)
             }
         };
         outcome.duration = Duration::from_millis(base::clock::now_ms() - start);
-        outcome
+        then(outcome)
     }
 }
 

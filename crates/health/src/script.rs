@@ -31,8 +31,9 @@ struct Conversation<'a> {
     said: Option<Vec<u8>>,
 }
 
-/// Runs the steps in order.
-pub(crate) async fn run(subject: &Subject, context: &Context, script: &Script) -> Outcome {
+/// Runs the steps in order. The connection comes back with the outcome: it ends when what follows is done, so that who
+/// sees it closed sees the rest done too.
+pub(crate) async fn run(subject: &Subject, context: &Context, script: &Script) -> (Outcome, Option<Link>) {
     let mut talk = Conversation {
         subject,
         context,
@@ -47,42 +48,37 @@ pub(crate) async fn run(subject: &Subject, context: &Context, script: &Script) -
     };
     let mut last = None;
     for step in &script.steps {
-        if matches!(step.action, Action::SetVar(..) | Action::UnsetVar(_)) {
-            talk.variable(&step.action);
-            continue;
+        match talk.step(step).await {
+            Ok(true) => last = Some(step),
+            Ok(false) => {}
+            Err(outcome) => return (outcome, talk.link),
         }
-        talk.code = 0;
-        match &step.action {
-            Action::SetVar(..) | Action::UnsetVar(_) => {}
-            Action::Connect(connect) => {
-                if let Err(outcome) = talk.connect(connect, step).await {
-                    return outcome;
-                }
-            }
-            Action::Send(send) => {
-                if let Err(outcome) = talk.send(send, step).await {
-                    return outcome;
-                }
-            }
-            Action::Request(own) => {
-                let bytes = request::write(own, script, &talk.facts, subject, context);
-                talk.answer = Some(Answer::new(&own.method, context.buffer));
-                if let Err(outcome) = talk.write(&bytes, step).await {
-                    return outcome;
-                }
-            }
-            Action::Expect(expect) => {
-                if let Err(outcome) = talk.expect(expect, step).await {
-                    return outcome;
-                }
-            }
-        }
-        last = Some(step);
     }
-    talk.passed(last)
+    (talk.passed(last), talk.link)
 }
 
 impl Conversation<'_> {
+    /// Takes one step; whether it was one that talks.
+    async fn step(&mut self, step: &Step) -> Result<bool, Outcome> {
+        if matches!(step.action, Action::SetVar(..) | Action::UnsetVar(_)) {
+            self.variable(&step.action);
+            return Ok(false);
+        }
+        self.code = 0;
+        match &step.action {
+            Action::Connect(connect) => self.connect(connect, step).await?,
+            Action::Send(send) => self.send(send, step).await?,
+            Action::Request(own) => {
+                let bytes = request::write(own, self.script, &self.facts, self.subject, self.context);
+                self.answer = Some(Answer::new(&own.method, self.context.buffer));
+                self.write(&bytes, step).await?;
+            }
+            Action::Expect(expect) => self.expect(expect, step).await?,
+            Action::SetVar(..) | Action::UnsetVar(_) => {}
+        }
+        Ok(true)
+    }
+
     fn variable(&self, action: &Action) {
         let env = self.facts.env();
         match action {

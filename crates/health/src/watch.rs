@@ -16,12 +16,14 @@ use crate::{Context, Subject, verdict};
 pub(crate) async fn check(subject: &Subject, context: &Arc<Context>) {
     let server = subject.server();
     server.health.running.store(true, Relaxed);
-    let outcome = subject.check(context).await;
-    server.health.running.store(false, Relaxed);
-    // What was learnt while the server went into maintenance counts no more.
-    if is_due(server) {
-        verdict::apply(&subject.peer, &outcome, context);
-    }
+    let settle = |outcome| {
+        server.health.running.store(false, Relaxed);
+        // What was learnt while the server went into maintenance counts no more.
+        if is_due(server) {
+            verdict::apply(&subject.peer, &outcome, context);
+        }
+    };
+    subject.check(context, settle).await;
 }
 
 /// Whether a server is checked now: not in maintenance, nor with its checks disabled.

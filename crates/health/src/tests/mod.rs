@@ -122,7 +122,7 @@ fn backend(lines: &str, address: SocketAddr, more: &str) -> (Checks, Told) {
 
 /// One check.
 async fn once(checks: &Checks) -> Outcome {
-    checks.subjects[0].check(&checks.context).await
+    checks.subjects[0].check(&checks.context, |outcome| outcome).await
 }
 
 /// What is told of an outcome.
