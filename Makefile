@@ -19,7 +19,7 @@ build:
 	$(CARGO) build --profile quick -p weir
 
 tools:
-	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time
+	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd
 
 test: tools
 	$(CARGO) test --workspace --locked --no-fail-fast
