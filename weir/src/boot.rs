@@ -136,7 +136,6 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let Start { plan, bound, limits, mut link, exposed, old, messages } = start;
     let has_master = link.is_some();
     let threads = plan.global.workers();
-    runtime::shard::set_groups(listeners::groups(&plan.global, threads));
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);
@@ -155,7 +154,13 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     teller.bind(&shared);
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
-        let group = listeners::group_of(&plan.global, index, threads);
+        let placement = &plan.global.placement;
+        let place = runtime::worker::Place {
+            group: placement.group_index(index),
+            cpus: placement.cpus[index].clone(),
+            busy_polling: placement.busy_polling[index],
+        };
+        let group = placement.group_of(index);
         let desk = Desk {
             shared: shared.clone(),
             runtime: runtime.clone(),
@@ -164,7 +169,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
         };
         let link = link.take();
         let main = move || async move { work(desk, share, group, link, messages).await };
-        inboxes.spawn(index, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
+        inboxes.spawn(index, place, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
     }
     if !has_master {
         system::announce(messages);
@@ -190,7 +195,6 @@ async fn work(
     messages: Messages,
 ) {
     let Desk { shared, runtime, teller, exposed } = desk;
-    runtime::shard::enter_group(listeners::group_index(&shared.plan.global, runtime::current_worker()));
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
@@ -204,7 +208,7 @@ async fn work(
         };
         match bound.owner {
             listeners::Owner::Frontend { proxy, bind } => {
-                let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, group.clone());
+                let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
                 tokio::task::spawn_local(task);
             }
             listeners::Owner::RuntimeSocket(number) => {
