@@ -26,7 +26,7 @@ free_port() { # a port that the kernel gives
     done
 }
 wait_port() {
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
         sleep 0.05
     done
