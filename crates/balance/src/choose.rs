@@ -229,7 +229,7 @@ impl Core {
         let cost = |index: usize| {
             let served = &self.served[index];
             let waiting = served.load(Relaxed);
-            let taken = match served.latency.read(wish.now_us, decay_us) {
+            let taken = match served.latency.read(wish.now_us, decay_us, waiting > 0) {
                 Some(taken) => taken + 1.0,
                 // Nothing is known of it yet: one request finds out, the others wait and see.
                 None if waiting == 0 => 0.0,

@@ -156,8 +156,15 @@ impl Picker {
     /// Says that a request is served by `index` from `now_us` on; call it behind [`Server::try_enter`].
     #[inline]
     pub fn entered(&self, index: usize, now_us: u64) {
-        if let Method::Random(2..) = self.core.method {
-            self.core.served[index].recent.tick(now_us);
+        match self.core.method {
+            Method::Random(2..) => self.core.served[index].recent.tick(now_us),
+            Method::PeakEwma { .. } => {
+                let served = &self.core.served[index];
+                if served.load(Relaxed) == 1 {
+                    served.latency.begin(now_us);
+                }
+            }
+            _ => {}
         }
         if self.core.balance_factor > 0 {
             self.core.in_flight.0.fetch_add(1, Relaxed);
