@@ -152,6 +152,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let services = services(runtime.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
+    let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
         let placement = &plan.global.placement;
@@ -164,7 +165,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
         let desk = Desk {
             shared: shared.clone(),
             runtime: runtime.clone(),
-            teller: teller.clone(),
+            checks: checks.clone(),
             exposed: exposed.clone(),
         };
         let link = link.take();
@@ -182,7 +183,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
 struct Desk {
     shared: Arc<Shared>,
     runtime: Arc<Runtime>,
-    teller: Teller,
+    checks: Arc<health::Checks>,
     exposed: Arc<Exposed>,
 }
 
@@ -194,7 +195,7 @@ async fn work(
     link: Option<UnixStream>,
     messages: Messages,
 ) {
-    let Desk { shared, runtime, teller, exposed } = desk;
+    let Desk { shared, runtime, checks, exposed } = desk;
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
@@ -225,7 +226,7 @@ async fn work(
             }
         });
     }
-    let _checks = crate::checks::start(&shared, &teller, messages);
+    let _running = checks.start();
     std::future::pending::<()>().await;
 }
 

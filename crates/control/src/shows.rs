@@ -445,6 +445,11 @@ pub(crate) fn activity(call: &mut Call<'_>) -> Reply {
     line("panics", process.iter().map(|c| c.panics.get()).collect());
     line("accept_failures", process.iter().map(|c| c.accept_failures.get()).collect());
     line("dropped_logs", process.iter().map(|c| c.dropped_logs.get()).collect());
+    let checks: Vec<_> = call.runtime.process.checks.all().collect();
+    line("check_started", checks.iter().map(|c| c.started.get()).collect());
+    line("check_adopted", checks.iter().map(|c| c.adopted.get()).collect());
+    line("check_active", checks.iter().map(|c| u64::from(c.present())).collect());
+    line("check_running", checks.iter().map(|c| c.running.get().max(0) as u64).collect());
     Reply::Text(out)
 }
 

@@ -68,6 +68,12 @@ pub struct Global {
     pub spread_checks: u32,
     /// `max-spread-checks`.
     pub max_spread_checks: Option<Duration>,
+    /// `external-check`.
+    pub external_check: bool,
+    /// `external-check preserve-env`.
+    pub external_check_environment: bool,
+    /// `insecure-fork-wanted`.
+    pub insecure_fork_wanted: bool,
     /// `set-dumpable`.
     pub set_dumpable: bool,
     /// `server-state-base`, `server-state-file`.
@@ -186,6 +192,8 @@ pub struct Tune {
     pub multi_queue: MultiQueue,
     /// `tune.listener.default-shards`.
     pub default_shards: Shards,
+    /// `tune.max-checks-per-thread`, 0 for none.
+    pub max_checks_per_thread: u32,
     /// `tune.vars.*-max-size` in bytes; 0 for none.
     pub vars_max: sample::vars::Limits,
 }
@@ -210,6 +218,7 @@ impl Default for Tune {
             pipesize: 0,
             max_pipes: 0,
             multi_queue: MultiQueue::On,
+            max_checks_per_thread: 0,
             vars_max: sample::vars::Limits::default(),
         }
     }

@@ -6,6 +6,7 @@
 
 mod balance;
 mod binds;
+mod check;
 mod formats;
 pub(crate) mod names;
 mod proxies;
@@ -115,8 +116,9 @@ pub(crate) fn resolve(
     let global = read_global(draft, &mut context);
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
+    let healthchecks = sections::healthchecks(draft, &mut context);
     let proxies = read_proxies(draft, &mut context);
-    let plan = finish(draft, global, proxies, &mut context);
+    let plan = finish(draft, global, proxies, &healthchecks, &mut context);
     (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
 }
 
@@ -233,7 +235,7 @@ fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Contex
     }
 }
 
-fn read_line<'a>(
+pub(crate) fn read_line<'a>(
     section: &'a Section,
     settings: &mut Settings<'a>,
     statement: &'a Statement,
@@ -278,6 +280,7 @@ fn finish<'a>(
     draft: &Draft,
     mut global: GlobalSettings<'a>,
     proxies: Vec<(&'a Section, Box<Settings<'a>>)>,
+    healthchecks: &check::Healthchecks<'_>,
     context: &mut Context<'_>,
 ) -> Plan {
     check_names(&proxies, context);
@@ -299,9 +302,12 @@ fn finish<'a>(
     let index: HashMap<Box<str>, usize> = indexes(&pending, |settings| settings.is_backend());
     let frontends = indexes(&pending, |settings| settings.is_frontend());
     let mut resolved = Vec::with_capacity(pending.len());
+    let mut shared = check::Shared::new();
     for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
         context.enter(proxy.section);
-        resolved.push(Arc::new(proxies::resolve(place, proxy, servers, &pending, &index, context)));
+        let checks = (healthchecks, &mut shared);
+        let proxy = proxies::resolve(place, proxy, servers, &pending, &index, checks, context);
+        resolved.push(Arc::new(proxy));
     }
     Plan {
         global: std::mem::take(&mut context.global),

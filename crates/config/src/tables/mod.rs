@@ -1,6 +1,8 @@
 //! The keywords of sections: one table a family.
 
 pub mod check;
+pub mod check_expect;
+pub mod check_option;
 pub mod check_protocol;
 pub mod environment;
 pub mod global;
@@ -31,6 +33,7 @@ static TABLES: &[&[Keyword]] = &[
     stats::TABLE,
     persistence::TABLE,
     check::TABLE,
+    check_option::TABLE,
     check_protocol::TABLE,
     sections::TABLE,
 ];
