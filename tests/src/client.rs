@@ -74,6 +74,14 @@ impl Client {
         Some(Response { status, head, body })
     }
 
+    /// The next head alone: the answer to a HEAD. Empty when the connection ended first.
+    pub fn read_head(&mut self) -> String {
+        let Some(end) = self.read_until(|bytes| find(bytes, b"\r\n\r\n")) else { return String::new() };
+        let head = String::from_utf8_lossy(&self.pending[..end]).into_owned();
+        self.pending.drain(..end + 4);
+        head
+    }
+
     fn body(&mut self, head: &str, status: u16) -> Vec<u8> {
         if matches!(status, 100..=199 | 204 | 304) {
             return Vec::new();
