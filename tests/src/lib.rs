@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod haproxy;
 mod origin;
 mod program;
 pub mod targets;
@@ -15,6 +16,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub use haproxy::Haproxy;
 pub use origin::Origin;
 pub use program::{Verdict, Weir, ask, check, program};
 

@@ -7,12 +7,10 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port, scratch};
+use weir_tests::{Haproxy, Origin, PATIENCE, Weir, free_port};
 
 /// Requests: a name, and the bytes. Each has `/name` in its target, so that what reached the server can be told apart.
 #[rustfmt::skip]
@@ -321,41 +319,6 @@ fn run(port: u16, record: &Record) -> Vec<Outcome> {
     (0..REQUESTS.len()).map(|number| outcomes.remove(&number).expect("every request was sent")).collect()
 }
 
-/// The machine's HAProxy; ends with the value.
-struct Other(Child);
-
-impl Other {
-    fn start(configuration: &str, port: u16) -> Option<Other> {
-        let path = Path::new("/usr/sbin/haproxy");
-        if !path.exists() {
-            return None;
-        }
-        let file = scratch("haproxy").join("haproxy.cfg");
-        std::fs::write(&file, configuration).expect("the temporary directory takes files");
-        let child = Command::new(path)
-            .args(["-db", "-q", "-f"])
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        let other = Other(child);
-        assert!(
-            eventually(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()),
-            "haproxy does not start"
-        );
-        Some(other)
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn malformed_requests_are_treated_as_haproxy_does_or_better() {
     let (origin, record) = recorder();
@@ -371,7 +334,7 @@ fn malformed_requests_are_treated_as_haproxy_does_or_better() {
     }
     let (origin, record) = recorder();
     let port = free_port();
-    match Other::start(&configuration(port, origin.port()), port) {
+    match Haproxy::start(&configuration(port, origin.port()), port) {
         None => println!("no comparison: /usr/sbin/haproxy is absent"),
         Some(_running) => {
             let theirs = run(port, &record);

@@ -136,6 +136,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let Start { plan, bound, limits, mut link, exposed, old, messages } = start;
     let has_master = link.is_some();
     let threads = plan.global.workers();
+    runtime::shard::set_groups(listeners::groups(&plan.global, threads));
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);
@@ -189,6 +190,7 @@ async fn work(
     messages: Messages,
 ) {
     let Desk { shared, runtime, teller, exposed } = desk;
+    runtime::shard::enter_group(listeners::group_index(&shared.plan.global, runtime::current_worker()));
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));

@@ -152,6 +152,12 @@ pub(crate) fn groups(global: &Global, threads: usize) -> usize {
     global.thread_groups.unwrap_or_else(|| threads.div_ceil(largest)).clamp(1, threads.max(1))
 }
 
+/// The number of the group that worker `index` belongs to.
+pub(crate) fn group_index(global: &Global, index: usize) -> usize {
+    let threads = global.workers();
+    index * groups(global, threads) / threads.max(1)
+}
+
 /// The workers of the group that worker `index` belongs to.
 pub(crate) fn group_of(global: &Global, index: usize, threads: usize) -> Range<usize> {
     let groups = groups(global, threads);

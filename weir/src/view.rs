@@ -43,6 +43,7 @@ fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
     ProxyView {
         state: proxy.state.clone(),
         algorithm: algorithm(proxy),
+        dynamic_weights: proxy.balance.algorithm.is_dynamic(proxy.balance.hash),
         cookie: proxy.cookie.as_ref().map(|cookie| cookie.name.clone()),
         description: proxy.description.clone(),
         fullconn: proxy.fullconn,
@@ -59,8 +60,9 @@ fn algorithm(proxy: &Proxy) -> &'static str {
         LeastConn => "leastconn",
         First => "first",
         Random { .. } => "random",
+        PeakEwma { .. } => "peak-ewma",
         Source => "source",
-        Uri { .. } => "uri",
+        Uri(_) => "uri",
         UrlParam { .. } => "url_param",
         Header { .. } => "hdr",
         RdpCookie { .. } => "rdp-cookie",

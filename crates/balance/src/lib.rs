@@ -1,15 +1,23 @@
 //! Load-balancing algorithms: pure.
 //!
-//! [`Settings`] is what the configuration says, [`Picker`] what a backend keeps between picks. A picker reads
-//! the servers' state and shares only its position; it takes no lock on a pick unless a weight changed since
-//! the last one. Called by `proxy`.
+//! [`Settings`] is what the configuration says, [`Picker`] what a backend keeps between picks, [`key`] how a
+//! request's key becomes a hash. A picker reads the servers' state and takes no lock. Called by `proxy`.
 
 #![forbid(unsafe_code)]
 
-pub mod consistent;
+mod choose;
+pub mod draw;
+pub mod key;
+pub mod least;
+pub mod loads;
+pub mod map;
 pub mod picker;
-pub mod schedule;
+pub mod ring;
 pub mod settings;
+pub mod table;
+pub mod turns;
 
+pub use key::UriPart;
 pub use picker::{Picker, Wish};
-pub use settings::{Algorithm, HashFunction, HashKind, HashType, Settings};
+pub use settings::{Algorithm, HashFunction, HashKey, HashKind, HashType, PreserveAffinity, Settings};
+pub use table::Member;

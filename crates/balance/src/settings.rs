@@ -1,6 +1,10 @@
-//! What `balance`, `hash-type` and `hash-balance-factor` say (configuration manual, 4.2).
+//! What `balance`, `hash-type` and their kin say (configuration manual, 4.2).
+
+use std::time::Duration;
 
 use sample::expression::Expression;
+
+use crate::key::UriPart;
 
 /// How a backend shares requests out.
 #[derive(Debug, Default)]
@@ -11,15 +15,16 @@ pub struct Settings {
     pub hash: HashType,
     /// `hash-balance-factor`: 0 for none, or the most load in percent of the average.
     pub balance_factor: u32,
+    /// `hash-preserve-affinity`.
+    pub preserve_affinity: PreserveAffinity,
     /// `option allbackups`.
     pub all_backups: bool,
 }
 
 /// `balance`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub enum Algorithm {
-    /// Each in turn by weight; weights may change. The default of older HAProxy, kept where it says so.
-    #[default]
+    /// Each in turn by weight; weights may change.
     RoundRobin,
     /// Each in turn by weight; weights of the start only.
     StaticRr,
@@ -32,19 +37,15 @@ pub enum Algorithm {
         /// At least 1; 2 when not given.
         draws: u32,
     },
+    /// The better of two drawn at random, by response time and requests outstanding. Weir's own.
+    PeakEwma {
+        /// How long it takes until what was seen counts for a third.
+        decay: Duration,
+    },
     /// A hash of the client's address.
     Source,
     /// A hash of the URI.
-    Uri {
-        /// `len`: how many characters count.
-        length: Option<usize>,
-        /// `depth`: how many directories count.
-        depth: Option<usize>,
-        /// `whole`: the query too.
-        whole: bool,
-        /// `path-only`: without scheme and authority.
-        path_only: bool,
-    },
+    Uri(UriPart),
     /// A hash of a parameter of the URL, or of the body of a POST.
     UrlParam {
         /// The parameter.
@@ -66,6 +67,42 @@ pub enum Algorithm {
     },
     /// A hash of an expression.
     Hash(Expression),
+}
+
+impl Default for Algorithm {
+    /// What a backend without `balance` does (manual, 4.2 `balance`).
+    fn default() -> Self {
+        Self::Random { draws: 2 }
+    }
+}
+
+impl Algorithm {
+    /// Whether a key of the request decides.
+    pub fn hashes(&self) -> bool {
+        match self {
+            Self::RoundRobin
+            | Self::StaticRr
+            | Self::LeastConn
+            | Self::First
+            | Self::Random { .. }
+            | Self::PeakEwma { .. } => false,
+            Self::Source
+            | Self::Uri(_)
+            | Self::UrlParam { .. }
+            | Self::Header { .. }
+            | Self::RdpCookie { .. }
+            | Self::Hash(_) => true,
+        }
+    }
+
+    /// Whether weights may change while the servers run: not for maps made from the weights of the start, which
+    /// know only all of a weight or nothing (management manual, `set weight`).
+    pub fn is_dynamic(&self, hash: HashType) -> bool {
+        match self {
+            Self::StaticRr => false,
+            other => !other.hashes() || hash.kind == HashKind::Consistent,
+        }
+    }
 }
 
 /// `hash-type`.
@@ -98,4 +135,28 @@ pub enum HashFunction {
     Wt6,
     Crc32,
     None,
+}
+
+/// `hash-preserve-affinity`: when a consistent hash goes on to another server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PreserveAffinity {
+    /// Never.
+    #[default]
+    Always,
+    /// When the server has reached its `maxconn`.
+    MaxConn,
+    /// When its queue is full too.
+    MaxQueue,
+}
+
+/// `hash-key` of a server (manual, 5.2): what its places on the ring are taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub enum HashKey {
+    #[default]
+    Id,
+    Id32,
+    Guid,
+    Addr,
+    AddrPort,
 }

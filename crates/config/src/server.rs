@@ -13,10 +13,11 @@ use syntax::Word;
 
 use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
-use crate::plan::server::{HashKey, Observe, OnError, SendProxy, Source, UseSource};
+use crate::plan::server::{Observe, OnError, SendProxy, Source, UseSource};
 use crate::resolve::names::resolve_host;
 use crate::settings::Settings;
 use crate::surface;
+use balance::HashKey;
 
 /// One way to find a server's address at start (`init-addr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub struct ServerDraft<'a> {
     pub on_error: OnError,
     pub tos: Option<u32>,
     pub hash_key: HashKey,
+    /// `guid`.
+    pub guid: Option<&'a str>,
     pub strict_maxconn: bool,
     pub init_addr: Vec<InitAddr>,
 }
@@ -138,6 +141,7 @@ impl Default for ServerDraft<'_> {
             on_error: OnError::FailCheck,
             tos: None,
             hash_key: HashKey::Id,
+            guid: None,
             strict_maxconn: false,
             init_addr: Vec::new(),
         }
@@ -185,7 +189,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("inter",              "<delay>",       "between two checks",                                        inter),
     row("fastinter",          "<delay>",       "between two checks while its state is changing",            |d, a| delay(&mut d.fastinter, a)),
     row("downinter",          "<delay>",       "between two checks while it is down",                       |d, a| delay(&mut d.downinter, a)),
-    row("hash-key",           "{ id | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
+    row("hash-key",           "{ id | id32 | guid | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
     row("id",                 "<value>",       "its number in the backend",                                 id),
     row("init-addr",          "{ last | libc | none | <ip> },[...]", "how its address is found at start",   init_addr),
     row("init-state",         "{ fully-up | up | down | fully-down }", "its state before the first check",   init_state),
@@ -231,7 +235,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("agent-port",         "<port>",        "the agent's port",                                          |d, a| { d.agent_port = Some(port(a)?); Ok(()) }),
     row("agent-inter",        "<delay>",       "between two questions to the agent",                        |d, a| { let word = a.value()?; d.agent_inter = a.time(word, Milliseconds)?; Ok(()) }),
     row("agent-send",         "<string>",      "what the agent is told first",                              |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
-    row("guid",               "<string>",      "a name unique over all files; without effect here",         |_, a| { a.value()?; Ok(()) }),
+    row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { d.guid = Some(a.value()?); Ok(()) }),
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
 ];
 
@@ -393,8 +397,16 @@ fn weight<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn hash_key<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.hash_key =
-        args.choice(word, &[("id", HashKey::Id), ("addr", HashKey::Addr), ("addr-port", HashKey::AddrPort)])?;
+    draft.hash_key = args.choice(
+        word,
+        &[
+            ("id", HashKey::Id),
+            ("id32", HashKey::Id32),
+            ("guid", HashKey::Guid),
+            ("addr", HashKey::Addr),
+            ("addr-port", HashKey::AddrPort),
+        ],
+    )?;
     Ok(())
 }
 

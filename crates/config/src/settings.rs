@@ -189,6 +189,8 @@ pub struct Settings<'a> {
     pub hash: balance::HashType,
     /// `hash-balance-factor`.
     pub balance_factor: u32,
+    /// `hash-preserve-affinity`.
+    pub preserve_affinity: balance::PreserveAffinity,
     /// `cookie`.
     pub cookie: Option<Rc<Cookie>>,
     /// `dynamic-cookie-key`.
@@ -269,6 +271,7 @@ impl<'a> Settings<'a> {
             balance: None,
             hash: balance::HashType::default(),
             balance_factor: 0,
+            preserve_affinity: balance::PreserveAffinity::default(),
             cookie: None,
             dynamic_cookie_key: None,
             server_state: StateFile::None,

@@ -5,7 +5,7 @@ mod common;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use balance::{Algorithm, HashFunction, HashKind};
+use balance::{Algorithm, HashFunction, HashKind, PreserveAffinity, UriPart};
 use common::plan;
 use config::plan::bind::{BindAddress, Level, Shards};
 use config::plan::log::{LogFormat, LogTarget};
@@ -127,7 +127,7 @@ fn proxy_keywords_set_the_proxy() {
         ("balance uri depth 2 whole", |p| {
             matches!(
                 p.balance.algorithm,
-                Algorithm::Uri { depth: Some(2), whole: true, path_only: false, length: None }
+                Algorithm::Uri(UriPart { depth: Some(2), whole: true, path_only: false, length: None })
             )
         }),
         ("balance url_param id check_post", |p| {
@@ -147,6 +147,18 @@ fn proxy_keywords_set_the_proxy() {
                 && p.balance.hash.avalanche
         }),
         ("hash-balance-factor 150", |p| p.balance.balance_factor == 150),
+        ("hash-preserve-affinity maxqueue", |p| p.balance.preserve_affinity == PreserveAffinity::MaxQueue),
+        ("mode http", |p| matches!(p.balance.algorithm, Algorithm::Random { draws: 2 })),
+        ("balance random(3)", |p| matches!(p.balance.algorithm, Algorithm::Random { draws: 3 })),
+        ("balance power-of-two", |p| matches!(p.balance.algorithm, Algorithm::Random { draws: 2 })),
+        (
+            "balance peak-ewma",
+            |p| matches!(p.balance.algorithm, Algorithm::PeakEwma { decay } if decay.as_secs() == 10),
+        ),
+        (
+            "balance peak-ewma decay 500ms",
+            |p| matches!(p.balance.algorithm, Algorithm::PeakEwma { decay } if decay.as_millis() == 500),
+        ),
         ("cookie SRV insert indirect nocache maxidle 30m domain a domain b", |p| {
             p.cookie.as_ref().is_some_and(|c| {
                 c.operation == CookieOperation::Insert

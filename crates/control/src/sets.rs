@@ -149,7 +149,7 @@ fn change_address(server: &Server, call: &Call<'_>) -> Reply {
             said.push(format!("port changed from '{}' to '{port}'", old.port()));
         }
     }
-    server.address.store(Arc::new(ServerAddress::Ip(SocketAddr::new(ip, port))));
+    server.set_address(ServerAddress::Ip(SocketAddr::new(ip, port)));
     Reply::Message(Severity::Notice, format!("{} by 'stats socket command'", said.join(", ")))
 }
 
@@ -174,8 +174,7 @@ fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &s
     }
     let initial = u64::from(server.initial_weight);
     let weight = if relative { (initial * u64::from(number) / 100).min(256) as u32 } else { number };
-    let fixed = matches!(proxy.algorithm, "static-rr" | "first");
-    if fixed && weight != 0 && weight != server.initial_weight {
+    if !proxy.dynamic_weights && weight != 0 && weight != server.initial_weight {
         return error("Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.");
     }
     server.set_weight(weight);
@@ -277,8 +276,7 @@ pub(crate) fn maxconn_frontend(call: &mut Call<'_>) -> Reply {
 pub(crate) fn maxconn_server(call: &mut Call<'_>) -> Reply {
     with_server(call, |call, _, server| match call.arg(1).parse::<u32>() {
         Ok(limit) => {
-            server.maxconn.store(limit, Relaxed);
-            server.queue.wake_all();
+            server.set_maxconn(limit);
             Reply::Done
         }
         Err(_) if call.arg(1).is_empty() => error("Require <maxconn>."),

@@ -5,7 +5,6 @@ use base::clock::now_ms;
 use state::server::Operational;
 use state::{Admin, Server};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::view::View;
@@ -57,7 +56,7 @@ impl<'a> Line<'a> {
             && own.ip().is_unspecified()
         {
             let port = if self.port > 0 { self.port } else { own.port() };
-            server.address.store(Arc::new(state::server::ServerAddress::Ip(SocketAddr::new(ip, port))));
+            server.set_address(state::server::ServerAddress::Ip(SocketAddr::new(ip, port)));
         }
         if self.initial_weight == server.initial_weight {
             server.set_weight(self.user_weight);

@@ -66,6 +66,8 @@ pub struct ProxyView {
     pub state: Arc<state::Proxy>,
     /// `balance`, as the statistics name it.
     pub algorithm: &'static str,
+    /// Whether that algorithm takes other weights than all of the initial one or none.
+    pub dynamic_weights: bool,
     /// `cookie` of the backend.
     pub cookie: Option<Box<str>>,
     /// `description`.

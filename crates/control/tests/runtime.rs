@@ -64,6 +64,7 @@ fn proxy(id: u32, name: &str, is_frontend: bool, is_backend: bool, servers: Vec<
         servers: servers.into_iter().map(|server| (server.id, view(server))).collect::<HashMap<_, _>>(),
         state,
         algorithm: "roundrobin",
+        dynamic_weights: true,
         cookie: None,
         description: None,
         fullconn: 200,

@@ -133,8 +133,7 @@ fn apply(subject: &Subject, line: &str, took: u64, context: &Rc<Context>) {
         _ => {}
     }
     if let Some(limit) = report.maxconn {
-        server.maxconn.store(limit, Relaxed);
-        server.queue.wake_all();
+        server.set_maxconn(limit);
     }
     if let Some(state) = report.admin {
         administer(subject, state, context);

@@ -161,15 +161,14 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
     let rising = change.wanted == Operational::Running && was == Operational::Stopped;
     let slow = change.slow_start.filter(|_| rising);
     let state = if slow.is_some() { Operational::Starting } else { change.wanted };
-    if !server.set_operational(state, now) {
+    if was == state {
         return;
     }
-    match slow {
-        Some(duration) => {
-            server.set_ramp(0);
-            tokio::task::spawn_local(ramp(server.clone(), duration));
-        }
-        None => server.set_ramp(100),
+    // The weight first: not even one request is to see the server up with all of it.
+    server.set_ramp(if slow.is_some() { 0 } else { 100 });
+    server.set_operational(state, now);
+    if let Some(duration) = slow {
+        tokio::task::spawn_local(ramp(server.clone(), duration));
     }
     if change.wanted == Operational::Stopped {
         // Those that wait for it choose again.

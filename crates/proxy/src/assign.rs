@@ -11,7 +11,7 @@ use balance::Wish;
 use config::plan::{Proxy, ServerSettings};
 use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
-use state::{Queue, Ticket};
+use state::{Answer, Queue, Ticket};
 
 use crate::connection::Connection;
 use crate::exchange::Exchange;
@@ -23,6 +23,8 @@ pub(crate) struct Lease {
     worker: Rc<Worker>,
     backend: usize,
     server: usize,
+    /// When it was taken, in µs; 0 where the balancer does not ask how long answers take.
+    since: u64,
 }
 
 impl Lease {
@@ -31,13 +33,25 @@ impl Lease {
     pub(crate) fn settings(&self) -> &Arc<ServerSettings> {
         &self.worker.proxy(self.backend).plan.servers[self.server]
     }
+
+    /// Tells the balancer that the server answered, or that it failed.
+    #[inline]
+    pub(crate) fn answered(&self, answer: Answer) {
+        if self.since > 0 {
+            let now = now_us();
+            let picker = &self.worker.proxy(self.backend).picker;
+            picker.answered(self.server, now, now - self.since, answer);
+        }
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let backend = &self.worker.proxy(self.backend).plan;
+        let prepared = self.worker.proxy(self.backend);
+        let backend = &prepared.plan;
         let server = &backend.servers[self.server].state;
         server.leave();
+        prepared.picker.left(self.server);
         if !server.queue.is_empty() {
             server.queue.wake_first();
         } else if !backend.state.queue.is_empty() {
@@ -109,24 +123,32 @@ fn try_assign(
         }
         x.bound = None;
     }
-    let last = client.last_server.of(backend.index).filter(|_| backend.options.prefer_last_server);
-    let preferred = last.and_then(|server| {
-        let settings = backend.servers.get(server)?;
-        let queued = i64::from(settings.state.queue.len());
-        let most = i64::from(backend.max_keep_alive_queue);
-        let limit = limit(backend, &settings.state);
-        let has_room = limit == 0 || settings.state.served.0.load(Relaxed) < limit;
-        let short = most < 0 || has_room || queued < most;
-        (settings.state.effective_weight() > 0 && short && Some(server) != avoid).then_some(server)
-    });
     let wish = Wish { hash: x.hash, avoid };
-    let picked = preferred.or_else(|| prepared.picker.pick(wish)).ok_or(Fault::NoServer)?;
+    let picked = preferred(client, backend, avoid)
+        .or_else(|| prepared.picker.pick(wish, |server| limit(backend, server)))
+        .ok_or(Fault::NoServer)?;
     if backend.state.queue.is_empty()
         && let Some(lease) = enter(client, backend, &backend.servers[picked])
     {
         return Ok(Assigned::Place(lease));
     }
     Ok(Assigned::Wait(x.hash.map(|_| picked)))
+}
+
+/// The server of the connection's last request (`option prefer-last-server`), if it may be used, would serve at
+/// once, and no hash decides.
+fn preferred(client: &Connection, backend: &Proxy, avoid: Option<usize>) -> Option<usize> {
+    if !backend.options.prefer_last_server || backend.balance.algorithm.hashes() {
+        return None;
+    }
+    let server = client.last_server.of(backend.index).filter(|server| Some(*server) != avoid)?;
+    let state = &backend.servers.get(server)?.state;
+    let limit = limit(backend, state);
+    let has_room = limit == 0 || state.served.0.load(Relaxed) < limit;
+    // `max-keep-alive-queue`: how long a queue is still preferred to another server.
+    let most = i64::from(backend.max_keep_alive_queue);
+    let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
+    (short && state.effective_weight() > 0).then_some(server)
 }
 
 fn enter(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings) -> Option<Lease> {
@@ -139,18 +161,32 @@ fn enter(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings) -
 }
 
 fn lease(client: &Connection, backend: &Proxy, settings: &ServerSettings) -> Lease {
-    Lease { worker: client.worker.clone(), backend: backend.index, server: settings.index }
+    let picker = &client.worker.proxy(backend.index).picker;
+    picker.entered(settings.index);
+    let since = if picker.wants_answers() { now_us() } else { 0 };
+    Lease { worker: client.worker.clone(), backend: backend.index, server: settings.index, since }
 }
 
 /// In line at a server or at the backend; leaves it when dropped.
 struct InLine<'a> {
     queue: &'a Queue,
     ticket: Ticket,
+    /// Whose load changes with the queue: the balancer, and the server.
+    load: Option<(Rc<Worker>, usize, usize)>,
+}
+
+impl InLine<'_> {
+    fn tell(&self) {
+        if let Some((worker, backend, server)) = &self.load {
+            worker.proxy(*backend).picker.moved(*server);
+        }
+    }
 }
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
         self.queue.leave(self.ticket);
+        self.tell();
         // Where one place became free, more may have: the next looks for itself.
         self.queue.wake_first();
     }
@@ -183,7 +219,8 @@ async fn wait(
                             Some(_) => x.txn.server_queue = before + 1,
                             None => x.txn.backend_queue = before + 1,
                         }
-                        line = Some(InLine { queue, ticket });
+                        let load = server.map(|server| (client.worker.clone(), backend.index, server));
+                        line.insert(InLine { queue, ticket, load }).tell();
                     }
                 }
             }
@@ -200,7 +237,7 @@ async fn wait(
             Some(settings) => take_place(client, backend, settings),
             None => {
                 let picker = &client.worker.proxy(backend.index).picker;
-                match picker.pick(Wish { hash: x.hash, avoid }) {
+                match picker.pick(Wish { hash: x.hash, avoid }, |server| limit(backend, server)) {
                     None => return Poll::Ready(Err(Fault::NoServer)),
                     Some(picked) => take_place(client, backend, &backend.servers[picked]),
                 }

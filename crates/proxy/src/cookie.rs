@@ -54,18 +54,14 @@ fn value_of(cookie: &Cookie, server: &ServerSettings) -> Option<Box<[u8]>> {
         return Some(value.as_bytes().into());
     }
     let key = cookie.dynamic_key.as_ref()?;
-    let mut seed = Vec::new();
-    match &**server.state.address.load() {
-        state::server::ServerAddress::Ip(address) => {
-            match address.ip() {
-                std::net::IpAddr::V4(ip) => seed.extend_from_slice(&ip.octets()),
-                std::net::IpAddr::V6(ip) => seed.extend_from_slice(&ip.octets()),
-            }
-            seed.extend_from_slice(&u32::from(address.port()).to_ne_bytes());
-        }
-        _ => return None,
+    // HAProxy's own recipe, so that a cluster of both agrees: key, address, port in four bytes.
+    let mut seed = key.as_bytes().to_vec();
+    let state::server::ServerAddress::Ip(address) = &**server.state.address.load() else { return None };
+    match address.ip() {
+        std::net::IpAddr::V4(ip) => seed.extend_from_slice(&ip.octets()),
+        std::net::IpAddr::V6(ip) => seed.extend_from_slice(&ip.octets()),
     }
-    seed.extend_from_slice(key.as_bytes());
+    seed.extend_from_slice(&u32::from(address.port()).to_be_bytes());
     Some(format!("{:016x}", hash::xxh64(&seed, 0)).into_bytes().into())
 }
 

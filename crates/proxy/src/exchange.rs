@@ -11,6 +11,7 @@ use net::splice::Pipe;
 use runtime::Buffer;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
+use state::Answer;
 
 use crate::assign::{self, Bound, Lease};
 use crate::connection::Connection;
@@ -244,7 +245,10 @@ async fn obtain_response(
         }
         x.phase = Phase::Connect;
         let fault = match attempt(client, x, backend, &lease).await {
-            Ok(upstream) => return Ok((upstream, lease)),
+            Ok(upstream) => {
+                lease.answered(answer(x.txn.server_status));
+                return Ok((upstream, lease));
+            }
             Err((fault, reused)) => {
                 if reused && is_stale(x, fault) {
                     // The server closed an idle connection just as we used it: not its fault, nor a retry.
@@ -394,6 +398,11 @@ pub(crate) fn count_request(x: &Exchange, backend: &Proxy, lease: &Lease) {
     of_server.session_rate.tick(now_ms);
 }
 
+/// What a status says of the server itself, as for `observe layer7`.
+fn answer(status: u16) -> Answer {
+    if matches!(status, 500..=599) && !matches!(status, 501 | 505) { Answer::Bad } else { Answer::Good }
+}
+
 /// Counts what went wrong with a server, and tells the one who watches it (`observe`).
 pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
     let of_server = lease.settings().state.counters.mine();
@@ -412,6 +421,7 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
         fault if fault.blames_server() => true,
         _ => return,
     };
+    lease.answered(Answer::Bad);
     match lease.settings().observe {
         Observe::Layer4 if !connected => tell(lease.settings(), false),
         Observe::Layer7 => tell(lease.settings(), false),

@@ -8,6 +8,7 @@ use config::plan::Proxy;
 use http::BodyLength;
 use runtime::timer::{self, now_us};
 use sample::Phase;
+use state::Answer;
 use state::sessions::Activity;
 
 use crate::assign::{self, Lease};
@@ -91,6 +92,7 @@ async fn reach(
             Ok(upstream) => {
                 crate::exchange::count_request(x, backend, &lease);
                 crate::exchange::tell(lease.settings(), true);
+                lease.answered(Answer::Good);
                 return Ok((upstream, lease));
             }
             Err(fault) => fault,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use balance::Picker;
+use balance::{Member, Picker};
 use config::Plan;
 use config::plan::{Proxy, ServerSettings};
 use http::ParseOptions;
@@ -106,10 +106,7 @@ impl Prepared {
             server.cookie.as_ref().map(|value| (value.as_bytes().into(), index))
         };
         Self {
-            picker: Picker::new(
-                &proxy.balance,
-                proxy.servers.iter().map(|server| server.state.clone()).collect(),
-            ),
+            picker: Picker::new(&proxy.balance, proxy.servers.iter().map(|server| member(server)).collect()),
             // What two readers may read in two ways is refused in requests: that is what smuggling is made of.
             // Responses come from servers of our own, some of them old.
             request_options: ParseOptions {
@@ -123,6 +120,10 @@ impl Prepared {
             plan: proxy.clone(),
         }
     }
+}
+
+fn member(server: &ServerSettings) -> Member {
+    Member { server: server.state.clone(), hash_key: server.hash_key, guid: server.guid.clone() }
 }
 
 /// What a worker does beside serving: watches its idle connections. Runs as long as the worker.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 thread_local! {
     static WORKER: Cell<usize> = const { Cell::new(0) };
+    static GROUP: Cell<usize> = const { Cell::new(0) };
 }
 
 /// How many workers the process runs; written once at boot, before any [`Sharded`] is made.
@@ -18,6 +19,30 @@ pub fn set_workers(count: usize) {
 /// How many workers the process runs.
 pub fn workers() -> usize {
     WORKERS.load(Ordering::Relaxed)
+}
+
+/// How many groups the workers form; written once at boot, likewise.
+static GROUPS: AtomicUsize = AtomicUsize::new(1);
+
+/// Sets how many groups the workers form. Called once at boot.
+pub fn set_groups(count: usize) {
+    GROUPS.store(count.max(1), Ordering::Relaxed);
+}
+
+/// How many groups the workers form.
+pub fn groups() -> usize {
+    GROUPS.load(Ordering::Relaxed)
+}
+
+/// Says that the calling worker belongs to group `index`.
+pub fn enter_group(index: usize) {
+    GROUP.set(index);
+}
+
+/// The group of the calling worker, 0 outside of workers.
+#[inline]
+pub fn current_group() -> usize {
+    GROUP.get()
 }
 
 /// Names the calling thread as worker `index`. Threads that never call this write into the first shard's

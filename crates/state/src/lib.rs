@@ -7,6 +7,7 @@
 
 pub mod counters;
 pub mod errors;
+pub mod latency;
 pub mod process;
 pub mod proxy;
 pub mod queue;
@@ -15,6 +16,7 @@ pub mod sessions;
 pub mod transition;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
+pub use latency::{Answer, Latency};
 pub use process::Process;
 pub use proxy::{Listener, Mode, Proxy};
 pub use queue::{Queue, Ticket};

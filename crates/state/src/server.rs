@@ -6,14 +6,45 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use arc_swap::ArcSwap;
 use runtime::shard::Padded;
 use runtime::{Sharded, timer};
 
 use crate::counters::ServerCounters;
+use crate::latency::Latency;
 use crate::queue::Queue;
+
+/// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
+/// need look at its servers' versions. Written by whoever changes a server's state, weight or limit.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// How often any server of the process changed in a way that a balancer must see.
+#[inline]
+pub fn changes() -> u64 {
+    CHANGES.load(Acquire)
+}
+
+/// What request tasks write of a server while they use it: together on lines of their own.
+#[derive(Debug, Default)]
+pub struct Served {
+    count: AtomicU32,
+    /// How long its answers take. Written by request tasks of backends that balance by it.
+    pub latency: Latency,
+}
+
+impl std::ops::Deref for Served {
+    type Target = AtomicU32;
+
+    #[inline]
+    fn deref(&self) -> &AtomicU32 {
+        &self.count
+    }
+}
 
 /// Why an administrator (or what stands for one) holds a server back. A set of flags, shown by
 /// `show servers state` as one number (management manual, `srv_admin_state`).
@@ -93,13 +124,13 @@ pub struct Server {
     pub proxy: Box<str>,
     /// Whether it is used only when no other is up (`backup`).
     pub backup: bool,
-    /// The limit of connections (`maxconn`), 0 for none; `set maxconn server` writes it.
+    /// The limit of connections (`maxconn`), 0 for none; written through [`Server::set_maxconn`].
     pub maxconn: AtomicU32,
     /// The lower limit under low load (`minconn`).
     pub minconn: u32,
     /// How many may wait for it (`maxqueue`), 0 for no limit.
     pub maxqueue: u32,
-    /// Where connections go now.
+    /// Where connections go now; written through [`Server::set_address`].
     pub address: ArcSwap<ServerAddress>,
     /// The weight of the configuration (`initial weight`), 0 to 256.
     pub initial_weight: u32,
@@ -113,7 +144,7 @@ pub struct Server {
     pub version: AtomicU64,
     /// Requests being served now. Written by every worker that picks this server: the only shared write of a
     /// request beside its release.
-    pub served: Padded<AtomicU32>,
+    pub served: Padded<Served>,
     /// Connections to it now, used and idle. Written when one is opened and when it is closed.
     pub open: AtomicU32,
     /// Requests waiting for this server.
@@ -310,7 +341,7 @@ impl Server {
             }),
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
-            served: Padded(AtomicU32::new(0)),
+            served: Padded::default(),
             open: AtomicU32::new(0),
             queue: Queue::default(),
             counters: Sharded::default(),
@@ -366,6 +397,23 @@ impl Server {
         if ramp >= 100 || weight == 0 { weight } else { (weight * ramp / 100).max(1) }
     }
 
+    /// The weight that counts now in sixteenths, so that `slowstart` shows even with small weights: 0 when no new
+    /// request may go to it, else at least a sixteenth of its weight. HAProxy's own steps.
+    pub fn fine_weight(&self) -> u32 {
+        if self.effective_weight() == 0 {
+            return 0;
+        }
+        let sixteenths = (16 * self.ramp.load(Relaxed).min(100) + 100) / 100;
+        self.weight.load(Relaxed) * sixteenths.min(16)
+    }
+
+    /// Sets the limit of connections, 0 for none.
+    pub fn set_maxconn(&self, limit: u32) {
+        self.maxconn.store(limit, Relaxed);
+        self.touch();
+        self.queue.wake_all();
+    }
+
     /// The weight as set, 0 to 256, whatever the state.
     pub fn user_weight(&self) -> u32 {
         self.weight.load(Relaxed)
@@ -384,7 +432,14 @@ impl Server {
 
     /// Sets the share of the weight that counts, in percent (`slowstart`).
     pub fn set_ramp(&self, percent: u32) {
-        self.ramp.store(percent.min(100), Relaxed);
+        if self.ramp.swap(percent.min(100), Relaxed) != percent.min(100) {
+            self.touch();
+        }
+    }
+
+    /// Changes where connections go.
+    pub fn set_address(&self, address: ServerAddress) {
+        self.address.store(Arc::new(address));
         self.touch();
     }
 
@@ -418,6 +473,7 @@ impl Server {
             let since = self.changed_at.swap(now_ms, Relaxed);
             if up {
                 self.down_ms.fetch_add(now_ms.saturating_sub(since), Relaxed);
+                self.served.0.latency.forget();
             } else {
                 self.downs.fetch_add(1, Relaxed);
             }
@@ -430,6 +486,8 @@ impl Server {
 
     fn touch(&self) {
         self.version.fetch_add(1, Relaxed);
+        // Behind the change itself: who sees the count sees what it counts.
+        CHANGES.fetch_add(1, Release);
     }
 
     /// Counts one more request as served by this server.
@@ -520,5 +578,12 @@ mod tests {
         server.set_weight(1);
         server.set_ramp(5);
         assert_eq!(server.effective_weight(), 1);
+        assert_eq!(server.fine_weight(), 1);
+        server.set_ramp(50);
+        assert_eq!(server.fine_weight(), 9);
+        server.set_ramp(100);
+        assert_eq!(server.fine_weight(), 16);
+        server.set_weight(0);
+        assert_eq!(server.fine_weight(), 0);
     }
 }

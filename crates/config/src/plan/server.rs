@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use balance::HashKey;
 use sample::format::Format;
 
 /// Settings of one server. What changes at run time is in [`state::Server`].
@@ -71,18 +72,10 @@ pub struct ServerSettings {
     pub tos: Option<u32>,
     /// `hash-key`.
     pub hash_key: HashKey,
+    /// `guid`.
+    pub guid: Option<Box<str>>,
     /// `strict-maxconn`.
     pub strict_maxconn: bool,
-}
-
-/// `hash-key`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs)]
-pub enum HashKey {
-    #[default]
-    Id,
-    Addr,
-    AddrPort,
 }
 
 /// `observe`.

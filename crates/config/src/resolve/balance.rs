@@ -1,6 +1,9 @@
 //! `balance` and its arguments (manual, section 4.2), compiled.
 
-use balance::Algorithm;
+use std::time::Duration;
+
+use balance::{Algorithm, UriPart};
+use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use sample::acl::Acls;
 use sample::expression::Expression;
@@ -17,14 +20,14 @@ use crate::resolve::{Context, Pending};
 pub(crate) fn balance(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_>) -> balance::Settings {
     let settings = &proxy.settings;
     let algorithm = match settings.balance {
-        // The default since HAProxy 3.3.
-        None => Ok(Algorithm::Random { draws: 2 }),
+        None => Ok(Algorithm::default()),
         Some(statement) => algorithm(statement, proxy, acls, context),
     };
     balance::Settings {
         algorithm: context.diagnostics.take(algorithm).unwrap_or_default(),
         hash: settings.hash,
         balance_factor: settings.balance_factor,
+        preserve_affinity: settings.preserve_affinity,
         all_backups: settings.options.allbackups,
     }
 }
@@ -55,6 +58,8 @@ fn algorithm(
         "first" => Algorithm::First,
         "source" => Algorithm::Source,
         "random" => Algorithm::Random { draws: draws(inside, &args)? },
+        "power-of-two" => Algorithm::Random { draws: 2 },
+        "peak-ewma" => peak_ewma(&mut args)?,
         "uri" => uri(&mut args)?,
         "url_param" => {
             let parameter = args.required("a parameter name")?;
@@ -74,7 +79,14 @@ fn algorithm(
             Algorithm::Header { name: http::Name::new(header.as_bytes()), domain_only }
         }
         "rdp-cookie" => Algorithm::RdpCookie { name: inside.unwrap_or("mstshash").into() },
-        "log-hash" | "sticky" => return Err(not_supported(&format!("balance {name}")).at(word.span())),
+        "log-hash" | "sticky" if proxy.settings.mode == state::Mode::Log => {
+            return Err(not_supported(&format!("balance {name}")).at(word.span()));
+        }
+        "log-hash" | "sticky" => {
+            return Err(Diagnostic::alert(format!("`balance {name}` is only for backends in `mode log`"))
+                .at(word.span())
+                .haproxy(format!("'balance {name}' is only usable in log mode.")));
+        }
         _ => return Err(unknown_algorithm(name, word)),
     };
     args.finish()?;
@@ -89,6 +101,8 @@ fn unknown_algorithm(name: &str, word: &Word) -> Diagnostic {
         "first",
         "source",
         "random",
+        "power-of-two",
+        "peak-ewma",
         "uri",
         "url_param",
         "hdr",
@@ -110,14 +124,32 @@ fn draws(inside: Option<&str>, args: &Args<'_, '_>) -> Result<u32, Diagnostic> {
     })
 }
 
+/// `peak-ewma [ decay <time> ]`.
+fn peak_ewma(args: &mut Args<'_, '_>) -> Result<Algorithm, Diagnostic> {
+    let mut decay = DECAY;
+    if args.take("decay") {
+        let word = args.value()?;
+        decay = args.time(word, Milliseconds)?;
+        if decay < LEAST_DECAY || decay > MOST_DECAY {
+            return Err(args.wrong(format!("the decay `{word}` is not within 10ms and 1h")));
+        }
+    }
+    Ok(Algorithm::PeakEwma { decay })
+}
+
+/// How long `peak-ewma` remembers by default.
+const DECAY: Duration = Duration::from_secs(10);
+const LEAST_DECAY: Duration = Duration::from_millis(10);
+const MOST_DECAY: Duration = Duration::from_secs(3600);
+
 fn uri(args: &mut Args<'_, '_>) -> Result<Algorithm, Diagnostic> {
-    let (mut length, mut depth, mut whole, mut path_only) = (None, None, false, false);
+    let mut part = UriPart::default();
     while let Some(word) = args.next() {
         match word.as_str() {
-            "len" => length = Some(args.integer("a length", 1, 65_535)?),
-            "depth" => depth = Some(args.integer("a depth", 1, 65_535)?),
-            "whole" => whole = true,
-            "path-only" => path_only = true,
+            "len" => part.length = Some(args.integer("a length", 1, 65_535)?),
+            "depth" => part.depth = Some(args.integer("a depth", 1, 65_535)?),
+            "whole" => part.whole = true,
+            "path-only" => part.path_only = true,
             other => {
                 return Err(args
                     .wrong(format!("`balance uri` does not know `{other}`"))
@@ -126,5 +158,5 @@ fn uri(args: &mut Args<'_, '_>) -> Result<Algorithm, Diagnostic> {
             }
         }
     }
-    Ok(Algorithm::Uri { length, depth, whole, path_only })
+    Ok(Algorithm::Uri(part))
 }

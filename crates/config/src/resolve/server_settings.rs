@@ -81,6 +81,7 @@ pub(crate) fn server_settings(
             on_error: draft.on_error,
             tos: draft.tos,
             hash_key: draft.hash_key,
+            guid: draft.guid.map(Into::into),
             strict_maxconn: draft.strict_maxconn,
             state,
         };

@@ -1,6 +1,6 @@
 //! Servers: their lines become states and settings (manual, section 5.2 and 4.2 `server-template`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,16 +50,16 @@ fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeS
     }
     check_unique(proxy, &lines, context);
     let mut made = Vec::with_capacity(lines.len());
-    let taken: Vec<u32> = lines.iter().filter_map(|line| line.draft.id).collect();
-    let mut next = 1;
+    let taken: HashSet<u32> = lines.iter().filter_map(|line| line.draft.id).collect();
+    // Every server moves the count on, also one with an id of its own: an id is the place in the list where it can
+    // be, and consistent hashing stands on it.
+    let mut last = 0;
     for line in lines {
-        let id = line.draft.id.unwrap_or_else(|| {
-            while taken.contains(&next) {
-                next += 1;
-            }
-            next += 1;
-            next - 1
-        });
+        last += 1;
+        while line.draft.id.is_none() && taken.contains(&last) {
+            last += 1;
+        }
+        let id = line.draft.id.unwrap_or(last);
         made.push(make_server(proxy, line, id, context));
     }
     proxy.state.servers.store(Arc::new(made.iter().map(|server| server.state.clone()).collect()));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use balance::{HashFunction, HashKind};
+use balance::{HashFunction, HashKind, PreserveAffinity};
 use base::units::DefaultUnit::Seconds;
 
 use crate::args::Args;
@@ -19,6 +19,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "how servers are chosen",         balance),
     proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how a hash becomes a server",    hash_type),
     proxy("hash-balance-factor", DLB, "<factor>",                                        "the most load of a hashed server, in percent of the average", hash_balance_factor),
+    proxy("hash-preserve-affinity", DLB, "{ always | maxconn | maxqueue }",              "when a hash leaves a full server", hash_preserve_affinity),
     proxy("cookie",              DLB, "<name> [ rewrite | insert | prefix ] [ indirect ] [ nocache ] [ postonly ] [ preserve ] [ httponly ] [ secure ] [ domain <domain> ]* [ maxidle <idle> ] [ maxlife <life> ] [ dynamic ] [ attr <value> ]*", "binds clients to servers by a cookie", cookie).negatable(),
     proxy("dynamic-cookie-key",  DLB, "<string>",                                        "the key of dynamic cookies",     dynamic_cookie_key).negatable(),
 ];
@@ -41,25 +42,37 @@ const FUNCTIONS: &[(&str, HashFunction)] = &[
 
 fn hash_type<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("<method>")?;
-    // `avalanche` alone is the old name of a map-based hash with an avalanche.
-    settings.hash.avalanche = word == "avalanche";
-    settings.hash.kind = if settings.hash.avalanche {
-        HashKind::MapBased
-    } else {
-        args.choice(word, &[("consistent", HashKind::Consistent), ("map-based", HashKind::MapBased)])?
-    };
-    settings.hash.function = HashFunction::Sdbm;
+    if word == "avalanche" {
+        return Err(args
+            .wrong("`hash-type avalanche` was an experiment that is gone")
+            .help("write `hash-type map-based sdbm avalanche`")
+            .haproxy("experimental feature 'hash-type avalanche' is not supported anymore, please use 'hash-type map-based sdbm avalanche' instead."));
+    }
+    settings.hash.kind =
+        args.choice(word, &[("consistent", HashKind::Consistent), ("map-based", HashKind::MapBased)])?;
     match args.next() {
         None => {
-            settings.hash.avalanche |= settings.hash.kind == HashKind::Consistent;
-            return Ok(());
+            settings.hash.function = HashFunction::Sdbm;
+            settings.hash.avalanche = settings.hash.kind == HashKind::Consistent;
         }
-        Some(word) if word == "avalanche" => settings.hash.avalanche = true,
         Some(word) => {
             settings.hash.function = args.choice(word, FUNCTIONS)?;
             settings.hash.avalanche = args.take("avalanche");
         }
     }
+    args.finish()
+}
+
+fn hash_preserve_affinity<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    settings.preserve_affinity = args.choice(
+        word,
+        &[
+            ("always", PreserveAffinity::Always),
+            ("maxconn", PreserveAffinity::MaxConn),
+            ("maxqueue", PreserveAffinity::MaxQueue),
+        ],
+    )?;
     args.finish()
 }
 

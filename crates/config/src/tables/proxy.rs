@@ -58,7 +58,6 @@ pub static TABLE: &[Keyword] = &[
     proxy("dispatch",             LB,   "<address>:<port>",      "one server for all (deprecated: use `server`)",         dispatch),
     proxy("transparent",          DLB,  "",                      "connects where the client wanted to (deprecated)",      transparent),
 
-    ineffective("hash-preserve-affinity",      DLB, "requests stay with a full server in the same way always here"),
     ineffective("log-steps",                   DFL, "one line is logged a request here"),
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
     unsupported("filter",         FLB),

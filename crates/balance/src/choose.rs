@@ -1,0 +1,249 @@
+//! How each algorithm chooses, given a table (manual, 4.2 `balance`). Called by [`crate::Picker::pick`].
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use runtime::timer::now_us;
+use state::Server;
+
+use crate::picker::{Core, Method, Wish};
+use crate::settings::PreserveAffinity;
+use crate::table::Table;
+
+impl Core {
+    #[inline]
+    pub(crate) fn choose(&self, table: &Table, wish: Wish, limit: &impl Fn(&Server) -> u32) -> Option<usize> {
+        match self.method {
+            Method::Turns => self.next_turn(&table.order, wish.avoid, limit),
+            Method::Map => match wish.hash {
+                Some(hash) if !table.order.is_empty() => {
+                    let index = table.order[hash as usize % table.order.len()] as usize;
+                    // HAProxy would try what just failed again.
+                    if Some(index) == wish.avoid {
+                        self.next_turn(&table.order, wish.avoid, limit)
+                    } else {
+                        Some(index)
+                    }
+                }
+                _ => self.next_turn(&table.order, wish.avoid, limit),
+            },
+            Method::Ring => match wish.hash {
+                Some(hash) => table.ring.find(hash, |index| self.fits(table, index, wish, limit)),
+                None => self.next_around(table, wish.avoid, limit),
+            },
+            Method::Loads => {
+                let position = self.position();
+                let (index, next) = self.loads.as_ref()?.best(position.load(Relaxed), wish.avoid)?;
+                position.store(next, Relaxed);
+                Some(index)
+            }
+            Method::Random(draws) => self.random(table, draws, wish, limit),
+            Method::PeakEwma { decay_us } => self.peak_ewma(table, decay_us, wish, limit),
+        }
+    }
+
+    /// Whether a request would be served by `index` at once.
+    #[inline]
+    fn has_room(&self, index: usize, limit: &impl Fn(&Server) -> u32) -> bool {
+        let server = &self.servers[index];
+        server.maxconn.load(Relaxed) == 0
+            || (server.queue.is_empty() && server.served.0.load(Relaxed) < limit(server))
+    }
+
+    /// The next of a list in which servers take turns; full ones are passed over.
+    #[inline]
+    fn next_turn(
+        &self,
+        order: &[u32],
+        avoid: Option<usize>,
+        limit: &impl Fn(&Server) -> u32,
+    ) -> Option<usize> {
+        if order.is_empty() {
+            return None;
+        }
+        let at = self.position().fetch_add(1, Relaxed) % order.len();
+        let index = order[at] as usize;
+        if Some(index) != avoid && self.has_room(index, limit) {
+            return Some(index);
+        }
+        self.later_turn(order, at, avoid, limit)
+    }
+
+    #[cold]
+    fn later_turn(
+        &self,
+        order: &[u32],
+        at: usize,
+        avoid: Option<usize>,
+        limit: &impl Fn(&Server) -> u32,
+    ) -> Option<usize> {
+        let around = || order[at..].iter().chain(&order[..at]).map(|&index| index as usize);
+        let mut passed = 0;
+        let free = around().find(|&index| {
+            passed += 1;
+            Some(index) != avoid && self.has_room(index, limit)
+        });
+        if free.is_some() {
+            self.position().fetch_add(passed - 1, Relaxed);
+            return free;
+        }
+        // All are full: the request will wait for the one whose turn it was.
+        around().find(|index| Some(*index) != avoid)
+    }
+
+    /// A request without a key takes turns around the ring, as in HAProxy.
+    fn next_around(
+        &self,
+        table: &Table,
+        avoid: Option<usize>,
+        limit: &impl Fn(&Server) -> u32,
+    ) -> Option<usize> {
+        let start = self.position().fetch_add(1, Relaxed);
+        let others = || {
+            (0..table.ring.len())
+                .filter_map(|step| table.ring.at(start + step))
+                .filter(|at| Some(*at) != avoid)
+        };
+        others().find(|&index| self.has_room(index, limit)).or_else(|| others().next())
+    }
+
+    /// Whether a consistent hash may stop at `index`.
+    #[inline]
+    fn fits(&self, table: &Table, index: usize, wish: Wish, limit: &impl Fn(&Server) -> u32) -> bool {
+        let server = &self.servers[index];
+        let below = |most: u32, requests: u32| requests < most;
+        Some(index) != wish.avoid
+            && self.within_factor(table, index)
+            && match (self.preserve, server.maxconn.load(Relaxed)) {
+                (PreserveAffinity::Always, _) | (_, 0) => true,
+                (PreserveAffinity::MaxConn, _) => below(limit(server), server.served.0.load(Relaxed)),
+                (PreserveAffinity::MaxQueue, _) => {
+                    server.maxqueue == 0
+                        || below(
+                            limit(server).saturating_add(server.maxqueue),
+                            server.served.0.load(Relaxed) + server.queue.len(),
+                        )
+                }
+            }
+    }
+
+    /// `hash-balance-factor`: whether the server has less than its share of all requests and the one to come.
+    ///
+    /// The share is handed out in whole places, HAProxy's way: a whole number a unit of weight, what remains
+    /// spread over the servers in order, and nobody has none.
+    #[inline]
+    fn within_factor(&self, table: &Table, index: usize) -> bool {
+        if self.balance_factor == 0 {
+            return true;
+        }
+        let requests = u64::from(self.in_flight.0.load(Relaxed)) + 1;
+        let places = (requests * u64::from(self.balance_factor)).div_ceil(100);
+        let total = u64::from(table.total.max(1));
+        let (weight, before) = (u64::from(table.weights[index]), u64::from(table.before[index]));
+        let (each, rest) = (places / total, places % total);
+        let share = weight * each + (before + weight) * rest / total - before * rest / total;
+        u64::from(self.servers[index].served.0.load(Relaxed)) < share.max(1)
+    }
+
+    /// Of several drawn by weight the least loaded; at the same load the one that was used less of late.
+    fn random(
+        &self,
+        table: &Table,
+        draws: u32,
+        wish: Wish,
+        limit: &impl Fn(&Server) -> u32,
+    ) -> Option<usize> {
+        let mut best = self.drawn(table, None, wish, limit)?;
+        for _ in 1..draws {
+            let Some(other) = self.drawn(table, Some(best), wish, limit) else { break };
+            let load = |index: usize, against: usize| {
+                let requests = self.servers[index].served.0.load(Relaxed);
+                u64::from(requests) * u64::from(table.weights[against])
+            };
+            let (own, others) = (load(best, other), load(other, best));
+            if others < own || (others == own && self.used_less(table, other, best)) {
+                best = other;
+            }
+        }
+        Some(best)
+    }
+
+    /// One draw by weight: if possible neither what failed nor `last`.
+    #[inline]
+    fn drawn(
+        &self,
+        table: &Table,
+        last: Option<usize>,
+        wish: Wish,
+        limit: &impl Fn(&Server) -> u32,
+    ) -> Option<usize> {
+        let index = table.draw.draw(fastrand::u64(..))?;
+        if Some(index) != wish.avoid && Some(index) != last && self.within_factor(table, index) {
+            return Some(index);
+        }
+        self.drawn_again(table, index, last, wish, limit)
+    }
+
+    #[cold]
+    fn drawn_again(
+        &self,
+        table: &Table,
+        index: usize,
+        last: Option<usize>,
+        wish: Wish,
+        limit: &impl Fn(&Server) -> u32,
+    ) -> Option<usize> {
+        for _ in 0..4 {
+            let other = table.draw.draw(fastrand::u64(..))?;
+            if Some(other) != last && self.fits(table, other, wish, limit) {
+                return Some(other);
+            }
+        }
+        // Few servers, or one outweighs all others: the next that will do.
+        let count = table.usable.len();
+        let start = table.usable.partition_point(|&at| (at as usize) < index);
+        let mut around = (1..=count).map(|step| table.usable[(start + step) % count] as usize);
+        around.find(|&other| Some(other) != last && self.fits(table, other, wish, limit))
+    }
+
+    /// Whether `other` had fewer requests than `best` within the last second, by weight, as this worker saw.
+    fn used_less(&self, table: &Table, other: usize, best: usize) -> bool {
+        let now_ms = now_us() / 1000;
+        let rate = |index: usize, against: usize| {
+            let rate = &self.servers[index].counters.mine().traffic.session_rate;
+            u64::from(rate.per_second(now_ms)) * u64::from(table.weights[against])
+        };
+        rate(other, best) < rate(best, other)
+    }
+
+    /// Of two drawn by weight the one where a request would cost less: how long answers take there, times how
+    /// many are waited for, by weight.
+    fn peak_ewma(
+        &self,
+        table: &Table,
+        decay_us: u32,
+        wish: Wish,
+        limit: &impl Fn(&Server) -> u32,
+    ) -> Option<usize> {
+        let one = self.drawn(table, None, wish, limit)?;
+        let Some(two) = self.drawn(table, Some(one), wish, limit) else { return Some(one) };
+        let now = now_us();
+        let cost = |index: usize| {
+            let served = &self.servers[index].served.0;
+            let waiting = served.load(Relaxed);
+            let taken = match served.latency.read(now, decay_us) {
+                Some(taken) => taken + 1.0,
+                // Nothing is known of it yet: one request finds out, the others wait and see.
+                None if waiting == 0 => 0.0,
+                None => UNKNOWN_US,
+            };
+            let full = if self.has_room(index, limit) { 1.0 } else { FULL };
+            taken * (waiting + 1) as f32 * full / table.weights[index] as f32
+        };
+        Some(if cost(two) < cost(one) { two } else { one })
+    }
+}
+
+/// What a server that has not answered yet is taken to need: longer than any that did.
+const UNKNOWN_US: f32 = 1e12;
+/// How much worse a full server is: the request would wait.
+const FULL: f32 = 1e6;

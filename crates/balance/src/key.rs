@@ -1,0 +1,211 @@
+//! From a request's key to a 32-bit hash: which bytes of the request count (manual, 4.2 `balance`), and how they
+//! are hashed (`hash-type`).
+//!
+//! Every choice here is HAProxy's own, down to what an empty value hashes to, so that a cluster of both sends a
+//! key to one server. `proxy` calls it with the parts of a request; finding the server is not done here.
+
+use std::net::IpAddr;
+
+use base::hash;
+
+use crate::settings::{HashFunction, HashType};
+
+impl HashType {
+    /// The hash of a key.
+    pub fn of(&self, key: &[u8]) -> u32 {
+        let hashed = match self.function {
+            HashFunction::Sdbm => hash::sdbm(key),
+            HashFunction::Djb2 => hash::djb2(key),
+            HashFunction::Wt6 => hash::wt6(key),
+            HashFunction::Crc32 => hash::crc32(key),
+            HashFunction::None => number(key),
+        };
+        self.modified(hashed)
+    }
+
+    /// The hash of an address (`balance source`): the exclusive or of its 32-bit words, whatever the function. An
+    /// IPv4 address that came in over an IPv6 socket counts with its mapping prefix.
+    pub fn of_address(&self, ip: IpAddr) -> u32 {
+        self.modified(match ip {
+            IpAddr::V4(ip) => u32::from(ip),
+            IpAddr::V6(ip) => {
+                let bits = u128::from(ip);
+                (bits >> 96) as u32 ^ (bits >> 64) as u32 ^ (bits >> 32) as u32 ^ bits as u32
+            }
+        })
+    }
+
+    fn modified(&self, hashed: u32) -> u32 {
+        if self.avalanche { hash::avalanche(hashed) } else { hashed }
+    }
+}
+
+/// `hash-type … none`: the number that the key begins with, its low 32 bits; 0 when it begins with none.
+fn number(key: &[u8]) -> u32 {
+    let (negative, digits) = match key {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        all => (false, all),
+    };
+    let value = digits
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
+    (if negative { -value } else { value }) as u32
+}
+
+/// What of a request's URI counts (`balance uri`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UriPart {
+    /// `len`: at most so many characters.
+    pub length: Option<usize>,
+    /// `depth`: at most so many directories.
+    pub depth: Option<usize>,
+    /// `whole`: the query too.
+    pub whole: bool,
+    /// `path-only`: without scheme and authority.
+    pub path_only: bool,
+}
+
+impl UriPart {
+    /// The part of `target` that is hashed. With `path-only`, of a target without a path (`*`) nothing is.
+    pub fn of<'a>(&self, target: &'a [u8]) -> &'a [u8] {
+        let mut part = target;
+        if self.path_only {
+            part = http::uri::split(target).pathq().unwrap_or_default();
+        }
+        if !self.whole {
+            let end = part.iter().position(|&byte| byte == b'?').unwrap_or(part.len());
+            part = &part[..end];
+        }
+        if let Some(length) = self.length {
+            part = &part[..part.len().min(length)];
+        }
+        if let Some(depth) = self.depth {
+            let mut slashes = part.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+            if let Some(end) = slashes.nth(depth) {
+                part = &part[..end];
+            }
+        }
+        part
+    }
+}
+
+/// The value of a parameter in a query string (`balance url_param`). One without a value has the empty value.
+pub fn parameter<'a>(query: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    query.split(|&byte| byte == b'&').find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
+/// The value of a parameter in the body of a POST (`check_post`): it ends at white space too, and a body with
+/// bytes that no encoded form has is none.
+pub fn posted_parameter<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let value = parameter(body, name)?;
+    match value.iter().position(|&byte| !http::is_token(&[byte])) {
+        None => Some(value),
+        Some(end) if matches!(value[end], b' ' | b'\t' | b'\r' | b'\n') => Some(&value[..end]),
+        Some(_) => None,
+    }
+}
+
+/// The label before the last dot (`use_domain_only`): `1wt` of `haproxy.1wt.eu`; all of a name without a dot.
+pub fn domain(host: &[u8]) -> &[u8] {
+    // A dot at the very start ends nothing, as in HAProxy.
+    let Some(end) = host.iter().rposition(|&byte| byte == b'.').filter(|&end| end > 0) else { return host };
+    // The byte before the dot belongs to the label even if it is a dot.
+    let start = host[..end - 1].iter().rposition(|&byte| byte == b'.').map_or(0, |dot| dot + 1);
+    &host[start..end]
+}
+
+/// The value of an RDP connection request's cookie (`balance rdp-cookie`).
+pub fn rdp_cookie<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let cookie = bytes.get(11..)?.strip_prefix(b"Cookie: ")?;
+    let (found, rest) = cookie.split_at_checked(name.len())?;
+    if !found.eq_ignore_ascii_case(name) {
+        return None;
+    }
+    let value = rest.strip_prefix(b"=")?;
+    let end = value.windows(2).position(|pair| pair == b"\r\n")?;
+    Some(&value[..end]).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_of_the_uri_that_is_hashed_follows_its_options() {
+        let part = |length, depth, whole, path_only| UriPart { length, depth, whole, path_only };
+        let target: &[u8] = b"http://h/a/b/c?x=1";
+        let cases: &[(UriPart, &[u8], &[u8])] = &[
+            (part(None, None, false, false), target, b"http://h/a/b/c"),
+            (part(None, None, true, false), target, target),
+            (part(None, None, false, true), target, b"/a/b/c"),
+            (part(None, None, true, true), target, b"/a/b/c?x=1"),
+            (part(Some(3), None, false, true), target, b"/a/"),
+            (part(None, Some(2), false, true), target, b"/a/b"),
+            (part(None, Some(3), false, false), target, b"http://h/a"),
+            (part(Some(4), Some(2), false, true), target, b"/a/b"),
+            (part(None, None, false, true), b"*", b""),
+            (part(None, None, false, false), b"*", b"*"),
+        ];
+        for &(options, target, wanted) in cases {
+            assert_eq!(options.of(target), wanted, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn the_cookie_of_rdp_is_found_behind_its_header() {
+        let bytes = b"\x03\0\0\x2b\x26\xe0\0\0\0\0\0Cookie: mstshash=user\r\n\x01";
+        assert_eq!(rdp_cookie(bytes, b"mstshash"), Some(b"user".as_slice()));
+        assert_eq!(rdp_cookie(bytes, b"other"), None);
+        assert_eq!(rdp_cookie(b"short", b"mstshash"), None);
+    }
+
+    #[test]
+    fn the_domain_of_a_host_is_the_label_before_its_last() {
+        let cases: &[(&[u8], &[u8])] = &[
+            (b"www.example.com:80", b"example"),
+            (b"example.com", b"example"),
+            (b"localhost", b"localhost"),
+            (b"x.y.z", b"y"),
+            (b".com", b".com"),
+            (b"a..b", b"a."),
+        ];
+        for (host, wanted) in cases {
+            assert_eq!(domain(host), *wanted, "{}", String::from_utf8_lossy(host));
+        }
+    }
+
+    #[test]
+    fn a_parameter_may_be_empty_but_not_absent() {
+        let cases: &[(&[u8], Option<&[u8]>)] = &[
+            (b"u=1", Some(b"1")),
+            (b"x=1&u=a;b&y", Some(b"a;b")),
+            (b"u=", Some(b"")),
+            (b"u", None),
+            (b"xu=1", None),
+        ];
+        for (query, wanted) in cases {
+            assert_eq!(parameter(query, "u"), *wanted, "{}", String::from_utf8_lossy(query));
+        }
+        assert_eq!(posted_parameter(b"u=ab%20\r\n", "u"), Some(b"ab%20".as_slice()));
+        assert_eq!(posted_parameter(b"u=a\0b", "u"), None);
+    }
+
+    #[test]
+    fn a_key_that_is_a_number_already_is_taken_as_it_stands() {
+        let none = HashType { function: HashFunction::None, ..HashType::default() };
+        let cases: &[(&[u8], u32)] = &[
+            (b"17", 17),
+            (b"+17x", 17),
+            (b"-1", u32::MAX),
+            (b"4294967297", 1),
+            (b"", 0),
+            (b"x", 0),
+            (b"99999999999999999999", u32::MAX),
+        ];
+        for (key, wanted) in cases {
+            assert_eq!(none.of(key), *wanted, "{}", String::from_utf8_lossy(key));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The static map (manual, 4.2 `hash-type map-based`, `static-rr`): as many places as the weights have units, each
+//! a server, in HAProxy's own order, so that both map a hash to the same server.
+//!
+//! HAProxy's rule for each place in turn: every server gains its weight; the first server that has saved up two
+//! rounds, else the first that owes nothing, takes the place and pays the sum of all weights. Done literally that
+//! is places × servers; here each server waits for the step at which it owes nothing, or has two rounds, and a
+//! place costs a few heap operations.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Servers (index, weight) in the order of the configuration → the server of each place. `all` are the weights of
+/// every server of the backend, used or not: their common divisor shortens the map.
+pub fn map(usable: &[(usize, u32)], all: impl Iterator<Item = u32>) -> Vec<u32> {
+    let divisor = u64::from(all.fold(0, gcd).max(1));
+    let servers: Vec<(u32, u64)> = usable
+        .iter()
+        .filter(|(_, weight)| *weight > 0)
+        .map(|&(index, weight)| (index as u32, u64::from(weight).div_ceil(divisor)))
+        .collect();
+    let total: u64 = servers.iter().map(|(_, weight)| weight).sum();
+    let mut turns: Vec<u64> = vec![0; servers.len()];
+    // The step from which a server with that many turns taken has saved up `turns` rounds.
+    let step = |server: usize, turns: u64| (turns * total).div_ceil(servers[server].1);
+    let mut waiting: BinaryHeap<Reverse<(u64, usize)>> =
+        (0..servers.len()).map(|server| Reverse((0, server))).collect();
+    let mut saving: BinaryHeap<Reverse<(u64, usize, u64)>> = BinaryHeap::new();
+    let mut free: BinaryHeap<Reverse<(usize, u64)>> = BinaryHeap::new();
+    let mut rich: BinaryHeap<Reverse<(usize, u64)>> = BinaryHeap::new();
+    let mut places = Vec::with_capacity(total as usize);
+    for now in 1..=total {
+        while let Some(Reverse((_, server))) = pop_due(&mut waiting, |entry| entry.0 <= now) {
+            free.push(Reverse((server, turns[server])));
+            saving.push(Reverse((step(server, turns[server] + 1), server, turns[server])));
+        }
+        while let Some(Reverse((_, server, taken))) = pop_due(&mut saving, |entry| entry.0 <= now) {
+            rich.push(Reverse((server, taken)));
+        }
+        let chosen = pop_current(&mut rich, &turns).or_else(|| pop_current(&mut free, &turns));
+        // The scores add up to one whole before each turn, so someone owes nothing.
+        let Some(server) = chosen else { break };
+        turns[server] += 1;
+        waiting.push(Reverse((step(server, turns[server]), server)));
+        places.push(servers[server].0);
+    }
+    places
+}
+
+fn pop_due<T: Ord + Copy>(heap: &mut BinaryHeap<Reverse<T>>, due: impl Fn(&T) -> bool) -> Option<Reverse<T>> {
+    heap.peek().is_some_and(|Reverse(entry)| due(entry)).then(|| heap.pop()).flatten()
+}
+
+/// The first server of a heap whose entry is not about a turn already taken.
+fn pop_current(heap: &mut BinaryHeap<Reverse<(usize, u64)>>, turns: &[u64]) -> Option<usize> {
+    while let Some(Reverse((server, taken))) = heap.pop() {
+        if turns[server] == taken {
+            return Some(server);
+        }
+    }
+    None
+}
+
+/// The greatest common divisor; `gcd(0, n)` is `n`.
+pub fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rule done literally.
+    fn literal(weights: &[u32]) -> Vec<u32> {
+        let divisor = weights.iter().copied().fold(0, gcd).max(1);
+        let weights: Vec<i64> = weights.iter().map(|weight| i64::from(weight / divisor)).collect();
+        let total: i64 = weights.iter().sum();
+        let mut scores = vec![0i64; weights.len()];
+        (0..total)
+            .map(|_| {
+                let mut best: Option<(usize, i64)> = None;
+                for (server, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0) {
+                    scores[server] += weight;
+                    let rounds = (scores[server] + total) / total;
+                    if best.is_none_or(|(_, most)| rounds > most) {
+                        best = Some((server, rounds));
+                    }
+                }
+                let (server, _) = best.unwrap();
+                scores[server] -= total;
+                server as u32
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_map_is_what_the_rule_done_literally_gives() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for round in 0..300 {
+            let count = random.usize(1..12);
+            let most = if round % 2 == 0 { 8 } else { 257 };
+            let mut weights: Vec<u32> = (0..count).map(|_| random.u32(0..most)).collect();
+            weights[0] = weights[0].max(1);
+            let usable: Vec<(usize, u32)> = weights.iter().copied().enumerate().collect();
+            assert_eq!(map(&usable, weights.iter().copied()), literal(&weights), "{weights:?}");
+        }
+    }
+
+    #[test]
+    fn equal_weights_share_one_place_each_and_nobody_has_none() {
+        assert_eq!(map(&[(0, 100), (2, 100)], [100, 100, 100].into_iter()), [0, 2]);
+        assert!(map(&[], [100].into_iter()).is_empty());
+    }
+
+    #[test]
+    fn the_weight_of_a_server_that_is_down_still_divides() {
+        // Weights 2 and 4 alone would shrink to 1 and 2; the third server's 5 keeps them.
+        assert_eq!(map(&[(0, 2), (1, 4)], [2, 4, 5].into_iter()).len(), 6);
+    }
+}

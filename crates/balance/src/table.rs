@@ -1,0 +1,137 @@
+//! What is worked out once for a state of the servers, so that a pick only looks things up.
+//!
+//! A table never changes: [`crate::picker`] replaces it whole when a weight or a state did. Working out is pure and
+//! may take long for large farms (a ring of 10,000 servers of weight 100 has 16 million points), so the picker
+//! asks for [`cost`] first.
+
+use std::sync::Arc;
+
+use state::Server;
+
+use crate::draw::Draw;
+use crate::map::map;
+use crate::ring::{self, Ring};
+use crate::settings::HashKey;
+use crate::turns::turns;
+
+/// One server of a backend, as the picker is told of it.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Its state.
+    pub server: Arc<Server>,
+    /// `hash-key`.
+    pub hash_key: HashKey,
+    /// `guid`, for `hash-key guid`.
+    pub guid: Option<Box<str>>,
+}
+
+impl From<Arc<Server>> for Member {
+    fn from(server: Arc<Server>) -> Self {
+        Self { server, hash_key: HashKey::Id, guid: None }
+    }
+}
+
+/// What a pick looks up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// The order of turns.
+    Turns,
+    /// The static map.
+    Map,
+    /// The ring.
+    Ring,
+    /// Weighted draws.
+    Draw,
+    /// Nothing but who is usable, and the weights.
+    Weights,
+}
+
+/// What was worked out.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// The sum of the servers' versions it was made for.
+    pub version: u64,
+    /// Who may be chosen: the active ones, or the backups when no active one is left.
+    pub usable: Vec<u32>,
+    /// Weights in sixteenths by server; 0 for who must not be chosen.
+    pub weights: Vec<u32>,
+    /// The weights of the usable servers that come before, by server, for `hash-balance-factor`.
+    pub before: Vec<u32>,
+    /// The sum of the weights.
+    pub total: u32,
+    /// Servers by turn, or by place of the map.
+    pub order: Vec<u32>,
+    /// The ring.
+    pub ring: Ring,
+    /// Draws.
+    pub draw: Draw,
+}
+
+/// How much work a table is, in units of some ten nanoseconds.
+pub fn cost(shape: Shape, members: &[Member]) -> u64 {
+    let weights = || members.iter().map(|member| u64::from(member.server.initial_weight));
+    members.len() as u64
+        + match shape {
+            Shape::Turns | Shape::Map => {
+                let divisor = members
+                    .iter()
+                    .fold(0, |divisor, member| crate::map::gcd(divisor, member.server.initial_weight));
+                4 * weights().sum::<u64>() / u64::from(divisor.max(1))
+            }
+            Shape::Ring => 16 * weights().sum::<u64>(),
+            Shape::Draw | Shape::Weights => 0,
+        }
+}
+
+/// Works a table out.
+pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u64) -> Table {
+    let group = |backup: bool| -> Vec<(usize, u32)> {
+        let wanted = members.iter().enumerate().filter(|(_, member)| member.server.backup == backup);
+        wanted
+            .map(|(index, member)| (index, weight(shape, &member.server)))
+            .filter(|(_, weight)| *weight > 0)
+            .collect()
+    };
+    let mut usable = group(false);
+    if usable.is_empty() {
+        usable = group(true);
+        if !all_backups {
+            usable.truncate(1);
+        }
+    }
+    let mut table = Table {
+        version,
+        usable: usable.iter().map(|(index, _)| *index as u32).collect(),
+        weights: vec![0; members.len()],
+        before: vec![0; members.len()],
+        ..Table::default()
+    };
+    for &(index, weight) in &usable {
+        table.weights[index] = weight;
+        table.before[index] = table.total;
+        table.total += weight;
+    }
+    match shape {
+        Shape::Turns => table.order = turns(&usable),
+        Shape::Map => {
+            table.order = map(&usable, members.iter().map(|member| member.server.initial_weight));
+        }
+        Shape::Ring => {
+            table.ring = Ring::new(usable.iter().map(|&(index, weight)| {
+                let member = &members[index];
+                (index, ring::base_of(&member.server, member.hash_key, member.guid.as_deref()), weight)
+            }));
+        }
+        Shape::Draw => table.draw = Draw::new(&usable),
+        Shape::Weights => {}
+    }
+    table
+}
+
+/// The weight that counts: of a map those of the start, all or nothing.
+fn weight(shape: Shape, server: &Server) -> u32 {
+    match (shape, server.fine_weight()) {
+        (Shape::Map, 1..) => server.initial_weight,
+        (_, fine) => fine,
+    }
+}

@@ -1,0 +1,62 @@
+//! Servers and pickers to test with.
+
+use std::sync::Arc;
+
+use balance::{Algorithm, Member, Picker, Settings, Wish};
+use state::Server;
+use state::server::{ServerAddress, ServerSeed};
+
+/// A server number `at` with this weight.
+pub fn server(at: usize, weight: u32, backup: bool) -> Arc<Server> {
+    Server::new(ServerSeed {
+        id: at as u32 + 1,
+        name: format!("s{at}").into(),
+        proxy: "be".into(),
+        backup,
+        maxconn: 0,
+        minconn: 0,
+        maxqueue: 0,
+        address: ServerAddress::Unresolved,
+        weight,
+        disabled: false,
+        checked: false,
+    })
+}
+
+/// A picker and its servers.
+#[derive(Debug)]
+pub struct Farm {
+    pub picker: Picker,
+    pub servers: Vec<Arc<Server>>,
+}
+
+impl Farm {
+    pub fn with(settings: Settings, servers: Vec<Arc<Server>>) -> Farm {
+        let members = servers.iter().cloned().map(Member::from).collect();
+        Farm { picker: Picker::new(&settings, members), servers }
+    }
+
+    /// Active servers of these weights.
+    pub fn new(algorithm: Algorithm, weights: &[u32]) -> Farm {
+        let servers = weights.iter().enumerate().map(|(at, weight)| server(at, *weight, false)).collect();
+        Farm::with(Settings { algorithm, ..Settings::default() }, servers)
+    }
+
+    pub fn pick(&self, wish: Wish) -> Option<usize> {
+        self.picker.pick(wish, |server| server.maxconn.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    pub fn picks(&self, count: usize) -> Vec<usize> {
+        (0..count).filter_map(|_| self.pick(Wish::default())).collect()
+    }
+
+    pub fn enter(&self, index: usize) {
+        self.servers[index].enter();
+        self.picker.entered(index);
+    }
+
+    pub fn leave(&self, index: usize) {
+        self.servers[index].leave();
+        self.picker.left(index);
+    }
+}
