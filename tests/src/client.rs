@@ -123,6 +123,12 @@ pub fn exchange(port: u16, request: &str) -> Option<Response> {
     Client::connect(port).send(request).response()
 }
 
+/// Likewise, unless nobody listens there yet.
+pub fn get_if_open(port: u16, path: &str) -> Option<Response> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    get(port, path)
+}
+
 /// `GET` of a path on a connection of its own.
 pub fn get(port: u16, path: &str) -> Option<Response> {
     exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"))

@@ -42,7 +42,8 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
                 [one.backlog, proxy.backlog, proxy.state.maxconn.load(std::sync::atomic::Ordering::Relaxed)]
                     .into_iter()
                     .find(|length| *length > 0)
-                    .unwrap_or(backlog);
+                    // A limit that nobody chose is no wish for a short queue.
+                    .unwrap_or(if plan.global.maxconn.is_some() { backlog } else { backlog.max(1024) });
             let opened = open_all(one, sockets(one, &plan.global), length, &plan.global, &mut inherited);
             match opened {
                 Ok(sockets) => {
