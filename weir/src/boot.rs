@@ -53,7 +53,7 @@ fn start(
     messages: Messages,
 ) -> Result<Ending, String> {
     let global = &plan.global;
-    let limits = system::limits(&plan);
+    let limits = system::limits(&plan, messages)?;
     let inherited = match &resumed {
         // A path given by hand is for the first start, but for the one that forbids taking sockets over.
         Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
@@ -259,6 +259,7 @@ fn count_panics(process: &Arc<Process>) {
 
 /// What other rooms do for requests.
 fn services(runtime: Arc<Runtime>) -> Services {
+    let of_page = runtime.clone();
     let statistics = move |_: &config::plan::Proxy,
                            page: &config::plan::proxy::StatsPage,
                            request: &ServiceRequest<'_>|
@@ -271,12 +272,26 @@ fn services(runtime: Arc<Runtime>) -> Services {
             body: request.body,
             admin: request.admin,
         };
-        let response = control::statistics::respond(&runtime, &settings, &request);
-        ServiceReply {
-            status: response.status,
-            headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            body: response.body.flatten().collect(),
-        }
+        reply(control::statistics::respond(&of_page, &settings, &request))
     };
-    Services { statistics: Box::new(statistics) }
+    let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
+        let uri = String::from_utf8_lossy(request.target);
+        let request = control::statistics::PageRequest {
+            method: http::Method::from_bytes(request.method),
+            uri: &uri,
+            body: request.body,
+            admin: false,
+        };
+        reply(control::prometheus::respond(&runtime, &request))
+    };
+    Services { statistics: Box::new(statistics), metrics: Box::new(metrics) }
+}
+
+/// A page in the proxy's terms.
+fn reply(response: control::statistics::PageResponse) -> ServiceReply {
+    ServiceReply {
+        status: response.status,
+        headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        body: response.body,
+    }
 }

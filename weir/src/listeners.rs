@@ -45,7 +45,8 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
                 [one.backlog, proxy.backlog, proxy.state.maxconn.load(std::sync::atomic::Ordering::Relaxed)]
                     .into_iter()
                     .find(|length| *length > 0)
-                    .unwrap_or(backlog);
+                    // A limit that nobody chose is no wish for a short queue.
+                    .unwrap_or(if plan.global.maxconn.is_some() { backlog } else { backlog.max(1024) });
             let owner = Owner::Frontend { proxy: index, bind: number };
             let shards = shards(one, &plan.global);
             match open_all(one, shards.len(), length, &plan.global, &mut inherited) {

@@ -92,7 +92,9 @@ fn serve(plan: Plan) -> SocketAddr {
     let address = watched.local_addr().expect("a bound socket has an address");
     let plan = Arc::new(plan);
     let frontend = plan.proxies.iter().position(|proxy| !proxy.binds.is_empty()).expect("a frontend");
-    let services = Services { statistics: Box::new(|_, _, _| ServiceReply::default()) };
+    let reply = || ServiceReply { status: 200, headers: Vec::new(), body: Box::new(std::iter::empty()) };
+    let services =
+        Services { statistics: Box::new(move |_, _, _| reply()), metrics: Box::new(move |_| reply()) };
     let mut inboxes = runtime::worker::prepare(1).expect("workers are prepared once");
     let shared = Arc::new(Shared::new(plan, Arc::new(Process::default()), services));
     let main = move || async move {
