@@ -53,7 +53,7 @@ fn start(
     messages: Messages,
 ) -> Result<Ending, String> {
     let global = &plan.global;
-    let limits = system::limits(&plan);
+    let limits = system::limits(&plan, messages)?;
     let inherited = match &resumed {
         // A path given by hand is for the first start, but for the one that forbids taking sockets over.
         Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
@@ -136,7 +136,6 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let Start { plan, bound, limits, mut link, exposed, old, messages } = start;
     let has_master = link.is_some();
     let threads = plan.global.workers();
-    runtime::shard::set_groups(listeners::groups(&plan.global, threads));
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);
@@ -156,7 +155,13 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
-        let group = listeners::group_of(&plan.global, index, threads);
+        let placement = &plan.global.placement;
+        let place = runtime::worker::Place {
+            group: placement.group_index(index),
+            cpus: placement.cpus[index].clone(),
+            busy_polling: placement.busy_polling[index],
+        };
+        let group = placement.group_of(index);
         let desk = Desk {
             shared: shared.clone(),
             runtime: runtime.clone(),
@@ -165,7 +170,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
         };
         let link = link.take();
         let main = move || async move { work(desk, share, group, link, messages).await };
-        inboxes.spawn(index, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
+        inboxes.spawn(index, place, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
     }
     if !has_master {
         system::announce(messages);
@@ -191,7 +196,6 @@ async fn work(
     messages: Messages,
 ) {
     let Desk { shared, runtime, checks, exposed } = desk;
-    runtime::shard::enter_group(listeners::group_index(&shared.plan.global, runtime::current_worker()));
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
@@ -205,7 +209,7 @@ async fn work(
         };
         match bound.owner {
             listeners::Owner::Frontend { proxy, bind } => {
-                let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, group.clone());
+                let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
                 tokio::task::spawn_local(task);
             }
             listeners::Owner::RuntimeSocket(number) => {
@@ -255,6 +259,7 @@ fn count_panics(process: &Arc<Process>) {
 
 /// What other rooms do for requests.
 fn services(runtime: Arc<Runtime>) -> Services {
+    let of_page = runtime.clone();
     let statistics = move |_: &config::plan::Proxy,
                            page: &config::plan::proxy::StatsPage,
                            request: &ServiceRequest<'_>|
@@ -267,12 +272,26 @@ fn services(runtime: Arc<Runtime>) -> Services {
             body: request.body,
             admin: request.admin,
         };
-        let response = control::statistics::respond(&runtime, &settings, &request);
-        ServiceReply {
-            status: response.status,
-            headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            body: response.body.flatten().collect(),
-        }
+        reply(control::statistics::respond(&of_page, &settings, &request))
     };
-    Services { statistics: Box::new(statistics) }
+    let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
+        let uri = String::from_utf8_lossy(request.target);
+        let request = control::statistics::PageRequest {
+            method: http::Method::from_bytes(request.method),
+            uri: &uri,
+            body: request.body,
+            admin: false,
+        };
+        reply(control::prometheus::respond(&runtime, &request))
+    };
+    Services { statistics: Box::new(statistics), metrics: Box::new(metrics) }
+}
+
+/// A page in the proxy's terms.
+fn reply(response: control::statistics::PageResponse) -> ServiceReply {
+    ServiceReply {
+        status: response.status,
+        headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        body: response.body,
+    }
 }

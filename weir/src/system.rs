@@ -13,7 +13,10 @@ use crate::messages::Messages;
 
 /// Descriptors that a connection may take: its own, its server's.
 const PER_CONNECTION: u64 = 2;
-/// Descriptors for everything else.
+/// Descriptors that a process has whatever it serves, and those that each worker needs for itself.
+const FIXED: u64 = 9;
+const PER_WORKER: u64 = 4;
+/// Descriptors for everything else, where there are enough.
 const RESERVE: u64 = 100;
 /// The most connections allowed by default, as HAProxy's packages have it.
 const DEFAULT_HARD_LIMIT: u64 = 1_048_576;
@@ -27,24 +30,37 @@ pub(crate) struct Limits {
     pub(crate) open_files: u64,
 }
 
-/// Works out `maxconn` and raises the descriptor limit accordingly.
-pub(crate) fn limits(plan: &Plan) -> Limits {
+/// Works out `maxconn` and raises the descriptor limit accordingly. What is asked for and cannot be had is an error, or a
+/// warning under `no strict-limits`.
+pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> {
     let global = &plan.global;
-    let listeners: u64 = plan.proxies.iter().map(|proxy| proxy.binds.len() as u64).sum();
+    let binds: usize = plan.proxies.iter().map(|proxy| proxy.binds.len()).sum();
+    let listeners = (binds + global.stats_sockets.len()) as u64;
+    let fixed = FIXED + PER_WORKER * global.workers() as u64 + listeners;
+    let most = global.fd_hard_limit.unwrap_or(DEFAULT_HARD_LIMIT);
     let wanted = match (global.ulimit_n, global.maxconn) {
-        (Some(files), _) => files,
-        (None, Some(connections)) => u64::from(connections) * PER_CONNECTION + listeners + RESERVE,
-        (None, None) => global.fd_hard_limit.unwrap_or(DEFAULT_HARD_LIMIT),
-    };
-    let open_files = match (global.maxconn, global.ulimit_n) {
+        (Some(files), _) => Some(files),
+        (None, Some(connections)) => Some(u64::from(connections) * PER_CONNECTION + fixed + RESERVE),
         // Without a word about it, what the system allows is used and no more asked for.
-        (None, None) => net::sys::descriptor_limit(global.fd_hard_limit.unwrap_or(DEFAULT_HARD_LIMIT)),
-        _ => net::sys::raise_descriptor_limit(wanted),
+        (None, None) => None,
+    };
+    let open_files = match wanted {
+        Some(wanted) => net::sys::raise_descriptor_limit(wanted),
+        None => net::sys::descriptor_limit(most),
     }
     .unwrap_or(1024);
-    let room = open_files.saturating_sub(listeners + RESERVE) / PER_CONNECTION;
+    if let Some(wanted) = wanted.filter(|wanted| *wanted > open_files) {
+        let text = format!("[haproxy.main()] Cannot raise FD limit to {wanted}, limit is {open_files}.");
+        if global.strict_limits {
+            return Err(text);
+        }
+        messages.say(Severity::Warning, &text);
+    }
+    // Where there are few, few are kept for logs, checks and operators.
+    let free = open_files.saturating_sub(fixed);
+    let room = free.saturating_sub((free / 8).clamp(2, RESERVE)) / PER_CONNECTION;
     let max_connections = global.maxconn.unwrap_or_else(|| u32::try_from(room).unwrap_or(u32::MAX)).max(1);
-    Limits { max_connections, open_files }
+    Ok(Limits { max_connections, open_files })
 }
 
 /// `-x`: listening sockets of a running process.

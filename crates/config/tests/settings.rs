@@ -30,12 +30,21 @@ fn global_keywords_set_the_process() {
         ("daemon", |g| g.daemon),
         ("maxconn 1000", |g| g.maxconn == Some(1000)),
         ("maxconn 0", |g| g.maxconn.is_none()),
-        ("nbthread 4", |g| g.threads == Some(4)),
-        ("thread-groups 2", |g| g.thread_groups == Some(2)),
+        ("nbthread 4", |g| g.wishes.threads == Some(4) && g.workers() == 4),
+        ("nbthread 4\n thread-groups 2", |g| g.placement.groups == [0..2, 2..4]),
+        ("nbthread 3\n max-threads-per-group 2", |g| g.placement.groups == [0..2, 2..3]),
+        ("nbthread 4\n thread-groups 2\n thread-group 1 1 busy-polling", |g| {
+            g.placement.groups == [0..1, 1..4] && g.placement.busy_polling == [true, false, false, false]
+        }),
+        ("nbthread 2\n cpu-map auto:1/1-2 0 1", |g| g.placement.cpus == [Some([0].into()), Some([1].into())]),
+        ("cpu-set reset drop-cpu 63\n cpu-policy group-by-2-ccx threads-per-core 1", |g| {
+            g.wishes.reset && g.wishes.one_per_core && g.wishes.rules.len() == 1
+        }),
+        ("nbthread 4\n cpu-affinity per-group loose\n thread-hard-limit 9", |g| g.workers() == 4),
         ("user root", |g| g.uid == Some(0)),
         ("gid 7", |g| g.gid == Some(7)),
         ("chroot /var/empty", |g| g.chroot.as_deref() == Some("/var/empty".as_ref())),
-        ("busy-polling\n no busy-polling", |g| !g.busy_polling),
+        ("busy-polling\n no busy-polling", |g| !g.wishes.busy_polling),
         ("no strict-limits", |g| !g.strict_limits),
         ("hard-stop-after 30s", |g| g.hard_stop_after == seconds(30)),
         ("stats timeout 2m", |g| g.stats_timeout == Duration::from_secs(120)),
@@ -202,7 +211,7 @@ fn proxy_keywords_set_the_proxy() {
         ("bind :80-82,127.0.0.1:90 name web", |p| p.binds.len() == 5 && &*p.binds[1].listener.name == "web"),
         ("bind \"*:${PORT}\" shards by-thread", |p| {
             p.binds[1].address == BindAddress::Ip(([0, 0, 0, 0], 8080).into())
-                && p.binds[1].shards == Shards::ByThread
+                && p.binds[1].shards == Some(Shards::ByThread)
         }),
         ("bind fd@${PORT}", |p| p.binds[1].address == BindAddress::Inherited(8080)),
         ("bind /run/x.sock mode 600 accept-proxy", |p| {

@@ -50,6 +50,8 @@ pub(crate) struct Exchange {
     pub(crate) replay: Vec<u8>,
     /// The body of an answer made here.
     pub(crate) reply_body: Vec<u8>,
+    /// What follows `reply_body`, of an answer made in pieces.
+    pub(crate) pieces: Option<crate::service::Pieces>,
     /// What goes before the head on a new connection: the PROXY header.
     pub(crate) preamble: Vec<u8>,
     /// The hash of the key that `balance` asks for.
@@ -133,6 +135,7 @@ impl Exchange {
         ] {
             bytes.clear();
         }
+        self.pieces = None;
         self.body_complete = false;
         self.cut_short = false;
         self.hash = None;

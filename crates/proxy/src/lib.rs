@@ -25,6 +25,7 @@ mod respond;
 mod response;
 mod route;
 mod rules_step;
+mod service;
 mod session;
 mod tunnel;
 mod upload;

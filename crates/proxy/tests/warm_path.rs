@@ -92,7 +92,9 @@ fn serve(plan: Plan) -> SocketAddr {
     let address = watched.local_addr().expect("a bound socket has an address");
     let plan = Arc::new(plan);
     let frontend = plan.proxies.iter().position(|proxy| !proxy.binds.is_empty()).expect("a frontend");
-    let services = Services { statistics: Box::new(|_, _, _| ServiceReply::default()) };
+    let reply = || ServiceReply { status: 200, headers: Vec::new(), body: Box::new(std::iter::empty()) };
+    let services =
+        Services { statistics: Box::new(move |_, _, _| reply()), metrics: Box::new(move |_| reply()) };
     let mut inboxes = runtime::worker::prepare(1).expect("workers are prepared once");
     let shared = Arc::new(Shared::new(plan, Arc::new(Process::default()), services));
     let main = move || async move {
@@ -100,9 +102,9 @@ fn serve(plan: Plan) -> SocketAddr {
         proxy::accept::install(&worker);
         tokio::task::spawn_local(proxy::worker::background(worker.clone()));
         let listener = net::Listener::from_fd(watched.into()).expect("a listening socket can be watched");
-        proxy::accept::serve(worker, listener, frontend, 0, 0..1).await;
+        proxy::accept::serve(worker, listener, frontend, 0, Arc::new([0])).await;
     };
-    inboxes.spawn(0, main).expect("a thread starts");
+    inboxes.spawn(0, Default::default(), main).expect("a thread starts");
     address
 }
 

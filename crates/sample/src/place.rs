@@ -93,6 +93,7 @@ pub fn columns(scope: &Scope<'_>) -> Columns {
         Place::Log => Columns(1 << 18),
         Place::Check => Columns(CHECK),
         Place::Boot => Columns(CONFIG),
+        Place::Command => Columns(CLI),
     }
 }
 

@@ -12,12 +12,12 @@ use std::sync::atomic::{
 };
 
 use arc_swap::ArcSwap;
-use runtime::shard::Padded;
 use runtime::{Sharded, timer};
 
 use crate::counters::ServerCounters;
 use crate::latency::Latency;
 use crate::queue::Queue;
+use crate::recent::Recent;
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
 /// need look at its servers' versions. Written by whoever changes a server's state, weight or limit.
@@ -29,13 +29,21 @@ pub fn changes() -> u64 {
     CHANGES.load(Acquire)
 }
 
-/// What request tasks write of a server while they use it: together on lines of their own.
+/// What request tasks write of a server while they use it, together on lines of their own. It stands apart from
+/// the rest of the server, so that those of many servers lie close together: a balancer compares them at random.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Served {
     count: AtomicU32,
     /// How long its answers take. Written by request tasks of backends that balance by it.
     pub latency: Latency,
+    /// Requests of the last second. Written likewise.
+    pub recent: Recent,
 }
+
+/// A server's [`Served`], for the server and its balancers.
+#[derive(Debug, Default, Clone)]
+pub struct Counted(pub Arc<Served>);
 
 impl std::ops::Deref for Served {
     type Target = AtomicU32;
@@ -144,7 +152,7 @@ pub struct Server {
     pub version: AtomicU64,
     /// Requests being served now. Written by every worker that picks this server: the only shared write of a
     /// request beside its release.
-    pub served: Padded<Served>,
+    pub served: Counted,
     /// Connections to it now, used and idle. Written when one is opened and when it is closed.
     pub open: AtomicU32,
     /// Requests waiting for this server.
@@ -405,7 +413,7 @@ impl Server {
             }),
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
-            served: Padded::default(),
+            served: Counted::default(),
             open: AtomicU32::new(0),
             queue: Queue::default(),
             counters: Sharded::default(),

@@ -24,6 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Diagnostics, SourceMap};
+use runtime::placement::Placement;
+use runtime::{shard, topology};
 use state::proxy::ProxySeed;
 use syntax::Environment;
 
@@ -62,6 +64,8 @@ pub(crate) struct Context<'a> {
     pub(crate) variables: RefCell<sample::vars::Variables>,
     pub(crate) patterns: RefCell<sample::pattern::PatternSets>,
     pub(crate) global: Global,
+    /// Where the workers are.
+    pub(crate) placement: Placement,
     /// Servers whose lines were refused, as `backend/server`: what refers to them is not wrong too.
     pub(crate) refused: HashSet<String>,
     /// Addresses of server names already looked up.
@@ -105,6 +109,7 @@ pub(crate) fn resolve(
         variables: RefCell::default(),
         patterns: RefCell::default(),
         global: Global::default(),
+        placement: Placement::default(),
         refused: HashSet::new(),
         hosts: HashMap::new(),
     };
@@ -120,7 +125,6 @@ pub(crate) fn resolve(
 fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSettings<'a> {
     let mut global = GlobalSettings::default();
     let plan = &mut global.plan;
-    plan.max_threads_per_group = 16;
     plan.stats_timeout = std::time::Duration::from_secs(10);
     plan.stats_maxconn = 10;
     plan.strict_limits = true;
@@ -140,9 +144,24 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.default_path = global.plan.default_path.clone();
     sample::vars::limit(global.plan.tune.vars_max);
-    // What is made from here on has a copy of its counters for each worker.
-    runtime::shard::set_workers(global.plan.workers());
+    place_workers(&mut global, context);
     global
+}
+
+/// Decides how many workers run and where: what is made from here on has a copy of its counters for each.
+fn place_workers(global: &mut GlobalSettings<'_>, context: &mut Context<'_>) {
+    match Placement::new(topology::machine(), &topology::allowed(), &global.plan.wishes) {
+        Ok((placement, warnings)) => {
+            context.placement = placement.clone();
+            global.plan.placement = placement;
+            for warning in warnings {
+                context.diagnostics.push(Diagnostic::warning(warning));
+            }
+        }
+        Err(message) => context.diagnostics.push(Diagnostic::alert(message)),
+    }
+    shard::set_workers(global.plan.workers());
+    shard::set_groups(global.plan.placement.groups.len());
 }
 
 /// The defaults sections read so far.

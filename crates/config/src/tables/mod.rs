@@ -13,6 +13,7 @@ pub mod proxy;
 pub mod rules;
 pub mod sections;
 pub mod stats;
+pub mod threads;
 pub mod timeout;
 pub mod tune;
 
@@ -22,6 +23,7 @@ use crate::keyword::Keyword;
 static TABLES: &[&[Keyword]] = &[
     environment::TABLE,
     global::TABLE,
+    threads::TABLE,
     tune::TABLE,
     proxy::TABLE,
     rules::TABLE,

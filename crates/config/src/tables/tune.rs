@@ -81,7 +81,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.h2.max-concurrent-streams",   G, H2),
     ineffective("tune.h2.max-frame-size",           G, H2),
     ineffective("tune.h2.zero-copy-fwd-send",       G, H2),
-    ineffective("tune.listener.default-shards",     G, "`shards` of a bind line decides here"),
     ineffective("tune.lua.bool-sample-conversion",  G, LUA),
     ineffective("tune.lua.burst-timeout",           G, LUA),
     ineffective("tune.lua.forced-yield",            G, LUA),
