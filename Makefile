@@ -2,14 +2,14 @@
 #
 #   make run      build Weir and start it on examples/quickstart.cfg
 #   make test     everything that must pass
-#   make bench    Weir beside haproxy and nginx; make bench-busy-polling; make bench-variables; make bench-load: time and memory to load 33,000 backends
+#   make bench    Weir beside haproxy and nginx; make bench-busy-polling; make bench-checks; make bench-variables; make bench-load: time and memory to load 33,000 backends
 #   make lint     formatting, clippy, arrows between rooms, generated documents
 #   make fmt      format the sources
 
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build test lint fmt bench bench-busy-polling bench-load bench-variables tools docs clean
+.PHONY: run build test lint fmt bench bench-busy-polling bench-checks bench-load bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -48,6 +48,10 @@ bench-variables: tools
 bench-load: tools
 	$(CARGO) build --release -p weir
 	./bench/load.sh $(TARGET)/release/weir
+
+bench-checks: tools
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/checks.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench: tools
 	$(CARGO) build --release -p weir -p weir-bench
