@@ -13,6 +13,7 @@ use std::sync::atomic::{
 
 use arc_swap::ArcSwap;
 use runtime::shard::{self, Padded};
+use runtime::shared::Shared as _;
 use state::server::{Served, changes};
 use state::{Answer, Server};
 
@@ -167,7 +168,7 @@ impl Picker {
             _ => {}
         }
         if self.core.balance_factor > 0 {
-            self.core.in_flight.0.fetch_add(1, Relaxed);
+            self.core.in_flight.0.add(1);
         }
         self.moved(index);
     }
@@ -176,7 +177,7 @@ impl Picker {
     #[inline]
     pub fn left(&self, index: usize) {
         if self.core.balance_factor > 0 {
-            self.core.in_flight.0.fetch_sub(1, Relaxed);
+            self.core.in_flight.0.sub(1);
         }
         self.moved(index);
     }
@@ -266,7 +267,7 @@ impl Core {
             return Some(index);
         }
         let count = self.servers.len();
-        let start = self.position().fetch_add(1, Relaxed);
+        let start = self.position().add(1);
         let any = |backup: bool| {
             (0..count)
                 .map(|step| (start + step) % count)

@@ -17,6 +17,8 @@ use runtime::{Sharded, timer};
 use crate::counters::ServerCounters;
 use crate::latency::Latency;
 use crate::queue::Queue;
+use runtime::shared::Shared;
+
 use crate::recent::Recent;
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
@@ -579,17 +581,14 @@ impl Server {
     /// Counts one more request as served by this server.
     #[inline]
     pub fn enter(&self) {
-        let served = self.served.0.fetch_add(1, Relaxed) + 1;
-        // Rarely true, so that the line is only read on most requests.
-        if served > self.served_max.load(Relaxed) {
-            self.served_max.fetch_max(served, Relaxed);
-        }
+        let served = self.served.0.count.add(1) + 1;
+        self.served_max.raise(served);
     }
 
     /// Counts one request less; the next that waits for this server may then try.
     #[inline]
     pub fn leave(&self) {
-        self.served.0.fetch_sub(1, Relaxed);
+        self.served.0.count.sub(1);
     }
 
     /// Takes a place if `limit` (0: none) allows one more.
@@ -599,10 +598,9 @@ impl Server {
             self.enter();
             return true;
         }
-        let taken =
-            self.served.0.fetch_update(Relaxed, Relaxed, |served| (served < limit).then_some(served + 1));
+        let taken = self.served.0.count.take_below(limit);
         if let Ok(before) = taken {
-            self.served_max.fetch_max(before + 1, Relaxed);
+            self.served_max.raise(before + 1);
         }
         taken.is_ok()
     }
