@@ -19,9 +19,9 @@ cleanup() {
 }
 trap cleanup EXIT
 
-free_port() { # a port that the kernel gives
+free_port() { # a port below those that connections take
     while :; do
-        local port=$((20000 + RANDOM % 20000))
+        local port=$((20000 + RANDOM % 12000))
         (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
     done
 }
