@@ -2,14 +2,15 @@
 #
 #   make run      build Weir and start it on examples/quickstart.cfg
 #   make test     everything that must pass
-#   make bench    Weir beside haproxy and nginx; make bench-load: time and memory to load 33,000 backends
+#   make bench    Weir beside haproxy and nginx; bench-load: time and memory to load 33,000 backends; bench-balance: what
+#                 balancing costs and does, simulated and beside haproxy
 #   make lint     formatting, clippy, arrows between rooms, generated documents
 #   make fmt      format the sources
 
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build test lint fmt bench bench-load tools docs clean
+.PHONY: run build test lint fmt bench bench-load bench-balance tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -40,6 +41,14 @@ docs:
 bench-load: tools
 	$(CARGO) build --release -p weir
 	./bench/load.sh $(TARGET)/release/weir
+
+bench-balance: tools
+	$(CARGO) run -q --release -p weir-balance --example picks
+	@echo
+	$(CARGO) run -q --release -p weir-balance --example simulation
+	@echo
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/balance.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench: tools
 	$(CARGO) build --release -p weir -p weir-bench

@@ -79,7 +79,7 @@ pub(crate) fn page(surface: &str, regression_tests: &str) -> String {
          `tcp-smart-connect`; `grace`, `close-spread-time`, `set-dumpable`, `insecure-fork-wanted`, `http-err-codes`, \
          `http-fail-codes`, `maxpipes`, `tune.http.cookielen`, `tune.maxaccept`, `tune.pool-*-fd-ratio`, `tune.idletimer`, \
          `tune.listener.multi-queue`, `tune.max-checks-per-thread`, `tune.vars.*`; of servers `redir`, `non-stick`, `socks4`, \
-         `hash-key`, `strict-maxconn`; `max-keep-alive-queue`.\n\n{summary}{}{body}",
+         `strict-maxconn`.\n\n{summary}{}{body}",
         tests(regression_tests)
     )
 }
