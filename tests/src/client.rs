@@ -74,6 +74,14 @@ impl Client {
         Some(Response { status, head, body })
     }
 
+    /// The next head alone: the answer to a HEAD. Empty when the connection ended first.
+    pub fn read_head(&mut self) -> String {
+        let Some(end) = self.read_until(|bytes| find(bytes, b"\r\n\r\n")) else { return String::new() };
+        let head = String::from_utf8_lossy(&self.pending[..end]).into_owned();
+        self.pending.drain(..end + 4);
+        head
+    }
+
     fn body(&mut self, head: &str, status: u16) -> Vec<u8> {
         if matches!(status, 100..=199 | 204 | 304) {
             return Vec::new();
@@ -113,6 +121,12 @@ impl Client {
 /// One exchange on a connection of its own.
 pub fn exchange(port: u16, request: &str) -> Option<Response> {
     Client::connect(port).send(request).response()
+}
+
+/// Likewise, unless nobody listens there yet.
+pub fn get_if_open(port: u16, path: &str) -> Option<Response> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    get(port, path)
 }
 
 /// `GET` of a path on a connection of its own.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub use haproxy::Haproxy;
 pub use origin::Origin;
-pub use program::{Verdict, Weir, check, program};
+pub use program::{Verdict, Weir, ask, check, program};
 
 /// How long anything may take before a test gives up: far more than it takes, so that a busy machine does not fail a test.
 pub const PATIENCE: Duration = Duration::from_secs(20);

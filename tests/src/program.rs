@@ -1,7 +1,9 @@
 //! The program under test: built once, started on a configuration, asked with `-c`.
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -78,6 +80,21 @@ pub fn check(file: &Path, directory: &Path) -> Verdict {
     Verdict { code: output.status.code(), messages: String::from_utf8_lossy(&output.stderr).into_owned() }
 }
 
+/// What the process behind a runtime socket answers to a command.
+pub fn ask(socket: &Path, command: &str) -> String {
+    let mut stream = None;
+    eventually(|| {
+        stream = UnixStream::connect(socket).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.expect("the runtime socket takes connections");
+    let mut answer = String::new();
+    stream.set_read_timeout(Some(crate::PATIENCE)).expect("the timeout is not zero");
+    stream.write_all(format!("{command}\n").as_bytes()).expect("the runtime socket takes a command");
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
 /// A running program. Ends with the value.
 #[derive(Debug)]
 pub struct Weir {
@@ -88,12 +105,17 @@ pub struct Weir {
 impl Weir {
     /// Starts on a configuration, and waits until each of `ports` of 127.0.0.1 takes connections.
     pub fn start(configuration: &str, ports: &[u16]) -> Weir {
+        Weir::start_with(configuration, &["-db"], ports)
+    }
+
+    /// Likewise, with other arguments than `-db` before the file.
+    pub fn start_with(configuration: &str, arguments: &[&str], ports: &[u16]) -> Weir {
         let directory = scratch("run");
         let file = directory.join("haproxy.cfg");
         std::fs::write(&file, configuration).expect("the temporary directory takes files");
         let messages = File::create(directory.join("messages")).expect("the temporary directory takes files");
         let child = Command::new(program())
-            .arg("-db")
+            .args(arguments)
             .arg("-f")
             .arg(&file)
             .current_dir(&directory)
@@ -134,6 +156,18 @@ impl Weir {
     /// A directory of this run, which goes when it ends.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Sends it the signal of that name (`USR1`).
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(sent.is_ok_and(|status| status.success()), "SIG{name} was not sent");
+    }
+
+    /// What it answers to a command on the runtime socket named `runtime` in its directory, which the configuration must
+    /// have (`stats socket runtime level admin`).
+    pub fn ask(&self, command: &str) -> String {
+        ask(&self.directory.join("runtime"), command)
     }
 
     /// What it wrote to standard error so far.

@@ -75,8 +75,6 @@ pub(crate) struct Args {
     pub(crate) no_reuseport: bool,
     /// `-dG`.
     pub(crate) no_getaddrinfo: bool,
-    /// `-dI`.
-    pub(crate) insecure_fork: bool,
     /// `-x`: the command socket of the process whose sockets are taken over.
     pub(crate) take_over: Option<PathBuf>,
     /// `-S`: where the master's command socket listens.
@@ -157,7 +155,6 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             "-dS" => args.no_splice = true,
             "-dR" => args.no_reuseport = true,
             "-dG" => args.no_getaddrinfo = true,
-            "-dI" => args.insecure_fork = true,
             "--keywords" => args.dump_keywords = Some("all".to_owned()),
             _ => debug_flag(&flag, &mut args)?,
         }
@@ -175,7 +172,8 @@ fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
         args.dump_keywords = Some(if classes.is_empty() { "help" } else { classes }.to_owned());
         return Ok(());
     }
-    const INEFFECTIVE: &[&str] = &["-de", "-dp", "-dk", "-dv", "-dV", "-dT", "-dF", "-dZ", "-dc", "-dL"];
+    const INEFFECTIVE: &[&str] =
+        &["-dI", "-de", "-dp", "-dk", "-dv", "-dV", "-dT", "-dF", "-dZ", "-dc", "-dL"];
     const PREFIXES: &[&str] = &["-dM", "-dA", "-dC", "-dt"];
     if INEFFECTIVE.contains(&flag) || PREFIXES.iter().any(|prefix| flag.starts_with(prefix)) {
         args.ineffective.push(flag.to_owned());
@@ -239,7 +237,7 @@ Process:
   -st PID ...                tell them to terminate
   -x, --take-over SOCKET     take the listening sockets of the process with this command socket
   -S ADDRESS                 where the master's command socket listens
-  -dS -dR -dG -dI            no splice, no SO_REUSEPORT, no getaddrinfo; allow external checks
+  -dS -dR -dG                no splice, no SO_REUSEPORT, no getaddrinfo
 
 Messages:
   -q, --quiet                none; -V, --verbose undoes it

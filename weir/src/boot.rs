@@ -1,5 +1,7 @@
 //! From a plan to running workers: sockets, privileges, threads, and the wait for signals.
 
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,15 +15,21 @@ use state::Process;
 
 use crate::args::Args;
 use crate::checks::Teller;
+use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
 use crate::signals::{self, Ending};
 use crate::{master, states, system, view};
 
 /// Starts what the plan says and returns when all is over.
-pub(crate) fn run(plan: Plan, args: Args) -> ExitCode {
+pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
     let messages = Messages::new(args.quiet || plan.global.quiet);
-    match start(Arc::new(plan), &args, messages) {
+    end(start(Arc::new(plan), &args, resumed, messages), messages)
+}
+
+/// What the program returns.
+pub(crate) fn end(ending: Result<Ending, String>, messages: Messages) -> ExitCode {
+    match ending {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
         // As HAProxy: whoever waits for the process sees that the signal ended it.
         Ok(Ending::Signal(number)) => {
@@ -38,42 +46,103 @@ pub(crate) fn run(plan: Plan, args: Args) -> ExitCode {
     }
 }
 
-fn start(plan: Arc<Plan>, args: &Args, messages: Messages) -> Result<Ending, String> {
+fn start(
+    plan: Arc<Plan>,
+    args: &Args,
+    resumed: Option<master::State>,
+    messages: Messages,
+) -> Result<Ending, String> {
     let global = &plan.global;
-    let limits = system::limits(&plan);
-    let inherited = system::take_over(args.take_over.as_deref(), messages);
-    let bound = listeners::bind(&plan, inherited, limits.max_connections)?;
+    let limits = system::limits(&plan, messages)?;
+    let inherited = match &resumed {
+        // A path given by hand is for the first start, but for the one that forbids taking sockets over.
+        Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
+            master::sockets(state, messages)
+        }
+        _ => system::take_over(args.take_over.as_deref(), messages),
+    };
+    let first = resumed.is_none();
+    let bound = match bind(&plan, inherited, &limits, args) {
+        Err(error) if let Some(state) = resumed => {
+            messages.say(Severity::Alert, &error);
+            return Ok(master::go_on(state, args, messages));
+        }
+        bound => bound?,
+    };
     // The master stays one thread and forks before any other exists.
-    if (global.daemon) && !global.master_worker {
-        net::sys::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."))?;
-    }
-    if global.master_worker
-        && let Some(ending) = master::supervise(global, args, messages)?
-    {
-        return Ok(ending);
-    }
-    if !global.master_worker {
+    let mut link = None;
+    if global.master_worker {
+        match master::split(global, args, resumed, messages)? {
+            master::Role::Master(ending) => return Ok(ending),
+            master::Role::Worker(theirs) => link = Some(theirs),
+        }
+    } else {
+        if global.daemon {
+            net::sys::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."))?;
+        }
         system::write_pidfile(global)?;
     }
     system::confine(global)?;
-    system::finish_old(args);
-    run_workers(plan, bound, limits, messages)
+    let exposes = global.stats_sockets.iter().any(|bind| bind.expose_fds) || link.is_some();
+    let exposed = if exposes { Exposed::of(&plan, &bound) } else { Ok(Exposed::default()) };
+    let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);
+    let old = if first { args.clone() } else { Args::default() };
+    run_workers(Start { plan, bound, limits, link, exposed, old, messages })
 }
 
-fn run_workers(
+/// Binds everything. Processes that are to be replaced are asked to let go of addresses that they alone can have.
+fn bind(
+    plan: &Plan,
+    inherited: Inherited,
+    limits: &system::Limits,
+    args: &Args,
+) -> Result<Vec<Bound>, String> {
+    let mut bound = listeners::bind(plan, inherited, limits.max_connections);
+    let old = || args.finish.iter().chain(&args.terminate).copied();
+    if bound.is_ok() || old().next().is_none() {
+        return bound;
+    }
+    system::signal(old(), rustix::process::Signal::TTOU);
+    for _ in 0..RETRIES {
+        std::thread::sleep(RETRY);
+        bound = listeners::bind(plan, Vec::new(), limits.max_connections);
+        if bound.is_ok() {
+            return bound;
+        }
+    }
+    // They go on, since we do not.
+    system::signal(old(), rustix::process::Signal::TTIN);
+    bound
+}
+
+/// How often addresses that are in use are tried again, and how long apart.
+const RETRIES: u32 = 100;
+const RETRY: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// What workers start with.
+struct Start {
     plan: Arc<Plan>,
     bound: Vec<Bound>,
     limits: system::Limits,
+    /// The way to the master, if there is one.
+    link: Option<UnixStream>,
+    exposed: Arc<Exposed>,
+    /// The arguments that name processes to be replaced.
+    old: Args,
     messages: Messages,
-) -> Result<Ending, String> {
+}
+
+fn run_workers(start: Start) -> Result<Ending, String> {
+    let Start { plan, bound, limits, mut link, exposed, old, messages } = start;
+    let has_master = link.is_some();
     let threads = plan.global.workers();
-    runtime::shard::set_groups(listeners::groups(&plan.global, threads));
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);
     process.hard_maxconn.store(limits.max_connections, Relaxed);
     process.connection_limit.store(plan.global.max_connection_rate, Relaxed);
     process.session_limit.store(plan.global.max_session_rate, Relaxed);
+    limit_descriptors(&plan, &process, &limits);
     count_panics(&process);
     let teller = Teller::default();
     let view = view::of(&plan, &limits);
@@ -83,27 +152,50 @@ fn run_workers(
     let services = services(runtime.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
+    let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
-        let (shared, runtime, teller) = (shared.clone(), runtime.clone(), teller.clone());
-        let group = listeners::group_of(&plan.global, index, threads);
-        let main = move || async move { work(shared, runtime, teller, share, group, messages).await };
-        inboxes.spawn(index, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
+        let placement = &plan.global.placement;
+        let place = runtime::worker::Place {
+            group: placement.group_index(index),
+            cpus: placement.cpus[index].clone(),
+            busy_polling: placement.busy_polling[index],
+        };
+        let group = placement.group_of(index);
+        let desk = Desk {
+            shared: shared.clone(),
+            runtime: runtime.clone(),
+            checks: checks.clone(),
+            exposed: exposed.clone(),
+        };
+        let link = link.take();
+        let main = move || async move { work(desk, share, group, link, messages).await };
+        inboxes.spawn(index, place, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
     }
-    system::announce(messages);
-    Ok(signals::wait(&shared, messages))
+    if !has_master {
+        system::announce(messages);
+    }
+    system::finish_old(&old);
+    Ok(signals::wait(&shared, &exposed, messages))
+}
+
+/// What the workers have in common.
+struct Desk {
+    shared: Arc<Shared>,
+    runtime: Arc<Runtime>,
+    checks: Arc<health::Checks>,
+    exposed: Arc<Exposed>,
 }
 
 /// One worker's life: its share of the listeners, its part of what is common, then whatever its connections ask.
 async fn work(
-    shared: Arc<Shared>,
-    runtime: Arc<Runtime>,
-    teller: Teller,
+    desk: Desk,
     share: Vec<Bound>,
     group: std::ops::Range<usize>,
+    link: Option<UnixStream>,
     messages: Messages,
 ) {
-    runtime::shard::enter_group(listeners::group_index(&shared.plan.global, runtime::current_worker()));
+    let Desk { shared, runtime, checks, exposed } = desk;
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
@@ -117,17 +209,42 @@ async fn work(
         };
         match bound.owner {
             listeners::Owner::Frontend { proxy, bind } => {
-                let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, group.clone());
+                let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
                 tokio::task::spawn_local(task);
             }
             listeners::Owner::RuntimeSocket(number) => {
-                let task = crate::control_socket::serve(runtime.clone(), shared.clone(), listener, number);
+                let (runtime, shared, exposed) = (runtime.clone(), shared.clone(), exposed.clone());
+                let task = crate::control_socket::serve(runtime, shared, exposed, listener, number);
                 tokio::task::spawn_local(task);
             }
         }
     }
-    let _checks = crate::checks::start(&shared, &teller, messages);
+    if let Some(link) = link {
+        tokio::task::spawn_local(async move {
+            if let Err(error) = master::obey(link, runtime, exposed).await {
+                messages.say(Severity::Alert, &format!("the master cannot be heard: {error}"));
+            }
+        });
+    }
+    let _running = checks.start();
     std::future::pending::<()>().await;
+}
+
+/// From how many descriptors on idle connections and pipes are one too many.
+fn limit_descriptors(plan: &Plan, process: &Process, limits: &system::Limits) {
+    let tune = &plan.global.tune;
+    let share = |percent: u32| {
+        // A ratio of 100 is no limit: connections end first.
+        if percent >= 100 {
+            0
+        } else {
+            (limits.open_files * u64::from(percent) / 100).clamp(1, u32::MAX.into()) as u32
+        }
+    };
+    process.idle_from_fds.store(share(tune.pool_low_fd_ratio), Relaxed);
+    process.crowded_from_fds.store(share(tune.pool_high_fd_ratio), Relaxed);
+    let most = if tune.max_pipes > 0 { tune.max_pipes } else { (limits.max_connections / 4).max(1) as usize };
+    net::splice::limit_pipes(most);
 }
 
 /// A panic ends its own connection; here it is counted besides being shown.
@@ -142,6 +259,7 @@ fn count_panics(process: &Arc<Process>) {
 
 /// What other rooms do for requests.
 fn services(runtime: Arc<Runtime>) -> Services {
+    let of_page = runtime.clone();
     let statistics = move |_: &config::plan::Proxy,
                            page: &config::plan::proxy::StatsPage,
                            request: &ServiceRequest<'_>|
@@ -154,12 +272,26 @@ fn services(runtime: Arc<Runtime>) -> Services {
             body: request.body,
             admin: request.admin,
         };
-        let response = control::statistics::respond(&runtime, &settings, &request);
-        ServiceReply {
-            status: response.status,
-            headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            body: response.body.flatten().collect(),
-        }
+        reply(control::statistics::respond(&of_page, &settings, &request))
     };
-    Services { statistics: Box::new(statistics) }
+    let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
+        let uri = String::from_utf8_lossy(request.target);
+        let request = control::statistics::PageRequest {
+            method: http::Method::from_bytes(request.method),
+            uri: &uri,
+            body: request.body,
+            admin: false,
+        };
+        reply(control::prometheus::respond(&runtime, &request))
+    };
+    Services { statistics: Box::new(statistics), metrics: Box::new(metrics) }
+}
+
+/// A page in the proxy's terms.
+fn reply(response: control::statistics::PageResponse) -> ServiceReply {
+    ServiceReply {
+        status: response.status,
+        headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        body: response.body,
+    }
 }

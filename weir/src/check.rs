@@ -69,7 +69,6 @@ fn apply(args: &Args, plan: &mut Plan) {
     global.no_splice |= args.no_splice;
     global.no_reuseport |= args.no_reuseport;
     global.no_getaddrinfo |= args.no_getaddrinfo;
-    global.insecure_fork_wanted |= args.insecure_fork;
 }
 
 pub(crate) fn boot(args: &Args) -> Boot {

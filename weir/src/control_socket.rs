@@ -1,33 +1,71 @@
 //! Accepting connections of a `stats socket` and handing each to the runtime API.
 
 use std::future::poll_fn;
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 use std::time::Duration;
 
-use control::Runtime;
+use control::session::HandOver;
+use control::{Level, Runtime, SeverityOutput};
 use net::{Listener, Stream};
 use proxy::Shared;
 
+use crate::hand_over::Exposed;
 use crate::view;
 
-/// Serves runtime socket number `number` of the plan, for as long as the process lives.
-pub(crate) async fn serve(runtime: Arc<Runtime>, shared: Arc<Shared>, listener: Listener, number: usize) {
+/// Serves runtime socket number `number` of the plan, until a soft stop.
+pub(crate) async fn serve(
+    runtime: Arc<Runtime>,
+    shared: Arc<Shared>,
+    exposed: Arc<Exposed>,
+    listener: Listener,
+    number: usize,
+) {
     let bind = &shared.plan.global.stats_sockets[number];
     let (level, severity) = (view::level(bind.level), view::severity(bind.severity_output));
     loop {
-        let Ok(accepted) = poll_fn(|context| listener.poll_accept(context)).await else {
+        let accepted = poll_fn(|context| {
+            if shared.process.closing.load(Relaxed) {
+                return Poll::Ready(None);
+            }
+            bind.listener.wait(context.waker().clone());
+            listener.poll_accept(context).map(Some)
+        });
+        // A process that stops leaves the address to its successor.
+        let Some(accepted) = accepted.await else { return };
+        let Ok(accepted) = accepted else {
             // Descriptors ran out, most likely: the next attempt may find some.
             runtime::timer::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let Ok(stream) = Stream::from_fd(accepted.socket, accepted.peer.is_some()) else { continue };
-        let runtime = runtime.clone();
-        tokio::task::spawn_local(async move {
-            // A client that went away is nobody to tell.
-            let _ = match stream {
-                Stream::Tcp(stream) => control::session::serve(stream, level, severity, runtime).await,
-                Stream::Unix(stream) => control::session::serve(stream, level, severity, runtime).await,
-            };
-        });
+        let exposed = bind.expose_fds.then(|| exposed.clone());
+        tokio::task::spawn_local(converse(stream, level, severity, runtime.clone(), exposed));
     }
+}
+
+/// Serves one connection to the runtime API. `exposed` are the sockets that it may ask for.
+pub(crate) async fn converse(
+    stream: Stream,
+    level: Level,
+    severity: SeverityOutput,
+    runtime: Arc<Runtime>,
+    exposed: Option<Arc<Exposed>>,
+) {
+    let connection = stream.as_fd().try_clone_to_owned();
+    let hand_over = exposed.zip(connection.ok()).map(|(exposed, connection)| -> HandOver {
+        Box::new(move || {
+            Box::pin(async move {
+                // The successor says what it lacks; it is its start that fails.
+                let _ = tokio::task::spawn_blocking(move || exposed.hand_over(connection)).await;
+            })
+        })
+    });
+    // A client that went away is nobody to tell.
+    let _ = match stream {
+        Stream::Tcp(stream) => control::session::serve(stream, level, severity, runtime, hand_over).await,
+        Stream::Unix(stream) => control::session::serve(stream, level, severity, runtime, hand_over).await,
+    };
 }

@@ -1,12 +1,159 @@
-//! Taking listening sockets over from a running process (`-x`, management manual, 3).
+//! Listening sockets on their way from a process to its successor (management manual, 3, `-x`): those that this process
+//! would give, and those that it takes.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Mutex;
 
-use crate::listeners::Inherited;
+use config::Plan;
+use config::plan::bind::BindAddress;
+use net::pass::{self, Passed};
+use socket2::SockRef;
 
-/// Asks the process behind the runtime socket at `path` for its listening sockets.
+use crate::listeners::{Bound, Owner};
+
+/// A socket of an earlier process.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) address: BindAddress,
+    pub(crate) namespace: String,
+    pub(crate) interface: String,
+    pub(crate) socket: OwnedFd,
+}
+
+/// Sockets of an earlier process.
+pub(crate) type Inherited = Vec<Taken>;
+
+/// Asks the process behind the runtime socket at `path` for its listening sockets; `/dev/null` stands for nobody.
 pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
-    let _ = path;
-    Err(io::Error::new(io::ErrorKind::Unsupported, "taking sockets over is not supported yet"))
+    if path == Path::new("/dev/null") {
+        return Ok(Vec::new());
+    }
+    receive_over(&UnixStream::connect(path)?)
+}
+
+/// Likewise over a connection to its runtime API.
+pub(crate) fn receive_over(stream: &UnixStream) -> io::Result<Inherited> {
+    Ok(pass::ask(stream)?.into_iter().filter_map(taken).collect())
+}
+
+/// What the socket is bound to; `None` for what is no listening stream socket.
+fn taken(passed: Passed<OwnedFd>) -> Option<Taken> {
+    let Passed { socket, namespace, interface } = passed;
+    let reference = SockRef::from(&socket);
+    if !reference.is_listener().unwrap_or(false) {
+        return None;
+    }
+    let address = reference.local_addr().ok()?;
+    let address = if let Some(address) = address.as_socket() {
+        BindAddress::Ip(address)
+    } else if let Some(path) = address.as_pathname() {
+        BindAddress::Unix(final_path(path))
+    } else {
+        abstract_name(address.as_abstract_namespace()?)
+    };
+    Some(Taken { address, namespace, interface, socket })
+}
+
+/// Sockets are bound as `path.PID.tmp` and renamed, which their own address does not tell.
+fn final_path(path: &Path) -> std::path::PathBuf {
+    let text = path.to_string_lossy();
+    let bare = text.strip_suffix(".tmp").and_then(|text| text.rsplit_once('.'));
+    match bare {
+        Some((path, pid)) if !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit()) => path.into(),
+        _ => path.to_owned(),
+    }
+}
+
+/// A name that fills the whole address was padded.
+fn abstract_name(name: &[u8]) -> BindAddress {
+    const LONGEST: usize = 107;
+    let padded = name.len() >= LONGEST;
+    let end = name.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    BindAddress::Abstract { name: if padded { name[..end].to_vec() } else { name.to_vec() }, padded }
+}
+
+/// The listening sockets that a successor may ask for. They are kept twice meanwhile; a soft stop lets these go too.
+#[derive(Debug, Default)]
+pub(crate) struct Exposed(Mutex<Vec<Passed<OwnedFd>>>);
+
+impl Exposed {
+    /// Copies of all sockets bound.
+    pub(crate) fn of(plan: &Plan, bound: &[Bound]) -> io::Result<Self> {
+        let mut all = Vec::with_capacity(bound.len());
+        for one in bound {
+            let bind = match one.owner {
+                Owner::Frontend { proxy, bind } => &plan.proxies[proxy].binds[bind],
+                Owner::RuntimeSocket(number) => &plan.global.stats_sockets[number],
+            };
+            let name = |name: &Option<Box<str>>| name.as_deref().unwrap_or_default().to_owned();
+            all.push(Passed {
+                socket: one.socket.try_clone()?,
+                namespace: name(&bind.namespace),
+                interface: name(&bind.interface),
+            });
+        }
+        Ok(Self(Mutex::new(all)))
+    }
+
+    /// Answers a successor over its connection. Blocks: not on a worker's turn.
+    pub(crate) fn hand_over(&self, connection: impl AsFd) -> io::Result<()> {
+        let copies: Vec<Passed<OwnedFd>> = self
+            .lock()
+            .iter()
+            .map(|passed| {
+                Ok(Passed {
+                    socket: passed.socket.try_clone()?,
+                    namespace: passed.namespace.clone(),
+                    interface: passed.interface.clone(),
+                })
+            })
+            .collect::<io::Result<_>>()?;
+        let borrowed: Vec<_> = copies
+            .iter()
+            .map(|passed| Passed {
+                socket: passed.socket.as_fd(),
+                namespace: passed.namespace.clone(),
+                interface: passed.interface.clone(),
+            })
+            .collect();
+        pass::hand_over(connection, &borrowed)
+    }
+
+    /// Closes them: what was not asked for is nobody's.
+    pub(crate) fn close(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Passed<OwnedFd>>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_a_socket_was_renamed_to_is_found_again() {
+        for (bound, wanted) in [
+            ("/run/weir.sock.123.tmp", "/run/weir.sock"),
+            ("/run/weir.sock", "/run/weir.sock"),
+            ("/run/a.tmp", "/run/a.tmp"),
+            ("/run/a.x1.tmp", "/run/a.x1.tmp"),
+        ] {
+            assert_eq!(final_path(Path::new(bound)), Path::new(wanted));
+        }
+    }
+
+    #[test]
+    fn an_abstract_name_of_full_length_was_padded() {
+        let mut full = b"name".to_vec();
+        full.resize(107, 0);
+        let name = b"name".to_vec();
+        assert_eq!(abstract_name(&full), BindAddress::Abstract { name: name.clone(), padded: true });
+        assert_eq!(abstract_name(b"name"), BindAddress::Abstract { name, padded: false });
+    }
 }

@@ -13,6 +13,7 @@ mod listeners;
 mod master;
 mod messages;
 mod signals;
+mod soft_stop;
 mod states;
 mod system;
 mod version;
@@ -29,6 +30,7 @@ use messages::Messages;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    let resumed = master::resume();
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
     // Tools that call `haproxy` get the version lines of HAProxy.
@@ -47,12 +49,12 @@ fn main() -> ExitCode {
         Action::Version => messages::output(&version::short(as_haproxy)),
         Action::VersionAndBuild => messages::output(&version::long(as_haproxy)),
         Action::Condition => return check::condition(&args, Messages::new(args.quiet)),
-        Action::Run | Action::Check => return read_and_run(args),
+        Action::Run | Action::Check => return read_and_run(args, resumed),
     }
     ExitCode::SUCCESS
 }
 
-fn read_and_run(args: args::Args) -> ExitCode {
+fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
     base::clock::start();
     let messages = Messages::new(args.quiet);
     if let Some(directory) = &args.directory
@@ -72,6 +74,15 @@ fn read_and_run(args: args::Args) -> ExitCode {
     if let Some(classes) = &args.dump_keywords {
         keywords::dump(classes);
     }
+    match (plan, resumed) {
+        (Err(_), Some(state)) if args.action == Action::Run => {
+            boot::end(Ok(master::go_on(state, &args, messages)), messages)
+        }
+        (plan, resumed) => run(plan, args, resumed),
+    }
+}
+
+fn run(plan: Result<config::Plan, ExitCode>, args: args::Args, resumed: Option<master::State>) -> ExitCode {
     match plan {
         Err(code) => code,
         Ok(plan) if args.action == Action::Check => {
@@ -79,6 +90,6 @@ fn read_and_run(args: args::Args) -> ExitCode {
             std::mem::forget(plan);
             ExitCode::SUCCESS
         }
-        Ok(plan) => boot::run(plan, args),
+        Ok(plan) => boot::run(plan, args, resumed),
     }
 }

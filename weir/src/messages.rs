@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
+use std::sync::Mutex;
 
 use diag::render::{self, Colour};
 use diag::{Diagnostics, Severity, SourceMap};
@@ -93,8 +94,24 @@ fn introduction(pid: u32) -> String {
         + &render::process_line(Severity::Notice, pid, &format!("path to executable is {path}"))
 }
 
+/// What was said since the start: `show startup-logs`, and the answer to a reload.
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+/// The most that is kept of it.
+const KEPT: usize = 1 << 16;
+
+/// What was said since the start.
+pub(crate) fn log() -> String {
+    LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+}
+
 /// Writes at once; a closed standard error is nobody's problem.
 fn print(text: &str) {
+    let mut log = LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if log.len() + text.len() <= KEPT {
+        log.push_str(text);
+    }
+    drop(log);
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 

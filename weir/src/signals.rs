@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 
 use diag::Severity;
 use proxy::Shared;
@@ -10,7 +9,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SI
 use signal_hook::iterator::Signals;
 use state::proxy::Admission;
 
+use crate::hand_over::Exposed;
 use crate::messages::Messages;
+use crate::soft_stop::{self, Progress, SoftStop};
 
 /// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +24,8 @@ pub(crate) enum Ending {
     Code(u8),
 }
 
-/// How often a stopping process looks whether its connections have ended.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// Obeys signals until one of them, or the last connection of a soft stop, ends the process.
-pub(crate) fn wait(shared: &Arc<Shared>, messages: Messages) -> Ending {
+pub(crate) fn wait(shared: &Arc<Shared>, exposed: &Exposed, messages: Messages) -> Ending {
     let numbers = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
     let mut signals = match Signals::new(numbers) {
         Ok(signals) => signals,
@@ -36,10 +34,12 @@ pub(crate) fn wait(shared: &Arc<Shared>, messages: Messages) -> Ending {
             return Ending::Signal(SIGTERM);
         }
     };
-    let mut stop_at: Option<Instant> = None;
+    // Held back since this process was split off its master.
+    net::sys::hold_signals(false);
+    let mut stop: Option<SoftStop> = None;
     loop {
-        let pending: Vec<i32> = if shared.process.stopping.load(Relaxed) {
-            std::thread::sleep(LOOK);
+        let pending: Vec<i32> = if stop.is_some() {
+            std::thread::sleep(soft_stop::LOOK);
             signals.pending().collect()
         } else {
             signals.wait().collect()
@@ -47,10 +47,7 @@ pub(crate) fn wait(shared: &Arc<Shared>, messages: Messages) -> Ending {
         for signal in pending {
             match signal {
                 SIGUSR1 => {
-                    if !shared.process.stopping.swap(true, Relaxed) {
-                        stop_softly(shared, messages);
-                        stop_at = shared.plan.global.hard_stop_after.map(|after| Instant::now() + after);
-                    }
+                    stop.get_or_insert_with(|| SoftStop::begin(shared));
                 }
                 SIGTTOU => pause(shared, messages, true),
                 SIGTTIN => pause(shared, messages, false),
@@ -60,26 +57,11 @@ pub(crate) fn wait(shared: &Arc<Shared>, messages: Messages) -> Ending {
                 _ => return Ending::Signal(signal),
             }
         }
-        if shared.process.stopping.load(Relaxed) {
-            if shared.process.connections.load(Relaxed) == 0 {
-                return Ending::Clean;
-            }
-            if stop_at.is_some_and(|at| Instant::now() >= at) {
-                messages.say(Severity::Warning, "soft-stop running for too long, performing a hard-stop.");
-                return Ending::Clean;
-            }
+        if let Some(stop) = &mut stop
+            && stop.proceed(shared, exposed, messages) != Progress::Waiting
+        {
+            return Ending::Clean;
         }
-    }
-}
-
-/// Stops listening; connections end with their current request, idle ones at once.
-fn stop_softly(shared: &Shared, messages: Messages) {
-    for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
-        messages.say(Severity::Warning, &format!("Stopping frontend {} in 0 ms.", proxy.state.name));
-        proxy.state.set_admission(Admission::Stopped);
-    }
-    for worker in 0..runtime::shard::workers() {
-        runtime::worker::post(worker, state::sessions::end_idle);
     }
 }
 

@@ -5,14 +5,18 @@ use std::path::Path;
 use config::Plan;
 use config::plan::Global;
 use diag::Severity;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Args;
-use crate::listeners::Inherited;
+use crate::hand_over::Inherited;
 use crate::messages::Messages;
 
 /// Descriptors that a connection may take: its own, its server's.
 const PER_CONNECTION: u64 = 2;
-/// Descriptors for everything else.
+/// Descriptors that a process has whatever it serves, and those that each worker needs for itself.
+const FIXED: u64 = 9;
+const PER_WORKER: u64 = 4;
+/// Descriptors for everything else, where there are enough.
 const RESERVE: u64 = 100;
 /// The most connections allowed by default, as HAProxy's packages have it.
 const DEFAULT_HARD_LIMIT: u64 = 1_048_576;
@@ -26,24 +30,37 @@ pub(crate) struct Limits {
     pub(crate) open_files: u64,
 }
 
-/// Works out `maxconn` and raises the descriptor limit accordingly.
-pub(crate) fn limits(plan: &Plan) -> Limits {
+/// Works out `maxconn` and raises the descriptor limit accordingly. What is asked for and cannot be had is an error, or a
+/// warning under `no strict-limits`.
+pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> {
     let global = &plan.global;
-    let listeners: u64 = plan.proxies.iter().map(|proxy| proxy.binds.len() as u64).sum();
+    let binds: usize = plan.proxies.iter().map(|proxy| proxy.binds.len()).sum();
+    let listeners = (binds + global.stats_sockets.len()) as u64;
+    let fixed = FIXED + PER_WORKER * global.workers() as u64 + listeners;
+    let most = global.fd_hard_limit.unwrap_or(DEFAULT_HARD_LIMIT);
     let wanted = match (global.ulimit_n, global.maxconn) {
-        (Some(files), _) => files,
-        (None, Some(connections)) => u64::from(connections) * PER_CONNECTION + listeners + RESERVE,
-        (None, None) => global.fd_hard_limit.unwrap_or(DEFAULT_HARD_LIMIT),
-    };
-    let open_files = match (global.maxconn, global.ulimit_n) {
+        (Some(files), _) => Some(files),
+        (None, Some(connections)) => Some(u64::from(connections) * PER_CONNECTION + fixed + RESERVE),
         // Without a word about it, what the system allows is used and no more asked for.
-        (None, None) => net::sys::descriptor_limit(global.fd_hard_limit.unwrap_or(DEFAULT_HARD_LIMIT)),
-        _ => net::sys::raise_descriptor_limit(wanted),
+        (None, None) => None,
+    };
+    let open_files = match wanted {
+        Some(wanted) => net::sys::raise_descriptor_limit(wanted),
+        None => net::sys::descriptor_limit(most),
     }
     .unwrap_or(1024);
-    let room = open_files.saturating_sub(listeners + RESERVE) / PER_CONNECTION;
+    if let Some(wanted) = wanted.filter(|wanted| *wanted > open_files) {
+        let text = format!("[haproxy.main()] Cannot raise FD limit to {wanted}, limit is {open_files}.");
+        if global.strict_limits {
+            return Err(text);
+        }
+        messages.say(Severity::Warning, &text);
+    }
+    // Where there are few, few are kept for logs, checks and operators.
+    let free = open_files.saturating_sub(fixed);
+    let room = free.saturating_sub((free / 8).clamp(2, RESERVE)) / PER_CONNECTION;
     let max_connections = global.maxconn.unwrap_or_else(|| u32::try_from(room).unwrap_or(u32::MAX)).max(1);
-    Limits { max_connections, open_files }
+    Ok(Limits { max_connections, open_files })
 }
 
 /// `-x`: listening sockets of a running process.
@@ -82,24 +99,46 @@ pub(crate) fn confine(global: &Global) -> Result<(), String> {
             .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
     }
     net::sys::drop_privileges(global.uid, global.gid)
-        .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))
+        .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))?;
+    if global.set_dumpable {
+        // Giving privileges up takes this from a process.
+        use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+        let unlimited = Rlimit { current: None, maximum: None };
+        let _ = setrlimit(Resource::Core, unlimited);
+        set_dumpable_behavior(DumpableBehavior::Dumpable)
+            .map_err(|error| format!("[haproxy.main()] Cannot allow core dumps: {error}."))?;
+    }
+    Ok(())
 }
 
 /// `-sf` and `-st`: asks the old processes to finish, or ends them.
 pub(crate) fn finish_old(args: &Args) {
-    use rustix::process::{Pid, Signal, kill_process};
-    let send = |pids: &[i32], signal: Signal| {
-        for pid in pids.iter().filter_map(|&pid| Pid::from_raw(pid)) {
-            // Gone already is as good.
-            let _ = kill_process(pid, signal);
-        }
-    };
-    send(&args.finish, Signal::USR1);
-    send(&args.terminate, Signal::TERM);
+    signal(args.finish.iter().copied(), Signal::USR1);
+    signal(args.terminate.iter().copied(), Signal::TERM);
+}
+
+/// Sends a signal to processes.
+pub(crate) fn signal(pids: impl Iterator<Item = i32>, signal: Signal) {
+    for pid in pids.filter_map(Pid::from_raw) {
+        // Gone already is as good.
+        let _ = kill_process(pid, signal);
+    }
 }
 
 /// Tells the service manager, if there is one, that we are ready (sd_notify).
 pub(crate) fn announce(messages: Messages) {
+    notify(&format!("READY=1\nMAINPID={}\n", std::process::id()), messages);
+}
+
+/// Tells it that a reload begins.
+pub(crate) fn notify_reloading(messages: Messages) {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=Reloading Configuration.\n"), messages);
+}
+
+/// Tells the service manager `state`.
+pub(crate) fn notify(state: &str, messages: Messages) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let send = || -> std::io::Result<()> {
         use std::os::linux::net::SocketAddrExt;
@@ -110,13 +149,10 @@ pub(crate) fn announce(messages: Messages) {
             Some(name) => SocketAddr::from_abstract_name(name)?,
             None => SocketAddr::from_pathname(Path::new(&path))?,
         };
-        let state = format!("READY=1\nMAINPID={}\n", std::process::id());
         socket.send_to_addr(state.as_bytes(), &address).map(|_| ())
     };
     if let Err(error) = send() {
-        messages.say(
-            Severity::Warning,
-            &format!("the service manager could not be told that we are ready: {error}"),
-        );
+        messages
+            .say(Severity::Warning, &format!("the service manager could not be told how we are: {error}"));
     }
 }

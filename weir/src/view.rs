@@ -9,7 +9,6 @@ use config::plan::{Proxy, ServerSettings};
 use control::statistics::PageSettings;
 use control::view::{ProxyView, ServerView, SocketView, View};
 
-use crate::listeners;
 use crate::system::Limits;
 
 /// The view of a plan.
@@ -31,11 +30,11 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         max_sessions: global.stats_maxconn,
         line_length: global.tune.bufsize,
         environment: plan.environment.clone(),
+        startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
-        busy_polling: global.busy_polling,
+        busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
         open_files: limits.open_files,
-        thread_groups: listeners::groups(global, global.workers()),
-        ..View::default()
+        placement: global.placement.clone(),
     }
 }
 

@@ -72,14 +72,7 @@ pub(crate) fn page(surface: &str, regression_tests: &str) -> String {
     }
     format!(
         "# Compatibility\n\nWhat becomes of every keyword of HAProxy 3.5. Made from the keyword tables by `cargo run -p xtask -- docs`; \
-         do not edit.\n\nA keyword that is not supported yet is refused with a message that says so: nothing unknown is accepted. \
-         Some keywords are read and checked but change nothing yet; they count as working in the tables below: \
-         `option checkcache`, `contstats`, `logasap`, `http-drop-request-trailers`, `http-drop-response-trailers`, \
-         `http-no-delay`, `http-use-proxy-header`, `idle-close-on-response`, `independent-streams`, `tcp-smart-accept`, \
-         `tcp-smart-connect`; `grace`, `close-spread-time`, `set-dumpable`, `insecure-fork-wanted`, `http-err-codes`, \
-         `http-fail-codes`, `maxpipes`, `tune.http.cookielen`, `tune.maxaccept`, `tune.pool-*-fd-ratio`, `tune.idletimer`, \
-         `tune.listener.multi-queue`, `tune.max-checks-per-thread`, `tune.vars.*`; of servers `redir`, `non-stick`, `socks4`, \
-         `strict-maxconn`.\n\n{summary}{}{body}",
+         do not edit.\n\nA keyword that is not supported yet is refused with a message that says so: nothing is accepted and ignored in silence.\n\n{summary}{}{body}",
         tests(regression_tests)
     )
 }
@@ -115,7 +108,7 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
         "proxy" => of_keyword(name, Where(15)),
         "bind" => of(config::bind::TABLE.iter().any(|row| row.name == name)),
-        "server" => of(config::server::TABLE.iter().any(|row| row.name == name)),
+        "server" => of(config::server::rows().any(|row| row.name == name)),
         "action" => {
             of(rules::ACTIONS.iter().any(|row| row.built && row.name == bare(name) && in_set(row, place)))
         }

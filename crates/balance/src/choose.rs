@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use runtime::shared::Shared as _;
 use state::Server;
 
 use crate::picker::{Core, Method, Wish};
@@ -64,7 +65,7 @@ impl Core {
         if order.is_empty() {
             return None;
         }
-        let at = self.position().fetch_add(1, Relaxed) % order.len();
+        let at = self.position().add(1) % order.len();
         let index = order[at] as usize;
         if Some(index) != avoid && self.has_room(table, index, limit) {
             return Some(index);
@@ -88,7 +89,7 @@ impl Core {
             Some(index) != avoid && self.has_room(table, index, limit)
         });
         if free.is_some() {
-            self.position().fetch_add(passed - 1, Relaxed);
+            self.position().add(passed - 1);
             return free;
         }
         // All are full: the request will wait for the one whose turn it was.
@@ -102,7 +103,7 @@ impl Core {
         avoid: Option<usize>,
         limit: &impl Fn(&Server) -> u32,
     ) -> Option<usize> {
-        let start = self.position().fetch_add(1, Relaxed);
+        let start = self.position().add(1);
         let others = || {
             (0..table.ring.len())
                 .filter_map(|step| table.ring.at(start + step))

@@ -13,6 +13,7 @@ use std::sync::atomic::{
 
 use arc_swap::ArcSwap;
 use runtime::shard::{self, Padded};
+use runtime::shared::Shared as _;
 use state::served::Place;
 use state::server::changes;
 use state::{Answer, Server};
@@ -168,7 +169,7 @@ impl Picker {
             _ => {}
         }
         if self.core.balance_factor > 0 {
-            self.core.in_flight.0.fetch_add(1, Relaxed);
+            self.core.in_flight.0.add(1);
         }
         self.moved(index);
     }
@@ -177,7 +178,7 @@ impl Picker {
     #[inline]
     pub fn left(&self, index: usize) {
         if self.core.balance_factor > 0 {
-            self.core.in_flight.0.fetch_sub(1, Relaxed);
+            self.core.in_flight.0.sub(1);
         }
         self.moved(index);
     }
@@ -267,7 +268,7 @@ impl Core {
             return Some(index);
         }
         let count = self.servers.len();
-        let start = self.position().fetch_add(1, Relaxed);
+        let start = self.position().add(1);
         let any = |backup: bool| {
             (0..count)
                 .map(|step| (start + step) % count)

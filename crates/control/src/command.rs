@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::session::Settings;
 use crate::view::{Level, Runtime};
-use crate::{patterns, sets, shows, streams};
+use crate::{patterns, sets, shows, streams, variables};
 
 /// How serious a message is, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +107,7 @@ use Level::{Admin, Operator, User};
 #[rustfmt::skip]
 pub(crate) const COMMANDS: &[Command] = &[
     //    words                       usage                               level     what it does                                                                       function
-    later("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process"),
+    row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| Reply::Quit),
     later("abort ssl ca-file",        "<cafile>",                         Admin,    "abort a transaction for a CA file"),
     later("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file"),
     later("abort ssl crl-file",       "<crlfile>",                        Admin,    "abort a transaction for a CRL file"),
@@ -156,9 +156,9 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("enable server",            "<bk>/<srv>",                       Admin,    "enable a disabled server (use 'set server' instead)",                             sets::enable_server),
     row  ("experimental-mode",        "[on|off]",                         Admin,    "enable/disable experimental features",                                            sets::experimental_mode),
     row  ("expert-mode",              "[on|off]",                         Admin,    "enable/disable expert features",                                                  sets::expert_mode),
-    later("get acl",                  "<acl> <value>",                    Operator, "report the patterns matching a sample for an ACL"),
-    later("get map",                  "<map> <value>",                    Operator, "report the keys and values matching a sample for a map"),
-    row  ("get var",                  "<name>",                           Operator, "retrieve contents of a process-wide variable",                                      patterns::get_var),
+    row  ("get acl",                  "<acl> <value>",                    Operator, "report the patterns matching a sample for an ACL",                                  patterns::get_acl),
+    row  ("get map",                  "<map> <value>",                    Operator, "report the keys and values matching a sample for a map",                            patterns::get_map),
+    row  ("get var",                  "<name>",                           Operator, "retrieve contents of a process-wide variable",                                      variables::get_var),
     row  ("get weight",               "<bk>/<srv>",                       User,     "report a server's current weight",                                                sets::get_weight),
     row  ("help",                     "[<command>]",                      User,     "list matching or all commands",                                                   help),
     debug("httpclient",                                                             "launch an HTTP request"),
@@ -189,7 +189,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     later("set ssl tls-key",          "[id|file] <key>",                  Admin,    "set the next TLS key for the <id> or <file> listener to <key>"),
     later("set table",                "<table> key <k> [data.* <v>]*",    Operator, "update or create a table entry's data"),
     row  ("set timeout",              "[cli] <delay>",                    User,     "change a timeout setting",                                                        sets::timeout),
-    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: None },
+    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: Some(variables::set_var) },
     row  ("set weight",               "<bk>/<srv> <weight>[%]",           Admin,    "change a server's weight (use 'set server' instead)",                             sets::weight),
     row  ("show acl",                 "[@<ver>] [<acl>]",                 Operator, "report available acls or dump an acl's contents",                                   patterns::show_acl),
     row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),

@@ -22,6 +22,7 @@ mod sets;
 mod shows;
 mod stat;
 mod streams;
+mod variables;
 
 pub use command::{CommandRow, commands};
 pub use session::serve;

@@ -1,5 +1,5 @@
 //! Lists of patterns at run time: `show`, `add`, `del`, `set`, `clear` of ACLs and maps, and whole versions prepared
-//! aside and committed at once. And `get var`, of the process's variables.
+//! aside and committed at once.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -177,6 +177,10 @@ fn add(call: &mut Call<'_>, kind: Kind) -> Reply {
             waiting.extend(entries);
             Reply::Done
         }
+        None if version == prepared.current => {
+            entries.iter().for_each(|(key, value)| list.add(key, value.as_deref()));
+            Reply::Done
+        }
         None => error("Version number out of range."),
     })
 }
@@ -308,13 +312,47 @@ pub(crate) fn commit_map(call: &mut Call<'_>) -> Reply {
     commit(call, Kind::Map)
 }
 
-pub(crate) fn get_var(call: &mut Call<'_>) -> Reply {
-    let name = call.arg(0);
-    let found = name.strip_prefix("proc.").and_then(sample::vars::find_process_variable);
-    let Some(value) = found.and_then(|variable| variable.get()) else {
-        return error("Variable not found.");
+/// `get map`, `get acl`: what each way of looking into the list makes of a value.
+fn get(call: &mut Call<'_>, kind: Kind) -> Reply {
+    if call.args.len() < 2 {
+        return error(format!("Missing {} identifier and/or key.", kind.word()));
+    }
+    let (_, list, at) = match list(call, kind) {
+        Ok(found) => found,
+        Err(reply) => return reply,
     };
-    let mut text = Vec::new();
-    value.write_text(&mut text);
-    Reply::Text(format!("{name}: type={} value=<{}>\n", value.kind().name(), String::from_utf8_lossy(&text)))
+    let (found, key) = if kind == Kind::Map { ("found", "key") } else { ("match", "pattern") };
+    let mut out = String::new();
+    for lookup in sample::live::look_up(&list, call.arg(at)) {
+        let case = if lookup.case_sensitive { "sensitive" } else { "insensitive" };
+        let _ = write!(out, "type={}, case={case}", lookup.method);
+        match lookup.entry {
+            None => {
+                let _ = write!(out, ", {found}=no");
+            }
+            Some(entry) => {
+                let index = if matches!(lookup.method, "reg" | "sub" | "dir" | "dom" | "len") {
+                    "list"
+                } else {
+                    "tree"
+                };
+                let _ = write!(out, ", {found}=yes, idx={index}, {key}=\"{}\"", entry.key);
+                let _ = match (&entry.value, kind) {
+                    (Some(value), _) => write!(out, ", value=\"{value}\", type=\"str\""),
+                    (None, Kind::Map) => write!(out, ", value=none"),
+                    (None, Kind::Acl) => Ok(()),
+                };
+            }
+        }
+        out.push('\n');
+    }
+    Reply::Text(out)
+}
+
+pub(crate) fn get_acl(call: &mut Call<'_>) -> Reply {
+    get(call, Kind::Acl)
+}
+
+pub(crate) fn get_map(call: &mut Call<'_>) -> Reply {
+    get(call, Kind::Map)
 }

@@ -1,6 +1,7 @@
 //! The Prometheus exporter (`http-request use-service prometheus-exporter`): the statistics as metrics, under the
 //! names that dashboards for HAProxy know. A pure function like the statistics page.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -185,8 +186,75 @@ const SCOPES: &[(&str, Kind)] = &[
     ("server", Kind::Server),
 ];
 
-/// Answers a scrape. GET and HEAD; `scope=global|frontend|listener|backend|server` may be repeated, `no-maint` leaves
-/// servers in maintenance out. Pieces of the body may be empty.
+/// Scopes that HAProxy knows and that are empty here.
+const EMPTY_SCOPES: &[&str] = &["sticktable", "resolver"];
+
+/// What the query string asks for.
+#[derive(Default)]
+struct Wanted {
+    /// The scopes; `None` for all.
+    scopes: Option<Vec<String>>,
+    no_maintenance: bool,
+    /// `metrics=`: names to write alone, and names to leave out.
+    only: Vec<String>,
+    without: Vec<String>,
+    /// `desc-labels`.
+    describe: bool,
+}
+
+impl Wanted {
+    /// Reads the parameters in their order: an empty scope forgets those before it.
+    fn read(query: &str) -> Result<Self, &'static str> {
+        let mut wanted = Self::default();
+        for (name, value) in http::uri::params(query.as_bytes(), false, None) {
+            let has_value = value.is_some();
+            let value = std::str::from_utf8(value.unwrap_or_default()).map_err(|_| "Invalid parameter.")?;
+            match (name, value) {
+                (b"scope", "*") => wanted.scopes = None,
+                (b"scope", "") if has_value => wanted.scopes = Some(Vec::new()),
+                (b"scope", _) if !has_value => return Err("Missing scope."),
+                (b"scope", scope) => {
+                    let known = scope == "global"
+                        || SCOPES.iter().any(|row| row.0 == scope)
+                        || EMPTY_SCOPES.contains(&scope);
+                    if !known {
+                        return Err("Unknown scope.");
+                    }
+                    wanted.scopes.get_or_insert_default().push(scope.to_owned());
+                }
+                (b"metrics", names) => {
+                    for name in names.split(',').filter(|name| !name.is_empty()) {
+                        match name.strip_prefix('-') {
+                            Some(name) => wanted.without.push(name.to_owned()),
+                            None => wanted.only.push(name.to_owned()),
+                        }
+                    }
+                }
+                (b"no-maint", _) => wanted.no_maintenance = true,
+                (b"desc-labels", _) => wanted.describe = true,
+                // Nothing here has extra counters.
+                _ => {}
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn scope(&self, name: &str) -> bool {
+        self.scopes.as_ref().is_none_or(|scopes| scopes.iter().any(|scope| scope == name))
+    }
+
+    /// Whether the metric `name` of `object` is to be written.
+    fn metric(&self, object: &str, name: &str) -> bool {
+        if self.only.is_empty() && self.without.is_empty() {
+            return true;
+        }
+        let full = format!("haproxy_{object}_{name}");
+        (self.only.is_empty() || self.only.contains(&full)) && !self.without.contains(&full)
+    }
+}
+
+/// Answers a scrape. GET and HEAD; the parameters are those of HAProxy's exporter: `scope=global|frontend|listener|
+/// backend|server`, `metrics=`, `no-maint`, `desc-labels`. Pieces of the body may be empty.
 pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageResponse {
     let headers =
         |kind: &str| vec![("content-type", kind.to_owned()), ("cache-control", "no-cache".to_owned())];
@@ -199,26 +267,18 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
         return refuse(405, "Only GET and HEAD are answered here.");
     }
     let query = request.uri.split_once('?').map_or("", |(_, query)| query);
-    let mut wanted = Vec::new();
-    let mut filter = Filter::default();
-    for (name, value) in http::uri::params(query.as_bytes(), false, None) {
-        match (name, value) {
-            (b"scope", Some(b"*")) => wanted.clear(),
-            (b"scope", Some(b"")) => {}
-            (b"scope", Some(value)) => match std::str::from_utf8(value) {
-                Ok(scope) if scope == "global" || SCOPES.iter().any(|row| row.0 == scope) => {
-                    wanted.push(scope.to_owned());
-                }
-                _ => return refuse(400, "Unknown scope."),
-            },
-            (b"no-maint", _) => filter.no_maintenance = true,
-            _ => {}
-        }
-    }
-    let wants = move |scope: &str| wanted.is_empty() || wanted.iter().any(|w| w == scope);
-    let kinds: Vec<Kind> = SCOPES.iter().filter(|row| wants(row.0)).map(|row| row.1).collect();
-    let process = wants("global").then(|| process_metrics(runtime).into_bytes());
-    let rows = StatPieces::new(runtime.view(), filter, Show::now(runtime, false), info::Format::Plain, false);
+    let wanted = match Wanted::read(query) {
+        Ok(wanted) => wanted,
+        Err(text) => return refuse(400, text),
+    };
+    let filter = Filter { no_maintenance: wanted.no_maintenance, ..Filter::default() };
+    let kinds: Vec<Kind> = SCOPES.iter().filter(|row| wanted.scope(row.0)).map(|row| row.1).collect();
+    let process = wanted.scope("global").then(|| process_metrics(runtime, &wanted).into_bytes());
+    let view = runtime.view();
+    let described = view.proxies.iter().filter(|_| wanted.describe);
+    let descriptions =
+        described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();
+    let rows = StatPieces::new(view, filter, Show::now(runtime, false), info::Format::Plain, false);
     let body: Box<dyn Iterator<Item = Vec<u8>>> = if request.method == http::Method::Head {
         Box::new(std::iter::empty())
     } else {
@@ -226,23 +286,36 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
             rows: Some(rows),
             found: Vec::new(),
             kinds,
+            wanted,
+            descriptions,
             at: (0, 0, 0),
+            shown: false,
         }))
     };
     PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
 }
 
-fn process_metrics(runtime: &Runtime) -> String {
+fn process_metrics(runtime: &Runtime, wanted: &Wanted) -> String {
     let mut out = String::new();
+    let labels = match runtime.view().description.as_deref().filter(|_| wanted.describe) {
+        Some(description) => format!("{{desc=\"{}\"}}", escape(description)),
+        None => String::new(),
+    };
     let values = info::values(runtime);
     for (field, name, counter) in PROCESS {
         let Some((position, value)) = values.iter().find(|(p, _)| info::FIELDS[*p].name == *field) else {
             continue;
         };
+        if !wanted.metric("process", name) {
+            continue;
+        }
         write_help(&mut out, "process", name, info::FIELDS[*position].text, *counter);
-        let _ = write!(out, "haproxy_process_{name} ");
+        let _ = write!(out, "haproxy_process_{name}{labels} ");
         value.write(&mut out);
         out.push('\n');
+    }
+    if !wanted.metric("process", "build_info") {
+        return out;
     }
     write_help(&mut out, "process", "build_info", "Build info", false);
     let _ = writeln!(out, "haproxy_process_build_info{{version=\"{}\"}} 1", escape(runtime.version));
@@ -266,8 +339,13 @@ struct Exporter {
     rows: Option<StatPieces>,
     found: Vec<Found>,
     kinds: Vec<Kind>,
+    wanted: Wanted,
+    /// Of the proxies that have one, if they are asked for.
+    descriptions: HashMap<Box<str>, Box<str>>,
     /// Kind, metric and row to go on with.
     at: (usize, usize, usize),
+    /// Whether the present metric is written: it is asked for, and some object of the kind has it.
+    shown: bool,
 }
 
 /// Rows read or samples written at a time.
@@ -284,7 +362,7 @@ impl Iterator for Exporter {
                     break;
                 };
                 if self.kinds.contains(&row.kind) {
-                    self.found.push(keep(&row));
+                    self.found.push(keep(&row, &self.descriptions));
                 }
             }
             return Some(Vec::new());
@@ -293,20 +371,21 @@ impl Iterator for Exporter {
         let kind = *self.kinds.get(self.at.0)?;
         let (_, index, start) = self.at;
         let metric = &METRICS[index];
-        let end = (start + A_PIECE * 4).min(self.found.len());
-        for found in &self.found[start..end] {
-            if found.kind == kind && found.values[index] != Value::Empty {
-                write_sample(&mut out, metric, found, &found.values[index]);
+        if start == 0 {
+            let has = |found: &Found| found.kind == kind && found.values[index] != Value::Empty;
+            self.shown = self.wanted.metric(object(kind), metric.name) && self.found.iter().any(has);
+            // Several metrics may share one name, told apart by a label: their help is written once.
+            let first = index == 0 || METRICS[index - 1].name != metric.name;
+            if self.shown && first {
+                let text = COLUMNS[metric.column as usize].text;
+                write_help(&mut out, object(kind), metric.name, text, metric.counter);
             }
         }
-        // Several metrics may share one name, told apart by a label: their help is written once.
-        let first = index == 0 || METRICS[index - 1].name != metric.name;
-        if start == 0 && first && self.found.iter().any(|f| f.kind == kind && f.values[index] != Value::Empty)
-        {
-            let mut help = String::new();
-            let text = COLUMNS[metric.column as usize].text;
-            write_help(&mut help, object(kind), metric.name, text, metric.counter);
-            out.insert_str(0, &help);
+        let end = if self.shown { (start + A_PIECE * 4).min(self.found.len()) } else { self.found.len() };
+        if self.shown {
+            for found in self.found[start..end].iter().filter(|found| found.kind == kind) {
+                write_sample(&mut out, metric, found, &found.values[index]);
+            }
         }
         self.at = match (end < self.found.len(), index + 1 < METRICS.len()) {
             (true, _) => (self.at.0, index, end),
@@ -321,14 +400,17 @@ fn object(kind: Kind) -> &'static str {
     SCOPES.iter().find(|row| row.1 == kind).map_or("", |row| row.0)
 }
 
-fn keep(row: &Row) -> Found {
+fn keep(row: &Row, descriptions: &HashMap<Box<str>, Box<str>>) -> Found {
     let proxy = escape(&row.text(C::pxname));
     let own = escape(&row.text(C::svname));
-    let labels = match row.kind {
+    let mut labels = match row.kind {
         Kind::Server => format!("proxy=\"{proxy}\",server=\"{own}\""),
         Kind::Listener => format!("proxy=\"{proxy}\",listener=\"{own}\""),
         _ => format!("proxy=\"{proxy}\""),
     };
+    if let Some(description) = descriptions.get(&*row.text(C::pxname)) {
+        labels.push_str(&format!(",desc=\"{}\"", escape(description)));
+    }
     let values = METRICS.iter().map(|metric| match (row.kind, metric.column) {
         // A server is not a number of servers.
         (Kind::Server, C::act | C::bck) => Value::Empty,
@@ -341,10 +423,15 @@ fn write_sample(out: &mut String, metric: &Metric, found: &Found, value: &Value)
     let (object, labels, name) = (object(found.kind), &found.labels, metric.name);
     let mut text = String::new();
     value.write(&mut text);
+    if *value == Value::Empty && !matches!(metric.form, As::Status | As::Check) {
+        // What this object has no value of, others of its kind have.
+        text.push_str("NaN");
+    }
     // Writing into a String cannot fail.
     let _ = match metric.form {
         As::Number => writeln!(out, "haproxy_{object}_{name}{{{labels}}} {text}"),
         As::Millis => {
+            // NaN is a number to parse as well.
             let ms = text.parse::<f64>().unwrap_or(0.0);
             writeln!(out, "haproxy_{object}_{name}{{{labels}}} {:.6}", ms / 1000.0)
         }

@@ -60,6 +60,12 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// Hands the listening sockets over on the connection itself (`expose-fd listeners`).
+pub type HandOver = Box<dyn FnOnce() -> std::pin::Pin<Box<dyn Future<Output = ()>>>>;
+
+/// The command that asks for it: its answer is no text.
+const GET_SOCKETS: &str = "_getsocks";
+
 /// Serves one connection of a runtime socket until it closes, idles too long, or one command line is done. Beyond
 /// `stats maxconn` connections a new one is closed at once.
 ///
@@ -70,6 +76,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     level: Level,
     severity: SeverityOutput,
     runtime: Arc<Runtime>,
+    hand_over: Option<HandOver>,
 ) -> io::Result<()> {
     let view = runtime.view();
     let before = runtime.sessions.fetch_add(1, Relaxed);
@@ -83,6 +90,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         runtime: runtime.clone(),
         settings,
         longest: view.line_length,
+        hand_over,
     };
     session.run().await
 }
@@ -92,6 +100,7 @@ struct Session<S> {
     runtime: Arc<Runtime>,
     settings: Settings,
     longest: usize,
+    hand_over: Option<HandOver>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
@@ -175,6 +184,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Runs one command and writes its answer, which an empty line ends. `false` to close.
     async fn command(&mut self, words: &[String], payload: Option<&str>) -> io::Result<bool> {
+        if words == [GET_SOCKETS] {
+            if let Some(hand_over) = self.hand_over.take() {
+                hand_over().await;
+            }
+            return Ok(false);
+        }
         let mut reply = command::run(&self.runtime, words, payload, &mut self.settings);
         while let Reply::Later(answer) = reply {
             reply = answer.await;

@@ -94,7 +94,7 @@ fn ask_at(runtime: &Arc<Runtime>, level: Level, input: &str) -> String {
         let (mut ours, theirs) = duplex(1 << 20);
         ours.write_all(input.as_bytes()).await.unwrap();
         ours.shutdown().await.unwrap();
-        serve(theirs, level, SeverityOutput::None, runtime.clone()).await.unwrap();
+        serve(theirs, level, SeverityOutput::None, runtime.clone(), None).await.unwrap();
         let mut output = String::new();
         ours.read_to_string(&mut output).await.unwrap();
         output

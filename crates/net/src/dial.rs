@@ -53,6 +53,8 @@ pub struct Dial<'a> {
     pub receive_buffer: usize,
     /// Bytes of the send buffer; 0 for the kernel's choice.
     pub send_buffer: usize,
+    /// Leave the last acknowledgement of the connection to the first data (`option tcp-smart-connect`).
+    pub late_ack: bool,
     /// Open the socket in this network namespace.
     pub namespace: Option<&'a str>,
 }
@@ -126,6 +128,10 @@ impl Dial<'_> {
         if self.fast_open {
             // A kernel without it connects as ever.
             let _ = sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1);
+        }
+        if self.late_ack {
+            // Only a hint: a kernel that does not take it connects as ever.
+            let _ = options.set_tcp_quickack(false);
         }
         if let Some(source) = self.source {
             self.bind(socket, source)?;

@@ -7,7 +7,9 @@
 
 pub mod dial;
 pub mod listen;
+pub mod pass;
 pub mod proxy_protocol;
+pub mod socks4;
 pub mod splice;
 pub mod stream;
 pub mod sys;

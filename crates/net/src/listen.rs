@@ -182,6 +182,16 @@ pub fn inherited(number: i32, options: &Options<'_>) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
+/// A listening socket of an earlier process: gets the options that can still be set, and the new length of its queue.
+pub fn adopt(socket: OwnedFd, options: &Options<'_>) -> io::Result<OwnedFd> {
+    let socket = Socket::from(socket);
+    if let Some(address) = socket.local_addr()?.as_socket() {
+        configure(&socket, address, options)?;
+    }
+    socket.listen(options.backlog)?;
+    Ok(socket.into())
+}
+
 /// A listening socket in the calling worker's reactor.
 #[derive(Debug)]
 pub struct Listener(AsyncFd<OwnedFd>);
@@ -200,6 +210,20 @@ impl Listener {
     pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Self(sys::watch_readable(socket)?))
+    }
+
+    /// Stops listening without letting the socket go: whoever connects is refused, and another process may listen on the
+    /// same address.
+    pub fn pause(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(self.0.get_ref(), rustix::net::Shutdown::Read)?)
+    }
+
+    /// Listens again after [`pause`](Self::pause), with as long a queue as the kernel allows.
+    ///
+    /// # Errors
+    /// `AddrInUse` when another process has the address now.
+    pub fn resume(&self) -> io::Result<()> {
+        Ok(rustix::net::listen(self.0.get_ref(), i32::MAX)?)
     }
 
     /// Accepts one connection.

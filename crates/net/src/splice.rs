@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
@@ -23,6 +24,15 @@ const KEEP: usize = 64;
 /// How many bytes one splice(2) may move: the kernel gives less when the pipe is full.
 const CHUNK: usize = 1 << 20;
 
+/// Pipes that exist now, and how many may. Written when one is made or closed.
+static PIPES: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Allows `most` pipes in the process (`maxpipes`); beyond that bytes are copied.
+pub fn limit_pipes(most: usize) {
+    MOST.store(most, Relaxed);
+}
+
 /// A pipe and how many bytes are in it.
 #[derive(Debug)]
 pub struct Pipe {
@@ -36,7 +46,14 @@ impl Pipe {
         let ends = match FREE.with_borrow_mut(Vec::pop) {
             Some(ends) => ends,
             None => {
-                let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+                let most = MOST.load(Relaxed);
+                PIPES
+                    .fetch_update(Relaxed, Relaxed, |now| (now < most).then_some(now + 1))
+                    .map_err(|_| io::Error::other("there are as many pipes as may be"))?;
+                let (read, write) =
+                    pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).inspect_err(|_| {
+                        PIPES.fetch_sub(1, Relaxed);
+                    })?;
                 if size > 0 {
                     // The kernel may refuse a size above the user's limit; the default then serves.
                     let _ = fcntl_setpipe_size(&write, size);
@@ -117,16 +134,21 @@ impl Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        if self.filled == 0
-            && let Some(ends) = self.ends.take()
-        {
-            // try_with: a stream may be dropped while the thread itself ends.
-            let _ = FREE.try_with(|free| {
-                let mut free = free.borrow_mut();
-                if free.len() < KEEP {
-                    free.push(ends);
-                }
-            });
+        let Some(ends) = self.ends.take() else { return };
+        // try_with: a stream may be dropped while the thread itself ends.
+        let kept = self.filled == 0
+            && FREE
+                .try_with(|free| {
+                    let mut free = free.borrow_mut();
+                    let room = free.len() < KEEP;
+                    if room {
+                        free.push(ends);
+                    }
+                    room
+                })
+                .unwrap_or(false);
+        if !kept {
+            PIPES.fetch_sub(1, Relaxed);
         }
     }
 }

@@ -150,6 +150,24 @@ pub fn watch_readable(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
 }
 
+/// Holds back (or lets through again) the signals that a process is steered with, in the calling thread and those it
+/// starts: none is lost between two programs, or before anybody listens.
+pub fn hold_signals(hold: bool) {
+    const NUMBERS: [i32; 6] =
+        [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2, libc::SIGCHLD];
+    // SAFETY: all-zero bytes are a valid sigset_t, and sigemptyset overwrites them anyway.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live set that is written to.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    for number in NUMBERS {
+        // SAFETY: likewise, and the number is one of a signal.
+        unsafe { libc::sigaddset(&raw mut set, number) };
+    }
+    let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+    // SAFETY: the set is initialised, and the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) };
+}
+
 /// What [`fork`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forked {

@@ -6,7 +6,6 @@
 use std::cell::OnceCell;
 use std::future::poll_fn;
 use std::io;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use config::plan::global::MultiQueue;
 use net::listen::{Accepted, Listener};
 use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, Load};
@@ -57,26 +57,40 @@ fn start(newcomer: Newcomer) {
 }
 
 /// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend stops.
-/// `group` are the workers that may serve its connections.
+/// `workers` are those that may serve its connections.
 pub async fn serve(
     worker: Rc<Worker>,
     listener: Listener,
     frontend: usize,
     bind: usize,
-    group: Range<usize>,
+    workers: Arc<[usize]>,
 ) {
     let proxy = worker.proxy(frontend).plan.clone();
     let entry = proxy.binds[bind].listener.clone();
+    let tune = &worker.shared.plan.global.tune;
+    let (most, spread) = (tune.maxaccept, tune.multi_queue);
+    let mut in_a_row = 0;
+    let mut turn = 0;
     loop {
+        if proxy.state.admission() == Admission::Paused {
+            sit_out(&proxy, &entry, &listener).await;
+        }
         if !admitted(&worker, &proxy, &entry).await {
             return;
+        }
+        // `tune.maxaccept`: others have their turn in between.
+        if most > 0 && in_a_row >= most {
+            in_a_row = 0;
+            tokio::task::yield_now().await;
         }
         let accepted = poll_fn(|context| {
             if proxy.state.admission() != Admission::Open {
                 return Poll::Ready(None);
             }
             entry.wait(context.waker().clone());
-            listener.poll_accept(context).map(Some)
+            let polled = listener.poll_accept(context).map(Some);
+            in_a_row = if polled.is_pending() { 0 } else { in_a_row + 1 };
+            polled
         });
         match accepted.await {
             None => {}
@@ -85,10 +99,33 @@ pub async fn serve(
                 if !reserved {
                     continue;
                 }
-                hand_over(&worker, accepted, frontend, bind, &group);
+                let target = match spread {
+                    MultiQueue::Off => worker.index,
+                    MultiQueue::On => choose(worker.index, &workers),
+                    MultiQueue::Fair => {
+                        turn = (turn + 1) % workers.len();
+                        workers[turn]
+                    }
+                };
+                hand_over(&worker, accepted, frontend, bind, target);
             }
             Some(Err(error)) => pause_after(&worker, &error).await,
         }
+    }
+}
+
+/// `disable frontend`, and what a successor that cannot share the address asks for: the port is free meanwhile.
+async fn sit_out(proxy: &config::plan::Proxy, entry: &state::Listener, listener: &Listener) {
+    // A socket that cannot be paused just waits.
+    let paused = listener.pause().is_ok();
+    poll_fn(|context: &mut Context<'_>| {
+        entry.wait(context.waker().clone());
+        if proxy.state.admission() == Admission::Paused { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    while paused && proxy.state.admission() == Admission::Open && listener.resume().is_err() {
+        // Another process has the address still.
+        timer::sleep(SHORTAGE).await;
     }
 }
 
@@ -167,8 +204,7 @@ async fn reserve(worker: &Worker, proxy: &config::plan::Proxy, listener: &Arc<st
     }
 }
 
-fn hand_over(worker: &Rc<Worker>, accepted: Accepted, frontend: usize, bind: usize, group: &Range<usize>) {
-    let target = choose(worker.index, group);
+fn hand_over(worker: &Rc<Worker>, accepted: Accepted, frontend: usize, bind: usize, target: usize) {
     let load = Load::add(target);
     let Accepted { socket, peer } = accepted;
     let newcomer = Newcomer { socket, peer, frontend, bind, load, accepted_us: now_us() };
@@ -179,12 +215,12 @@ fn hand_over(worker: &Rc<Worker>, accepted: Accepted, frontend: usize, bind: usi
     }
 }
 
-/// Of two workers of the group drawn at random, the one with fewer connections.
-fn choose(own: usize, group: &Range<usize>) -> usize {
-    if group.len() <= 1 {
+/// Of two workers drawn at random, the one with fewer connections.
+fn choose(own: usize, workers: &[usize]) -> usize {
+    if workers.len() <= 1 {
         return own;
     }
-    let draw = || fastrand::usize(group.clone());
+    let draw = || workers[fastrand::usize(..workers.len())];
     let (first, second) = (draw(), draw());
     match worker::connections(first).cmp(&worker::connections(second)) {
         std::cmp::Ordering::Greater => second,
@@ -216,13 +252,13 @@ mod tests {
 
     #[test]
     fn a_group_of_one_keeps_its_connections() {
-        assert_eq!(choose(3, &(3..4)), 3);
+        assert_eq!(choose(3, &[3]), 3);
     }
 
     #[test]
     fn a_connection_stays_within_its_group() {
         for _ in 0..100 {
-            assert!((4..8).contains(&choose(5, &(4..8))));
+            assert!((4..8).contains(&choose(5, &[4, 5, 6, 7])));
         }
     }
 }

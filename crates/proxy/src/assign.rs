@@ -145,10 +145,11 @@ fn preferred(client: &Connection, backend: &Proxy, avoid: Option<usize>) -> Opti
     let server = client.last_server.of(backend.index).filter(|server| Some(*server) != avoid)?;
     let state = &backend.servers.get(server)?.state;
     let limit = limit(backend, state);
-    let room = limit == 0 || (state.queue.is_empty() && state.served.0.load(Relaxed) < limit);
-    let patient =
-        u32::try_from(backend.max_keep_alive_queue).map_or(true, |longest| state.queue.len() < longest);
-    ((room || patient) && state.effective_weight() > 0).then_some(server)
+    let has_room = limit == 0 || state.served.0.load(Relaxed) < limit;
+    // `max-keep-alive-queue`: how long a queue is still preferred to another server.
+    let most = i64::from(backend.max_keep_alive_queue);
+    let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
+    (short && state.effective_weight() > 0).then_some(server)
 }
 
 fn enter(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings, now: u64) -> Option<Lease> {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::connection::{Connection, Private};
 use crate::envs;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::pool::{Ask, Upstream};
+use crate::pool::{Ask, Open, Upstream};
 
 /// A connection for this request, and whether it served others before.
 pub(crate) async fn obtain(
@@ -93,6 +94,7 @@ struct Handed {
     is_tcp: bool,
     uses: u32,
     ends: Option<(Endpoint, Endpoint)>,
+    open: Open,
 }
 
 /// Takes over an idle connection of another worker of the group.
@@ -113,9 +115,9 @@ async fn take_over(
             let handed = crate::worker::current().and_then(|worker| {
                 let ask = Ask { key: &key_wanted, reuse, first };
                 let upstream = worker.pools.take(proxy, server, ask)?;
-                let (uses, ends) = (upstream.uses, upstream.ends);
-                let is_tcp = matches!(upstream.stream, Stream::Tcp(_));
-                Some(Handed { socket: upstream.stream.into_std().ok()?, is_tcp, uses, ends })
+                let Upstream { stream, uses, ends, open, .. } = upstream;
+                let is_tcp = matches!(stream, Stream::Tcp(_));
+                Some(Handed { socket: stream.into_std().ok()?, is_tcp, uses, ends, open })
             });
             // Who asked may be gone; the connection is then closed.
             let _ = send.send(handed);
@@ -135,6 +137,7 @@ async fn take_over(
                 uses: handed.uses,
                 private: false,
                 ends: handed.ends,
+                open: handed.open,
             });
         }
     }
@@ -179,10 +182,15 @@ async fn open(
     key: Box<[u8]>,
 ) -> Result<Upstream, Fault> {
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(io::ErrorKind::AddrNotAvailable))?;
+    let opened = place(client, backend, settings).await?;
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
-    let result = dial(client, x, settings, &target, allowed).await;
+    let late_ack = backend.options.tcp_smart_connect;
+    let result = match settings.socks4 {
+        None => dial(client, x, settings, &target, allowed, late_ack).await,
+        Some(proxy) => through(client, x, settings, proxy, &target, allowed).await,
+    };
     let stream = match result {
         Ok(Some(stream)) => stream,
         Ok(None) => return Err(Fault::ConnectTimeout),
@@ -211,7 +219,78 @@ async fn open(
         uses: 1,
         private: false,
         ends,
+        open: opened,
     })
+}
+
+/// Counts the connection to be opened. Where descriptors run short (`tune.pool-high-fd-ratio`), or a server takes no
+/// more connections than its `maxconn` (`strict-maxconn`), an idle one is closed for it.
+async fn place(client: &Connection, backend: &Proxy, settings: &Arc<ServerSettings>) -> Result<Open, Fault> {
+    let worker = &client.worker;
+    let process = &worker.shared.process;
+    if process.uses(&process.crowded_from_fds) {
+        worker.pools.evict(None);
+    }
+    let limit = settings.state.maxconn.load(Relaxed);
+    if !settings.strict_maxconn || limit == 0 {
+        return Ok(Open::new(process, &settings.state));
+    }
+    let of = (backend.index, settings.index);
+    let group = || worker.group.clone().filter(|index| *index != worker.index);
+    let (mut others, mut patience) = (group(), 20u32);
+    loop {
+        if let Some(open) = Open::within(process, &settings.state, limit) {
+            return Ok(open);
+        }
+        if worker.pools.evict(Some(of)) {
+            continue;
+        }
+        let Some(other) = others.next() else {
+            // One that is just being given back or closed is counted still.
+            patience = patience.checked_sub(1).ok_or(Fault::Resource)?;
+            timer::sleep(Duration::from_millis(1)).await;
+            others = group();
+            continue;
+        };
+        let (send, receive) = tokio::sync::oneshot::channel();
+        runtime::worker::post(other, move || {
+            if let Some(worker) = crate::worker::current() {
+                worker.pools.evict(Some(of));
+            }
+            // Who asked may be gone.
+            let _ = send.send(());
+        });
+        // A worker that no longer answers has no connection to close either.
+        let _ = receive.await;
+    }
+}
+
+/// Connects by way of a SOCKS4 proxy, all within `allowed`.
+async fn through(
+    client: &mut Connection,
+    x: &Exchange,
+    settings: &ServerSettings,
+    proxy: SocketAddr,
+    target: &Target,
+    allowed: Option<Duration>,
+) -> io::Result<Option<Stream>> {
+    let Target::Ip(SocketAddr::V4(wanted)) = target else {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 knows IPv4 addresses only"));
+    };
+    let Some(mut stream) = dial(client, x, settings, &Target::Ip(proxy), allowed, false).await? else {
+        return Ok(None);
+    };
+    let mut handshake = net::socks4::Handshake::new(*wanted);
+    // The deadline of the connection is the timer's still.
+    let timer = &client.timer;
+    poll_fn(|context: &mut Context<'_>| {
+        if let Poll::Ready(outcome) = handshake.poll(context, &mut stream) {
+            return Poll::Ready(outcome.map(Some));
+        }
+        timer.poll_expired(context).map(|()| Ok(None))
+    })
+    .await
+    .map(|done| done.map(|()| stream))
 }
 
 /// Connects within `allowed`; `None` when that was too short. With `option abortonclose` a client that leaves
@@ -222,6 +301,7 @@ async fn dial(
     settings: &ServerSettings,
     target: &Target,
     allowed: Option<Duration>,
+    late_ack: bool,
 ) -> io::Result<Option<Stream>> {
     let tune = &client.worker.shared.plan.global.tune;
     let source = source_address(client, x, settings, target);
@@ -238,6 +318,7 @@ async fn dial(
         tos: settings.tos,
         receive_buffer: tune.rcvbuf_server,
         send_buffer: tune.sndbuf_server,
+        late_ack,
         namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
     };
     client.timer.set_after(timer::now_ms(), allowed);

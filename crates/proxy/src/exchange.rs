@@ -1,5 +1,6 @@
 //! One HTTP request from its first byte to its log line: read [`serve`] from top to bottom.
 
+use state::server::Trouble;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +21,9 @@ use crate::fault::{Fault, RetryKind};
 use crate::flow::Flow;
 use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
-use crate::{connect, fields, finish, request, respond, response, route, rules_step, tunnel, upload};
+use crate::{
+    cacheable, connect, fields, finish, request, respond, response, route, rules_step, tunnel, upload,
+};
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
 #[derive(Default)]
@@ -47,6 +50,8 @@ pub(crate) struct Exchange {
     pub(crate) replay: Vec<u8>,
     /// The body of an answer made here.
     pub(crate) reply_body: Vec<u8>,
+    /// What follows `reply_body`, of an answer made in pieces.
+    pub(crate) pieces: Option<crate::service::Pieces>,
     /// What goes before the head on a new connection: the PROXY header.
     pub(crate) preamble: Vec<u8>,
     /// The hash of the key that `balance` asks for.
@@ -73,6 +78,8 @@ pub(crate) struct Exchange {
     pub(crate) server_closes: bool,
     /// Whether the client waits for a 100 that nobody has sent yet.
     pub(crate) expects_continue: bool,
+    /// Bytes from and to the client that the counters have already.
+    pub(crate) counted: (u64, u64),
 }
 
 /// How a step ends the usual course.
@@ -128,6 +135,7 @@ impl Exchange {
         ] {
             bytes.clear();
         }
+        self.pieces = None;
         self.body_complete = false;
         self.cut_short = false;
         self.hash = None;
@@ -142,6 +150,7 @@ impl Exchange {
         self.head_only = false;
         self.server_closes = false;
         self.expects_continue = false;
+        self.counted = (0, 0);
     }
 
     /// The timeout of `slot`: what a rule set, or the configured one.
@@ -201,8 +210,12 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
     rules_step::of_response(client, x, &backend, &mut upstream).await?;
+    if backend.options.checkcache {
+        cacheable::check(client, x, &backend)?;
+    }
     cookie::of_response(client, x, &backend, &lease);
     fields::of_response(client, x, &backend, &upstream);
+    finish::log_early(client, x);
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
         Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
         return Ok(Next::Close);
@@ -228,6 +241,9 @@ async fn obtain_response(
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid).await?;
         note_server(client, x, &lease, backend);
+        if let Some(prefix) = &lease.settings().redirect {
+            to_server_itself(x, prefix)?;
+        }
         x.phase = Phase::Connect;
         let fault = match attempt(client, x, backend, &lease).await {
             Ok(upstream) => {
@@ -254,6 +270,26 @@ async fn obtain_response(
         upload::rewind(client, x);
         avoid = before_retry(x, backend, lease, fault, retries).await;
     }
+}
+
+/// `redir` of a server: GET and HEAD are sent to the server itself.
+fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
+    if !matches!(x.txn.request.method_id(), http::Method::Get | http::Method::Head) {
+        return Ok(());
+    }
+    let Some(path) = http::uri::split(x.txn.request.target()).pathq() else {
+        return Err(Fault::BadRequest(http::ErrorKind::Target).into());
+    };
+    let location = [prefix.as_bytes(), path].concat();
+    let head = &mut x.txn.response;
+    head.clear();
+    head.start_response(302, None);
+    head.append(b"cache-control", b"no-cache");
+    head.append(b"location", &location);
+    head.set_content_length(0);
+    x.reply_body.clear();
+    x.txn.termination.set(sample::Cause::Local, Phase::Request);
+    Err(Stop::Reply)
 }
 
 /// Counts a retry after `fault`, gives the failed server's place back and chooses between another server, which is
@@ -388,16 +424,27 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
     };
     lease.answered(Answer::Bad);
     match lease.settings().observe {
-        Observe::Layer4 if !connected => tell(lease.settings(), false),
-        Observe::Layer7 => tell(lease.settings(), false),
+        Observe::Layer4 if !connected => tell(lease.settings(), Err(Trouble::Connection)),
+        Observe::Layer7 => tell(lease.settings(), Err(trouble(fault))),
         Observe::None | Observe::Layer4 => {}
+    }
+}
+
+/// What the checks are told of a fault.
+fn trouble(fault: Fault) -> Trouble {
+    match fault {
+        Fault::ConnectFailed(_) | Fault::ConnectTimeout => Trouble::Connection,
+        Fault::ResponseTimeout | Fault::ServerTimeout => Trouble::Timeout,
+        Fault::EmptyResponse | Fault::Truncated => Trouble::Close,
+        Fault::BadResponse(_) | Fault::BadResponseBody => Trouble::Response,
+        _ => Trouble::Read,
     }
 }
 
 /// Tells the checks of `server` how a connection or an exchange with it went.
 #[inline]
-pub(crate) fn tell(server: &ServerSettings, ok: bool) {
+pub(crate) fn tell(server: &ServerSettings, seen: Result<(), Trouble>) {
     if server.observe != Observe::None {
-        server.state.health.observe(ok, server.error_limit, server.on_error.demand());
+        server.state.health.observe(seen, server.error_limit, server.on_error.demand());
     }
 }

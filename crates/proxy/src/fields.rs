@@ -260,6 +260,8 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
     if length == BodyLength::Chunked && !modern {
         recoding = Recoding::Dechunk;
         x.txn.response.remove_body_length();
+    } else if length == BodyLength::Chunked && client.frontend.options.http_drop_response_trailers {
+        recoding = Recoding::DropTrailers;
     }
     let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk;
     x.keep_alive = x.keep_alive && !endless && may_keep_client(client, x);

@@ -1,9 +1,9 @@
 //! The end of a request or stream: counters, averages, the log line.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use base::clock::WallTime;
+use config::plan::Proxy;
 use http::ParseError;
+use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use sample::{Cause, Endpoint};
 use state::errors::Captured;
@@ -17,10 +17,9 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
     if x.txn.times.closed == 0 {
         x.txn.times.closed = now_us();
     }
+    let (bytes_in, bytes_out) = (x.txn.bytes_in, x.txn.bytes_out);
+    count_bytes(client, Moved::of(x), bytes_in, bytes_out);
     let frontend = client.frontend.state.frontend.mine();
-    frontend.traffic.bytes_in.add(x.txn.bytes_in);
-    frontend.traffic.bytes_out.add(x.txn.bytes_out);
-    client.worker.shared.process.counters.mine().bytes_out.add(x.txn.bytes_out);
     let (from_client, from_server) = (x.upload.spliced, x.download.spliced);
     if from_client + from_server > 0 {
         frontend.traffic.spliced_in.add(from_client);
@@ -41,24 +40,70 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
     if let Some(backend) = &x.backend {
         let of_backend = backend.state.backend.mine();
         of_backend.traffic.sessions.down();
-        of_backend.traffic.bytes_in.add(x.txn.bytes_in);
-        of_backend.traffic.bytes_out.add(x.txn.bytes_out);
-        backend.state.last_session.store(x.txn.times.closed / 1000, Relaxed);
+        // Shown in seconds: written once in a second is enough.
+        backend.state.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
         if x.txn.is_http && x.txn.status > 0 && x.txn.server_status == 0 {
             of_backend.traffic.responses.add(x.txn.status);
         }
         if let Some(server) = &x.txn.server {
             let of_server = server.counters.mine();
-            of_server.traffic.bytes_in.add(x.txn.bytes_in);
-            of_server.traffic.bytes_out.add(x.txn.bytes_out);
             let times = averages(x);
             of_backend.times.add(times);
             of_server.times.add(times);
         }
     }
-    if client.prepared().logs {
+    if client.prepared().logs && !x.txn.logged_early {
         log(client, x);
     }
+}
+
+/// Whose bytes are counted, and how many of them were already.
+pub(crate) struct Moved<'a> {
+    pub(crate) counted: &'a mut (u64, u64),
+    pub(crate) backend: Option<&'a Proxy>,
+    pub(crate) server: Option<&'a state::Server>,
+}
+
+impl<'a> Moved<'a> {
+    pub(crate) fn of(x: &'a mut Exchange) -> Self {
+        Self { counted: &mut x.counted, backend: x.backend.as_deref(), server: x.txn.server.as_deref() }
+    }
+}
+
+/// Counts the bytes of the stream so far, `bytes_in` and `bytes_out` in all, that were not counted yet.
+fn count_bytes(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: u64) {
+    let new_in = bytes_in.saturating_sub(moved.counted.0);
+    let new_out = bytes_out.saturating_sub(moved.counted.1);
+    *moved.counted = (bytes_in, bytes_out);
+    client.worker.shared.process.counters.mine().bytes_out.add(new_out);
+    let frontend = &client.frontend.state.frontend.mine().traffic;
+    let backend = moved.backend.map(|backend| &backend.state.backend.mine().traffic);
+    let server = moved.server.map(|server| &server.counters.mine().traffic);
+    // What has no backend has no server that was reached.
+    let server = backend.and(server);
+    for traffic in [Some(frontend), backend, server].into_iter().flatten() {
+        traffic.bytes_in.add(new_in);
+        traffic.bytes_out.add(new_out);
+    }
+}
+
+/// `option contstats`: counts what has moved of a stream that goes on.
+pub(crate) fn count_moved(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: u64) {
+    if client.frontend.options.contstats {
+        count_bytes(client, moved, bytes_in, bytes_out);
+    }
+}
+
+/// `option logasap`: writes the line now, with what is known now; the end writes none.
+pub(crate) fn log_early(client: &Connection, x: &mut Exchange) {
+    if !client.frontend.options.logasap || !client.prepared().logs {
+        return;
+    }
+    let bytes_out = x.txn.bytes_out;
+    x.txn.bytes_out += x.download.staged.len() as u64;
+    x.txn.logged_early = true;
+    log(client, x);
+    x.txn.bytes_out = bytes_out;
 }
 
 /// Queue, connect, response and total time in ms.

@@ -4,7 +4,7 @@
 //! request behind it is left alone. Encoded bytes are forwarded as they came wherever both sides speak the
 //! same framing; else they are taken apart ([`Recoding`]). Called by `exchange` and `tunnel`.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write};
 use std::task::{Context, Poll};
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent};
@@ -34,6 +34,8 @@ pub(crate) enum Recoding {
     None,
     /// Chunks in, bare bytes out: for HTTP/1.0 peers.
     Dechunk,
+    /// Chunks in, chunks out, without the trailers behind the last one.
+    DropTrailers,
     /// Bytes in, nothing out: the body of an answer to a HEAD that a rule had turned into a GET.
     Discard,
 }
@@ -166,7 +168,7 @@ impl Flow {
         }
         match self.recoding {
             Recoding::None => self.admit_verbatim(buffer, fresh),
-            Recoding::Dechunk => self.admit_dechunked(buffer),
+            Recoding::Dechunk | Recoding::DropTrailers => self.admit_decoded(buffer),
             Recoding::Discard => {
                 self.admit_verbatim(buffer, fresh)?;
                 buffer.consume(self.ready);
@@ -202,7 +204,7 @@ impl Flow {
         Ok(())
     }
 
-    fn admit_dechunked(&mut self, buffer: &mut Buffer) -> Result<(), FlowError> {
+    fn admit_decoded(&mut self, buffer: &mut Buffer) -> Result<(), FlowError> {
         let Framing::Chunked(decoder) = &mut self.framing else { return Ok(()) };
         let mut at = 0;
         let input = buffer.filled();
@@ -210,7 +212,14 @@ impl Flow {
             match decoder.decode(input, at).map_err(|_| FlowError::Coding)? {
                 ChunkEvent::Data { range } => {
                     at = range.end;
-                    self.staged.extend_from_slice(&input[range]);
+                    if self.recoding == Recoding::DropTrailers {
+                        // Writing to a Vec cannot fail.
+                        let _ = write!(self.staged, "{:x}\r\n", range.len());
+                        self.staged.extend_from_slice(&input[range]);
+                        self.staged.extend_from_slice(b"\r\n");
+                    } else {
+                        self.staged.extend_from_slice(&input[range]);
+                    }
                 }
                 ChunkEvent::More => break input.len(),
                 ChunkEvent::Done { consumed } => break consumed,
@@ -218,6 +227,9 @@ impl Flow {
         };
         if decoder.is_done() {
             self.framing = Framing::Done;
+            if self.recoding == Recoding::DropTrailers {
+                self.staged.extend_from_slice(b"0\r\n\r\n");
+            }
         }
         self.received += used as u64;
         buffer.consume(used);
@@ -412,6 +424,17 @@ mod tests {
             let (out, rest, done) =
                 admitted(BodyLength::Chunked, Recoding::Dechunk, &[&chunked[..cut], &chunked[cut..]]);
             assert_eq!((out.as_slice(), rest, done), (b"abcde".as_slice(), 0, true), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn trailers_are_dropped_wherever_the_body_is_cut() {
+        let chunked: &[u8] = b"3;x=y\r\nabc\r\n0\r\nT: v\r\nU: w\r\n\r\nnext";
+        for cut in 0..chunked.len() {
+            let (out, rest, done) =
+                admitted(BodyLength::Chunked, Recoding::DropTrailers, &[&chunked[..cut], &chunked[cut..]]);
+            assert!(out.ends_with(b"\r\n0\r\n\r\n") && !out.contains(&b':'), "cut at {cut}");
+            assert_eq!((rest, done), (4, true), "cut at {cut}");
         }
     }
 

@@ -7,6 +7,7 @@
 
 pub mod accept;
 mod assign;
+mod cacheable;
 mod connect;
 mod connection;
 mod cookie;
@@ -24,6 +25,7 @@ mod respond;
 mod response;
 mod route;
 mod rules_step;
+mod service;
 mod session;
 mod tunnel;
 mod upload;

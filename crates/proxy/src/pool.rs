@@ -15,8 +15,10 @@ use config::plan::ServerSettings;
 use config::plan::proxy::Reuse;
 use net::Stream;
 use runtime::Buffer;
+use runtime::shared::Shared as _;
 use runtime::timer::{Timer, now_ms};
 use sample::Endpoint;
+use state::{Process, Server};
 
 use crate::worker::{Shared, Worker};
 
@@ -37,6 +39,36 @@ pub(crate) struct Upstream {
     pub(crate) private: bool,
     /// Our end and theirs, told once.
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
+    /// Counts it as open for as long as it lives.
+    pub(crate) open: Open,
+}
+
+/// Counts one open connection to a server, for the process and for the server.
+pub(crate) struct Open {
+    process: Arc<Process>,
+    server: Arc<Server>,
+}
+
+impl Open {
+    pub(crate) fn new(process: &Arc<Process>, server: &Arc<Server>) -> Self {
+        process.server_connections.add(1);
+        server.open.add(1);
+        Self { process: process.clone(), server: server.clone() }
+    }
+
+    /// Counts one more if the server has fewer than `limit`.
+    pub(crate) fn within(process: &Arc<Process>, server: &Arc<Server>, limit: u32) -> Option<Self> {
+        server.open.take_below(limit).ok()?;
+        process.server_connections.add(1);
+        Some(Self { process: process.clone(), server: server.clone() })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.process.server_connections.sub(1);
+        self.server.open.sub(1);
+    }
 }
 
 impl Upstream {
@@ -69,6 +101,7 @@ struct ServerPool {
 pub(crate) struct Pools {
     pools: RefCell<Vec<Vec<ServerPool>>>,
     sweeper: RefCell<Waker>,
+    process: Arc<Process>,
     /// The earliest instant at which a pool is to be purged.
     purge_at: Cell<u64>,
 }
@@ -90,6 +123,7 @@ impl Pools {
         Self {
             pools: RefCell::new(shared.proxies.iter().map(of_proxy).collect()),
             sweeper: RefCell::new(Waker::noop().clone()),
+            process: shared.process.clone(),
             purge_at: Cell::new(u64::MAX),
         }
     }
@@ -136,6 +170,9 @@ impl Pools {
         if limit >= 0 && state::counters::current(counters, |shard| shard.idle.get()) as i64 >= limit {
             return Some(upstream);
         }
+        if self.process.uses(&self.process.idle_from_fds) {
+            return Some(upstream);
+        }
         if settings.max_reuse >= 0 && i64::from(upstream.uses) > settings.max_reuse {
             return Some(upstream);
         }
@@ -172,6 +209,22 @@ impl Pools {
         counters.mine().idle.up();
         pool.idle.push(upstream);
         None
+    }
+
+    /// Closes the longest idle connection: to server `of` (backend, server), or where that is none, to any.
+    /// Says whether there was one.
+    pub(crate) fn evict(&self, of: Option<(usize, usize)>) -> bool {
+        let mut pools = self.pools.borrow_mut();
+        let pool = match of {
+            Some((backend, server)) => pools.get_mut(backend).and_then(|pools| pools.get_mut(server)),
+            None => pools.iter_mut().flatten().find(|pool| !pool.idle.is_empty()),
+        };
+        let Some(pool) = pool.filter(|pool| !pool.idle.is_empty()) else { return false };
+        let idle = pool.idle.remove(0);
+        idle.server.state.counters.mine().idle.down();
+        pool.spare = pool.spare.min(pool.idle.len());
+        idle.discard();
+        true
     }
 
     /// Drops what the kernel has told something of; closes half of what nobody needed where it is time.

@@ -63,6 +63,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     x.upload.start(BodyLength::UntilClose, Recoding::None);
     x.upload.staged.append(&mut x.preamble);
     x.download.start(BodyLength::UntilClose, Recoding::None);
+    finish::log_early(client, x);
     rules_step::of_tcp_response(client, x, &backend, &mut upstream).await?;
     let limits = tunnel::Limits::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;
@@ -90,7 +91,7 @@ async fn reach(
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 crate::exchange::count_request(x, backend, &lease);
-                crate::exchange::tell(lease.settings(), true);
+                crate::exchange::tell(lease.settings(), Ok(()));
                 lease.answered(Answer::Good);
                 return Ok((upstream, lease));
             }

@@ -142,6 +142,9 @@ fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     let head = &x.txn.request;
     x.head_only = head.method_id() == Method::Head;
     x.keep_alive = head.keep_alive();
+    if client.frontend.options.http_use_proxy_header {
+        x.txn.to_proxy = !matches!(head.target().first(), None | Some(b'/' | b'*'));
+    }
     x.expects_continue = head.expects_continue() && head.version().is_11_or_above();
     let length = match head.method_id() {
         Method::Connect => BodyLength::None,

@@ -17,6 +17,7 @@ use crate::envs;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::rules_step;
+use crate::service;
 use crate::session::Next;
 use crate::upload;
 
@@ -150,6 +151,10 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
     x.txn.status = x.txn.response.status();
     let whole = upload_is_over(client, x);
     x.keep_alive = x.keep_alive && whole;
+    if let Some(pieces) = x.pieces.take() {
+        let sent = Box::pin(service::stream(client, x, pieces)).await;
+        return conclude(client, x, sent, whole).await;
+    }
     let head_only = x.head_only || matches!(x.txn.status, 100..=199 | 204 | 304);
     let length = if head_only { BodyLength::None } else { BodyLength::Length(x.reply_body.len() as u64) };
     crate::fields::adapt_connection(client, x, length);
@@ -163,6 +168,11 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
     x.txn.bytes_out += (head.len() + body.len()) as u64;
     head.clear();
     x.body = head;
+    conclude(client, x, sent, whole).await
+}
+
+/// What becomes of the connection after an answer made here.
+async fn conclude(client: &mut Connection, x: &mut Exchange, sent: Result<(), Fault>, whole: bool) -> Next {
     x.txn.times.closed = now_us();
     if sent.is_err() {
         x.txn.termination.set(Cause::Client, Phase::Last);

@@ -1,6 +1,7 @@
 //! The response: waiting for its head while the request is still on its way, forwarding its body, and what
 //! becomes of both connections afterwards.
 
+use state::server::Trouble;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +13,7 @@ use config::plan::server::Observe;
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, KnownName, Status, parse_response};
 use net::splice::Pipe;
 use runtime::Buffer;
+use runtime::shared::Shared as _;
 use runtime::timer::{self, NEVER, now_us};
 use sample::Phase;
 use sample::transaction::TimeoutSlot;
@@ -20,6 +22,7 @@ use crate::assign::{Lease, Presence, aborts_on_close, presence};
 use crate::connection::{Connection, LastServer};
 use crate::exchange::{Exchange, Stop, tell};
 use crate::fault::Fault;
+use crate::finish::{self, Moved};
 use crate::flow::{Flow, FlowError};
 use crate::pool::Upstream;
 use crate::session::{Next, is_crowded};
@@ -30,6 +33,10 @@ struct Deadlines {
     server: Option<Duration>,
     client_at: u64,
     server_at: u64,
+    /// `option independent-streams` of the frontend and of the backend.
+    independent: (bool, bool),
+    /// Bytes received from each side when its time was last counted anew.
+    seen: (u64, u64),
 }
 
 impl Deadlines {
@@ -39,6 +46,8 @@ impl Deadlines {
             server: x.timeout(TimeoutSlot::Server, backend.timeouts.server),
             client_at: NEVER,
             server_at: NEVER,
+            independent: (client.frontend.options.independent_streams, backend.options.independent_streams),
+            seen: (u64::MAX, u64::MAX),
         }
     }
 
@@ -50,6 +59,25 @@ impl Deadlines {
         };
         self.client_at = at(client, self.client);
         self.server_at = at(server, self.server);
+        connection.timer.set(self.client_at.min(self.server_at));
+    }
+
+    /// As [`restart`](Self::restart) after something moved. Where `option independent-streams` says so, bytes sent to a
+    /// side do not count as its activity: only those received from it do, or its taking what had to wait.
+    fn moved(&mut self, connection: &Connection, x: &Exchange, client: bool, server: bool) {
+        let before = (self.client_at, self.server_at);
+        self.restart(connection, timer::now_ms(), client, server);
+        if self.independent == (false, false) {
+            return;
+        }
+        let seen = (x.upload.received, x.download.received);
+        if self.independent.0 && seen.0 == self.seen.0 && !x.download.is_blocked() {
+            self.client_at = self.client_at.min(before.0);
+        }
+        if self.independent.1 && seen.1 == self.seen.1 && !x.upload.is_blocked() {
+            self.server_at = self.server_at.min(before.1);
+        }
+        self.seen = seen;
         connection.timer.set(self.client_at.min(self.server_at));
     }
 
@@ -86,7 +114,7 @@ pub(crate) async fn await_head(
                         // The deadlines were just set when the request leaves at once.
                         if moved && !std::mem::take(&mut first) {
                             let waits = !x.upload.is_received();
-                            deadlines.restart(client, timer::now_ms(), waits, true);
+                            deadlines.moved(client, x, waits, true);
                         }
                     }
                     Err(Fault::SendFailed) => send_failed = true,
@@ -221,7 +249,7 @@ fn parse_head(
             Ok(true)
         }
         Err(error) => {
-            crate::finish::note_malformed(client, Some(backend), input.filled(), &error);
+            finish::note_malformed(client, Some(backend), input.filled(), &error);
             Err(Fault::BadResponse(error.kind))
         }
     }
@@ -254,7 +282,8 @@ fn note_head(x: &mut Exchange, backend: &Proxy, upstream: &Upstream) {
     upstream.server.state.counters.mine().traffic.responses.add(status);
     // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are such.
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
-    tell(&upstream.server, !(failed && upstream.server.observe == Observe::Layer7));
+    let failed = failed && upstream.server.observe == Observe::Layer7;
+    tell(&upstream.server, if failed { Err(Trouble::Status) } else { Ok(()) });
     backend.state.backend.mine().traffic.responses.add(status);
 }
 
@@ -294,12 +323,14 @@ pub(crate) async fn forward(
         }
         if x.download.moved || !armed {
             armed = true;
+            let (received, sent) = (x.txn.bytes_in, x.txn.bytes_out + x.download.sent);
+            finish::count_moved(client, Moved::of(x), received, sent);
             // Not in one go: the end is to be told by the clock.
             x.txn.times.closed = 0;
             let piped = x.download_pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
             let blocked = x.download.is_blocked() || piped;
             let client_waits = blocked || !x.upload.is_received();
-            deadlines.restart(client, timer::now_ms(), client_waits, !blocked);
+            deadlines.moved(client, x, client_waits, !blocked);
         }
         if let Poll::Ready(fault) = client.poll_killed(context) {
             return Poll::Ready(Err(fault));
@@ -467,7 +498,7 @@ pub(crate) fn conclude(
         x.txn.times.closed = now_us();
     }
     let server = &lease.settings().state;
-    server.last_session.store(x.txn.times.closed / 1000, std::sync::atomic::Ordering::Relaxed);
+    server.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
     let uploaded = x.upload.is_finished();
     let head = &x.txn.response;
     let reusable = uploaded

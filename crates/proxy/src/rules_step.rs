@@ -15,8 +15,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::route::holds;
-use crate::worker::ServiceRequest;
-use crate::{relay, respond, response, upload};
+use crate::{relay, respond, response, service, upload};
 
 /// What rules on a connection that has no request yet say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +121,7 @@ async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy
         run(client, x, proxy, &proxy.redirects, None).await?;
     }
     if proxy.stats.is_some() {
-        Box::pin(statistics(client, x, proxy)).await?;
+        Box::pin(service::statistics(client, x, proxy)).await?;
     }
     Ok(())
 }
@@ -136,7 +135,7 @@ enum Side {
 
 /// Runs one rule set to its end, doing on the way what its rules wait for. With `upstream` the set is about the
 /// response that comes from there. Says whether a rule ended it by accepting.
-async fn run(
+pub(crate) async fn run(
     client: &mut Connection,
     x: &mut Exchange,
     proxy: &Arc<Proxy>,
@@ -180,7 +179,7 @@ fn step(client: &mut Connection, x: &mut Exchange, rules: &RuleSet, start: usize
     rules.run(&mut stage, start)
 }
 
-async fn hold_body(
+pub(crate) async fn hold_body(
     client: &mut Connection,
     x: &mut Exchange,
     proxy: &Proxy,
@@ -276,11 +275,12 @@ async fn conclude(
             client.stream.reset_on_close();
             Stop::Close
         }
+        Final::Service(service) => service::run(client, x, service).await,
         Final::Internal => Stop::Fault(Fault::Internal),
     }
 }
 
-fn count_denied_response(x: &Exchange, proxy: &Proxy) {
+pub(crate) fn count_denied_response(x: &Exchange, proxy: &Proxy) {
     proxy.state.backend.mine().traffic.denied_responses.add(1);
     if let Some(server) = &x.txn.server {
         server.counters.mine().traffic.denied_responses.add(1);
@@ -351,54 +351,6 @@ fn monitor(client: &Connection, x: &mut Exchange, frontend: &Proxy) -> Result<()
     x.txn.log_level = Some(None);
     respond::error(client, x, if failed { 503 } else { 200 });
     Err(Stop::Reply)
-}
-
-/// `stats uri`: the page, after its own rules.
-async fn statistics(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
-    let Some(page) = proxy.stats.clone() else { return Ok(()) };
-    if !x.txn.request.target().starts_with(page.uri.as_bytes()) {
-        return Ok(());
-    }
-    let accepted = run(client, x, proxy, &page.rules, None).await?;
-    if !accepted && !page.users.is_empty() && !is_user(x, &page.users) {
-        respond::error(client, x, 401);
-        rules::challenge(401, &page.realm, &mut x.txn.response);
-        x.txn.termination.set(Cause::Local, Phase::Request);
-        return Err(Stop::Reply);
-    }
-    let is_post = x.txn.request.method_id() == http::Method::Post;
-    if is_post {
-        hold_body(client, x, proxy, usize::MAX, None).await?;
-    }
-    let admin = envs::with(client, x, |env| page.admin.iter().any(|condition| holds(Some(condition), env)));
-    let worker = client.worker.clone();
-    let reply = (worker.shared.services.statistics)(
-        proxy,
-        &page,
-        &ServiceRequest {
-            method: x.txn.request.method(),
-            target: x.txn.request.target(),
-            body: &x.body,
-            admin,
-        },
-    );
-    x.txn.response.clear();
-    x.txn.response.start_response(reply.status, None);
-    for (name, value) in &reply.headers {
-        x.txn.response.append(name.as_bytes(), value.as_bytes());
-    }
-    x.txn.response.set_content_length(reply.body.len() as u64);
-    x.reply_body = reply.body;
-    x.txn.termination.set(Cause::Local, Phase::Request);
-    Err(Stop::Reply)
-}
-
-/// Whether the request has the name and password of one of `users` (`stats auth`).
-fn is_user(x: &Exchange, users: &[(Box<str>, Box<str>)]) -> bool {
-    let header = x.txn.request.get_known(http::KnownName::Authorization);
-    header.and_then(sample::auth::basic).is_some_and(|(name, password)| {
-        users.iter().any(|(user, secret)| **user == *name && secret.as_bytes() == password)
-    })
 }
 
 /// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for what its rules look at.

@@ -112,6 +112,10 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         let probe = options.tcp_keepalive_client;
         stream.set_keepalive(probe.count, probe.idle, probe.interval);
     }
+    if options.tcp_smart_accept == Some(true) {
+        // The request is acknowledged with its answer.
+        stream.set_quickack(false);
+    }
     if options.nolinger_frontend {
         stream.reset_on_close();
     }
@@ -160,6 +164,7 @@ where
     }
     loop {
         connection.entry.activity.set(Activity::Waiting);
+        connection.entry.active_ms.set(connection.idle_from / 1000);
         let Some(arrival) = wait_for_request(&connection).await else { return };
         connection.entry.activity.set(Activity::Request);
         if arrival == Arrival::Expired && connection.session.requests > 0 {

@@ -18,6 +18,7 @@ use sample::transaction::TimeoutSlot;
 use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
+use crate::finish::{self, Moved};
 use crate::flow::{Flow, FlowError, Recoding};
 use crate::pool::Upstream;
 
@@ -28,6 +29,8 @@ pub(crate) struct Limits {
     server: Option<Duration>,
     client_fin: Option<Duration>,
     server_fin: Option<Duration>,
+    /// `option independent-streams` of the frontend and of the backend.
+    independent: (bool, bool),
 }
 
 impl Limits {
@@ -42,6 +45,7 @@ impl Limits {
             server: tunnel.or(other),
             client_fin: frontend.client_fin,
             server_fin: backend.timeouts.server_fin,
+            independent: (client.frontend.options.independent_streams, backend.options.independent_streams),
         }
     }
 }
@@ -86,7 +90,9 @@ pub(crate) async fn run(
     large.push(client_input.filled());
     *client_input = large;
     upstream.input.get_or_insert_with(Buffer::large);
-    let mut client_at = NEVER;
+    let (mut client_at, mut server_at) = (NEVER, NEVER);
+    let mut seen = (u64::MAX, u64::MAX);
+    let before = (x.txn.bytes_in, x.txn.bytes_out);
     let mut armed = false;
     let outcome = poll_fn(|context: &mut Context<'_>| {
         up.flow.moved = false;
@@ -114,9 +120,23 @@ pub(crate) async fn run(
             // A side that was told our end has its own, shorter time to end as well.
             let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
             let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
-            client_at = if up.shut { NEVER } else { at(client_limit) };
-            let server_at = if down.shut { NEVER } else { at(server_limit) };
+            let received = (up.flow.received, down.flow.received);
+            // Bytes sent to a side are no sign of its life where its stream is independent.
+            let silent = |independent: bool, same: bool, blocked: bool| independent && same && !blocked;
+            if up.shut || !silent(limits.independent.0, received.0 == seen.0, down.flow.is_blocked()) {
+                client_at = if up.shut { NEVER } else { at(client_limit) };
+            }
+            if down.shut || !silent(limits.independent.1, received.1 == seen.1, up.flow.is_blocked()) {
+                server_at = if down.shut { NEVER } else { at(server_limit) };
+            }
+            seen = received;
             client.timer.set(client_at.min(server_at));
+            let moved = Moved {
+                counted: &mut x.counted,
+                backend: x.backend.as_deref(),
+                server: x.txn.server.as_deref(),
+            };
+            finish::count_moved(client, moved, before.0 + received.0, before.1 + down.flow.sent);
         }
         if let Poll::Ready(fault) = client.poll_killed(context) {
             return Poll::Ready(Err(fault));

@@ -140,7 +140,10 @@ pub(crate) fn start(client: &mut Connection, x: &mut Exchange, backend: &Proxy, 
         Method::Connect => BodyLength::None,
         _ => x.txn.request.request_body(),
     };
-    let recoding = Recoding::None;
+    let recoding = match length {
+        BodyLength::Chunked if backend.options.http_drop_request_trailers => Recoding::DropTrailers,
+        _ => Recoding::None,
+    };
     x.upload.start(length, recoding);
     let staged = &mut x.upload.staged;
     staged.append(&mut x.preamble);

@@ -16,14 +16,13 @@ use crate::log::Outbox;
 use crate::pool::Pools;
 
 /// An answer made by a service of another room (the statistics page).
-#[derive(Debug, Default)]
 pub struct ServiceReply {
     /// The status.
     pub status: u16,
     /// Fields.
     pub headers: Vec<(String, String)>,
-    /// The body.
-    pub body: Vec<u8>,
+    /// The body, in pieces that each take little time to make; a piece may be empty.
+    pub body: Box<dyn Iterator<Item = Vec<u8>>>,
 }
 
 /// What a service is asked.
@@ -43,10 +42,15 @@ pub struct ServiceRequest<'a> {
 pub type StatisticsPage =
     dyn Fn(&Proxy, &config::plan::proxy::StatsPage, &ServiceRequest<'_>) -> ServiceReply + Send + Sync;
 
+/// Metrics for a request.
+pub type Metrics = dyn Fn(&ServiceRequest<'_>) -> ServiceReply + Send + Sync;
+
 /// What other rooms do for requests; wired by the binary, since `proxy` and `control` do not know each other.
 pub struct Services {
     /// The statistics page.
     pub statistics: Box<StatisticsPage>,
+    /// The metrics of `use-service prometheus-exporter`.
+    pub metrics: Box<Metrics>,
 }
 
 /// A proxy with what is worked out once from its settings.
@@ -185,9 +189,15 @@ impl Worker {
         &self.shared.proxies[index]
     }
 
-    /// Whether a soft stop has begun: connections end with their current request.
+    /// Whether a soft stop wants this connection to end with its current request: all of them, or while
+    /// `close-spread-time` lasts more and more of them.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
-        self.shared.process.stopping.load(Relaxed)
+        let process = &self.shared.process;
+        process.closing.load(Relaxed) && {
+            let (window, until) = (process.close_window.load(Relaxed), process.close_until.load(Relaxed));
+            let left = until.saturating_sub(runtime::timer::now_ms());
+            until != u64::MAX && (left == 0 || fastrand::u64(..window.max(1)) >= left)
+        }
     }
 }

@@ -12,6 +12,7 @@ use sample::vars::{SetConditions, Var};
 
 use crate::redirect::Redirect;
 use crate::reply::Reply;
+use crate::rule::Service;
 
 /// A number known now, or made at run time.
 #[derive(Debug)]
@@ -119,4 +120,5 @@ pub(crate) enum Action {
     ExpectProxy,
     DoLog,
     DisableRetry,
+    UseService(Service),
 }

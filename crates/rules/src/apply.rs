@@ -42,6 +42,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             return Applied::Final(Final::Reply(Arc::new(reply)));
         }
         Action::Auth(realm) => return Applied::Final(Final::Reply(Arc::new(ask(stage, realm)))),
+        Action::UseService(service) => return Applied::Final(Final::Service(*service)),
         Action::Reject => return Applied::Final(Final::Reject),
         Action::SilentDrop { rst_ttl } => return Applied::Final(Final::SilentDrop { rst_ttl: *rst_ttl }),
         Action::StrictMode(on) => return Applied::Strict(*on),

@@ -17,5 +17,5 @@ mod table;
 
 pub use redirect::Redirect;
 pub use reply::{Body, Content, Page, Reply, challenge};
-pub use rule::{Final, Hold, Outcome, Rule, RuleSet, Stage, compile, compile_redirect};
+pub use rule::{Final, Hold, Outcome, Rule, RuleSet, Service, Stage, compile, compile_redirect};
 pub use table::{ACTIONS, Row, Ruleset};

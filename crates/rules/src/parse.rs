@@ -16,6 +16,7 @@ use sample::{Scope, Word, Words};
 use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part, Slot};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
+use crate::rule::Service;
 use crate::table::{Row, Ruleset};
 
 /// What an action's parser sees.
@@ -501,6 +502,22 @@ pub(crate) fn wait_for_body(context: &mut Context<'_, '_, '_>) -> Parsed {
 pub(crate) fn wait_for_handshake(_: &mut Context<'_, '_, '_>) -> Parsed {
     // Without TLS there is no early data: the handshake is always over.
     Ok(Action::Nothing)
+}
+
+pub(crate) fn use_service(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let word = context.need("the name of a service")?;
+    match (word.text, context.set) {
+        ("prometheus-exporter", Ruleset::HttpRequest) => Ok(Action::UseService(Service::PrometheusExporter)),
+        ("prometheus-exporter", _) => {
+            Err(Diagnostic::alert("`prometheus-exporter` is a service for `http-request` rules")
+                .at(word.span))
+        }
+        (name, _) if name.starts_with("lua.") => {
+            Err(Diagnostic::alert(format!("service `{name}` is not supported yet: it needs Lua"))
+                .at(word.span))
+        }
+        _ => Err(wrong(word, "service", &["prometheus-exporter"])),
+    }
 }
 
 pub(crate) fn pause(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -99,6 +99,13 @@ pub enum Hold {
     Log,
 }
 
+/// A service that answers requests (`use-service`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// `prometheus-exporter`.
+    PrometheusExporter,
+}
+
 /// How a rule ended the message or connection.
 #[derive(Debug, Clone)]
 pub enum Final {
@@ -115,6 +122,8 @@ pub enum Final {
         /// The TTL of the reset that is sent, if one is.
         rst_ttl: Option<u8>,
     },
+    /// Answered by a service (`use-service`).
+    Service(Service),
     /// A rewrite failed under `strict-mode on`.
     Internal,
 }

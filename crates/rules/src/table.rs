@@ -145,6 +145,7 @@ pub static ACTIONS: &[Row] = &[
     row("strict-mode",         "{ on | off }",                        HTTP,              "whether failed rewrites are errors", parse::strict_mode),
     row("tarpit",              "[status <code>] [<reply>]",           REQ,               "refuses after a while", parse::deny),
     row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
+    row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service),
     row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body),
     row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
 
@@ -166,7 +167,6 @@ pub static ACTIONS: &[Row] = &[
     unbuilt("set-headers-bin",   HTTP,                     "headers from binary values"),
     unbuilt("switch-mode",       CNT,                      "switching from TCP to HTTP"),
     unbuilt_prefix("track-sc",   CON | SES | CNT | REQ | RES, "stick tables"),
-    unbuilt("use-service",       CNT | REQ,                "services"),
 ];
 
 /// The row of the action that `word` names, if `set` may have it.

@@ -78,6 +78,8 @@ pub enum Place {
     Check,
     /// `global`, at boot.
     Boot,
+    /// A command of the runtime socket.
+    Command,
 }
 
 /// The messages of an `http-errors` section: status, and the bytes of the file.

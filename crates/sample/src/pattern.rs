@@ -57,6 +57,11 @@ impl Method {
         METHODS.iter().find(|row| row.0 == name).map(|row| row.1)
     }
 
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        METHODS.iter().find(|row| row.1 == self).map_or("", |row| row.0)
+    }
+
     /// All names, for messages.
     pub fn names() -> impl Iterator<Item = &'static str> {
         METHODS.iter().map(|row| row.0)
@@ -107,6 +112,8 @@ pub struct List {
     entries: RwLock<Vec<Entry>>,
     version: AtomicU64,
     next_id: AtomicU64,
+    /// The ways in which the configuration looks into it: method, and whether case is ignored.
+    uses: RwLock<Vec<(Method, bool)>>,
 }
 
 impl List {
@@ -118,7 +125,31 @@ impl List {
             entries: RwLock::default(),
             version: AtomicU64::new(1),
             next_id: AtomicU64::new(1),
+            uses: RwLock::default(),
         }
+    }
+
+    /// The ways in which the configuration looks into it: method, and whether case is ignored.
+    pub fn uses(&self) -> Vec<(Method, bool)> {
+        self.uses.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    fn note_use(&self, method: Method, ignore_case: bool) {
+        let mut uses = self.uses.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !uses.contains(&(method, ignore_case)) {
+            uses.push((method, ignore_case));
+        }
+    }
+
+    /// The entry that `text` matches in one of those ways; an index is built for this one question.
+    pub fn probe(&self, method: Method, ignore_case: bool, text: &str) -> Option<Entry> {
+        let built = View::build(self, method, ignore_case, false).ok()?;
+        let value = match method.expects() {
+            Type::Any => Value::str(text.as_bytes()),
+            kind => Value::str(text.as_bytes()).cast(kind)?,
+        };
+        let at = built.index.find(&value, true)?;
+        built.entries.get(at).cloned()
     }
 
     /// The entries now.
@@ -323,6 +354,7 @@ impl View {
     /// Looks into `list`; the error names the pattern that this method cannot take.
     pub fn new(list: Arc<List>, method: Method, ignore_case: bool) -> Result<Self, String> {
         let built = Self::build(&list, method, ignore_case, true)?;
+        list.note_use(method, ignore_case);
         Ok(Self { list, method, ignore_case, built: ArcSwap::from_pointee(built) })
     }
 

@@ -93,10 +93,11 @@ pub fn columns(scope: &Scope<'_>) -> Columns {
         Place::Log => Columns(1 << 18),
         Place::Check => Columns(CHECK),
         Place::Boot => Columns(CONFIG),
+        Place::Command => Columns(CLI),
     }
 }
 
 /// Whether the direction looked at is the response: what `hdr` and `payload` mean.
 pub fn is_response(place: Place) -> bool {
-    matches!(place, Place::TcpResponseContent | Place::HttpResponse)
+    matches!(place, Place::TcpResponseContent | Place::HttpResponse | Place::Check)
 }

@@ -3,9 +3,10 @@
 //! Scopes `sess`, `txn`, `req`, `res` and `check` live in [`Slots`] of their owners. `proc` lives in a process-wide
 //! store that the runtime socket reads and writes too, one lock a variable.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, OnceLock, RwLock};
 
 use crate::env::Env;
 use crate::value::{Scratch, Value};
@@ -86,6 +87,15 @@ impl Stored {
         }
     }
 
+    /// What it counts in the limits of `tune.vars.*-max-size`.
+    fn size(&self) -> usize {
+        ENTRY
+            + match self {
+                Self::Plain(_) => 0,
+                Self::Str(bytes) | Self::Bin(bytes) | Self::Method(bytes) => bytes.len(),
+            }
+    }
+
     fn get(&self) -> Value<'static> {
         match self {
             Self::Plain(Plain::Bool(value)) => Value::Bool(*value),
@@ -98,10 +108,61 @@ impl Stored {
     }
 }
 
+/// How many bytes variables may hold (`tune.vars.*-max-size`), 0 for no limit. Coarser ones include the finer ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// `global`: all variables of the process.
+    pub all: usize,
+    /// `proc`: likewise.
+    pub process: usize,
+    /// `sess`: a session's with those of its transaction.
+    pub session: usize,
+    /// `txn`: a transaction's with those of its request and response.
+    pub transaction: usize,
+    /// `reqres`: those of a request, and of a response.
+    pub message: usize,
+    /// `check`: those of a health check.
+    pub check: usize,
+}
+
+/// Bytes that a variable counts beside its text.
+const ENTRY: usize = 64;
+
+/// The limits in force; nothing is counted while there are none.
+static LIMITS: OnceLock<Limits> = OnceLock::new();
+static LIMITED: AtomicBool = AtomicBool::new(false);
+/// Bytes that all variables hold. Written by every worker, only while limits are in force.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// Puts limits in force, once, before the first variable is set.
+pub fn limit(limits: Limits) {
+    if limits != Limits::default() && LIMITS.set(limits).is_ok() {
+        LIMITED.store(true, Relaxed);
+    }
+}
+
+fn limits() -> Option<&'static Limits> {
+    if LIMITED.load(Relaxed) { LIMITS.get() } else { None }
+}
+
+/// What a value would count.
+fn size_of(value: &Value<'_>) -> usize {
+    ENTRY + value.bytes().map_or(0, <[u8]>::len)
+}
+
+/// Whether `held` bytes are within `limit`.
+fn within(limit: usize, held: usize) -> bool {
+    limit == 0 || held <= limit
+}
+
 /// The values of one scope. Setting needs no exclusive borrow, because converters set variables while the
 /// request is being read (`set-var()`).
 #[derive(Debug, Default)]
-pub struct Slots(RefCell<Vec<Slot>>);
+pub struct Slots {
+    slots: RefCell<Vec<Slot>>,
+    /// Bytes held, counted only while limits are in force.
+    held: Cell<usize>,
+}
 
 /// A variable's place. What it held stays in memory when it is emptied, so that the next request need not allocate.
 #[derive(Debug, Default)]
@@ -116,14 +177,17 @@ const KEPT_CAPACITY: usize = 1024;
 impl Slots {
     /// The value in `slot`.
     pub fn get(&self, slot: u32) -> Option<Value<'static>> {
-        let slots = self.0.borrow();
+        let slots = self.slots.borrow();
         let slot = slots.get(slot as usize).filter(|slot| slot.is_set)?;
         slot.value.as_ref().map(Stored::get)
     }
 
     /// Sets `slot`.
     pub fn set(&self, slot: u32, value: &Value<'_>) {
-        let mut slots = self.0.borrow_mut();
+        if limits().is_some() {
+            self.count(self.size(slot), size_of(value));
+        }
+        let mut slots = self.slots.borrow_mut();
         let index = slot as usize;
         if slots.len() <= index {
             slots.resize_with(index + 1, Slot::default);
@@ -134,19 +198,49 @@ impl Slots {
 
     /// Empties `slot`.
     pub fn unset(&self, slot: u32) {
-        if let Some(slot) = self.0.borrow_mut().get_mut(slot as usize) {
+        if limits().is_some() {
+            self.count(self.size(slot), 0);
+        }
+        if let Some(slot) = self.slots.borrow_mut().get_mut(slot as usize) {
             slot.is_set = false;
         }
     }
 
+    /// What the variable in `slot` counts; 0 when it is not set.
+    fn size(&self, slot: u32) -> usize {
+        let slots = self.slots.borrow();
+        let slot = slots.get(slot as usize).filter(|slot| slot.is_set);
+        slot.and_then(|slot| slot.value.as_ref()).map_or(0, Stored::size)
+    }
+
+    /// Counts `new` bytes in the place of `old`.
+    fn count(&self, old: usize, new: usize) {
+        self.held.set((self.held.get() + new).saturating_sub(old));
+        count_all(old, new);
+    }
+
     /// Empties all; the memory of short values stays.
     pub fn clear(&mut self) {
-        for slot in self.0.get_mut() {
+        count_all(self.held.take(), 0);
+        for slot in self.slots.get_mut() {
             slot.is_set = false;
             if slot.value.as_ref().is_some_and(|value| value.capacity() > KEPT_CAPACITY) {
                 slot.value = None;
             }
         }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        count_all(self.held.get(), 0);
+    }
+}
+
+/// Counts `new` bytes in the place of `old` among those of all variables.
+fn count_all(old: usize, new: usize) {
+    if old != new {
+        HELD.fetch_add(new.wrapping_sub(old), Relaxed);
     }
 }
 
@@ -158,12 +252,24 @@ impl ProcessVariable {
 
     /// Sets it.
     pub fn set(&self, value: &Value<'_>) {
-        Stored::store(&mut self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner()), value);
+        let mut slot = self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if limits().is_some() {
+            count_all(slot.as_ref().map_or(0, Stored::size), size_of(value));
+        }
+        Stored::store(&mut slot, value);
     }
 
     /// Empties it.
     pub fn unset(&self) {
-        *self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        let mut slot = self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if limits().is_some() {
+            count_all(slot.as_ref().map_or(0, Stored::size), 0);
+        }
+        *slot = None;
+    }
+
+    fn size(&self) -> usize {
+        self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref().map_or(0, Stored::size)
     }
 }
 
@@ -262,8 +368,11 @@ impl Var {
         }
     }
 
-    /// Sets it; says whether its scope exists here.
+    /// Sets it; says whether its scope exists here and its limits allow the value.
     pub fn set(&self, env: &Env<'_>, value: &Value<'_>) -> bool {
+        if limits().is_some_and(|limits| !self.fits(limits, env, value)) {
+            return false;
+        }
         match self {
             Self::Slot(scope, slot) => slots(*scope, env).map(|slots| slots.set(*slot, value)).is_some(),
             Self::Process(variable) => {
@@ -272,6 +381,38 @@ impl Var {
             }
             Self::Parent => false,
         }
+    }
+
+    /// Whether `value` in the place of the old one stays within the limits of its scope and of those around it.
+    fn fits(&self, limits: &Limits, env: &Env<'_>, value: &Value<'_>) -> bool {
+        let (scope, old) = match self {
+            Self::Slot(scope, slot) => (*scope, slots(*scope, env).map_or(0, |slots| slots.size(*slot))),
+            Self::Process(variable) => (VarScope::Proc, variable.size()),
+            Self::Parent => return false,
+        };
+        let new = size_of(value);
+        let with = |held: usize| (held + new).saturating_sub(old);
+        let of = |scope| slots(scope, env).map_or(0, |slots| slots.held.get());
+        let message = of(scope);
+        let transaction = of(VarScope::Transaction) + of(VarScope::Request) + of(VarScope::Response);
+        let session = transaction + of(VarScope::Session);
+        let all = with(HELD.load(Relaxed));
+        let inner = match scope {
+            VarScope::Request | VarScope::Response => within(limits.message, with(message)),
+            VarScope::Check => within(limits.check, with(message)),
+            _ => true,
+        };
+        let in_transaction = match scope {
+            VarScope::Request | VarScope::Response | VarScope::Transaction => {
+                within(limits.transaction, with(transaction))
+            }
+            _ => true,
+        };
+        let in_session = match scope {
+            VarScope::Proc | VarScope::Check => true,
+            _ => within(limits.session, with(session)),
+        };
+        inner && in_transaction && in_session && within(limits.process, all) && within(limits.all, all)
     }
 
     /// Empties it.

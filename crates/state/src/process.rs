@@ -1,8 +1,8 @@
 //! Facts and limits of the process that the runtime socket shows and changes.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use runtime::{Count, Rate, Sharded};
+use runtime::{Count, Gauge, Rate, Sharded};
 
 use crate::errors::Errors;
 
@@ -27,14 +27,52 @@ pub struct ProcessCounters {
     pub accept_failures: Count,
 }
 
+/// One worker's counts of health checks and agents (`show activity`).
+#[derive(Debug, Default)]
+pub struct CheckCounters {
+    /// Those that wait or run on this worker. Written by any worker: one that hands a check over counts it here at once.
+    present: AtomicU32,
+    /// Checks begun (`check_started`).
+    pub started: Count,
+    /// Those that came from another worker (`check_adopted`).
+    pub adopted: Count,
+    /// Those under way (`check_running`).
+    pub running: Gauge,
+}
+
+impl CheckCounters {
+    /// How many are on this worker.
+    pub fn present(&self) -> u32 {
+        self.present.load(Relaxed)
+    }
+
+    /// Counts one that comes.
+    pub fn enter(&self) {
+        self.present.fetch_add(1, Relaxed);
+    }
+
+    /// Counts one that leaves or ends.
+    pub fn leave(&self) {
+        self.present.fetch_sub(1, Relaxed);
+    }
+}
+
 /// One process.
 #[derive(Debug, Default)]
 pub struct Process {
     /// Counters.
     pub counters: Sharded<ProcessCounters>,
+    /// Health checks and agents.
+    pub checks: Sharded<CheckCounters>,
     /// Connections now, of all frontends (`CurrConns`). Written at accept and close.
     pub connections: AtomicU32,
-    /// The limit on them (`Maxconn`); `set maxconn global` writes it.
+    /// Connections to servers now, used and idle. Written when one is opened and when it is closed.
+    pub server_connections: AtomicU32,
+    /// From so many descriptors in use on no connection is kept idle (`tune.pool-low-fd-ratio`); 0 for no limit.
+    pub idle_from_fds: AtomicU32,
+    /// From so many on idle connections are closed to make room (`tune.pool-high-fd-ratio`); 0 for no limit.
+    pub crowded_from_fds: AtomicU32,
+    /// The limit on connections of clients (`Maxconn`); `set maxconn global` writes it.
     pub maxconn: AtomicU32,
     /// The limit as booted (`Hard_maxconn`).
     pub hard_maxconn: AtomicU32,
@@ -44,8 +82,30 @@ pub struct Process {
     pub session_limit: AtomicU32,
     /// Whether a soft stop has begun (`Stopping`).
     pub stopping: AtomicBool,
+    /// Whether connections are being closed: a soft stop after its time of grace.
+    pub closing: AtomicBool,
+    /// Over how many ms they are (`close-spread-time`), and until when on the monotonic clock; the highest value stands
+    /// for never.
+    pub close_window: AtomicU64,
+    /// Likewise.
+    pub close_until: AtomicU64,
     /// Sequence of stream ids (`%rt`): a worker takes them in blocks.
     pub streams: AtomicU64,
     /// The last malformed messages.
     pub errors: Errors,
+}
+
+impl Process {
+    /// Descriptors that connections take now.
+    #[inline]
+    pub fn descriptors(&self) -> u32 {
+        self.connections.load(Relaxed) + self.server_connections.load(Relaxed)
+    }
+
+    /// Whether `limit` descriptors (0: no limit) are in use.
+    #[inline]
+    pub fn uses(&self, limit: &AtomicU32) -> bool {
+        let limit = limit.load(Relaxed);
+        limit > 0 && self.descriptors() >= limit
+    }
 }

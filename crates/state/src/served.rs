@@ -14,7 +14,7 @@ use crate::recent::Recent;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Served {
-    count: AtomicU32,
+    pub(crate) count: AtomicU32,
     /// How long its answers take. Written by request tasks of backends that balance by it.
     pub latency: Latency,
     /// Requests of the last second. Written likewise.

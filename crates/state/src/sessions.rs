@@ -297,11 +297,6 @@ pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
     entries.len()
 }
 
-/// Ends the calling worker's connections that wait for a request: a soft stop.
-pub fn end_idle() {
-    kill(Kill::Operator, |entry| entry.activity == Activity::Waiting);
-}
-
 /// Ends the calling worker's connections to `server`; how many.
 pub fn kill_server(why: Kill, server: &Arc<Server>) -> usize {
     kill(why, |entry| entry.server.as_ref().is_some_and(|own| Arc::ptr_eq(own, server)))

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::plan::bind::Bind;
+use runtime::placement::{Placement, Wishes};
+
+use crate::plan::bind::{Bind, Shards};
 use crate::plan::log::Logger;
 
 /// Settings of the process.
@@ -18,12 +20,10 @@ pub struct Global {
     pub quiet: bool,
     /// `zero-warning`.
     pub zero_warning: bool,
-    /// `nbthread`; `None` for one a core this process may run on.
-    pub threads: Option<usize>,
-    /// `thread-groups`; `None` for as many as `max_threads_per_group` makes.
-    pub thread_groups: Option<usize>,
-    /// `max-threads-per-group`.
-    pub max_threads_per_group: usize,
+    /// What the configuration says of threads and CPUs.
+    pub wishes: Wishes,
+    /// Where that puts the workers on this machine.
+    pub placement: Placement,
     /// `maxconn`; `None` to be derived from the descriptor limit.
     pub maxconn: Option<u32>,
     /// `maxconnrate`, `maxsessrate`; 0 for none.
@@ -68,10 +68,12 @@ pub struct Global {
     pub spread_checks: u32,
     /// `max-spread-checks`.
     pub max_spread_checks: Option<Duration>,
+    /// `external-check`.
+    pub external_check: bool,
+    /// `external-check preserve-env`.
+    pub external_check_environment: bool,
     /// `insecure-fork-wanted`.
     pub insecure_fork_wanted: bool,
-    /// `busy-polling`.
-    pub busy_polling: bool,
     /// `set-dumpable`.
     pub set_dumpable: bool,
     /// `server-state-base`, `server-state-file`.
@@ -108,10 +110,9 @@ pub struct Global {
 }
 
 impl Global {
-    /// How many workers run: `nbthread`, or one for each core that this process may use.
+    /// How many workers run.
     pub fn workers(&self) -> usize {
-        let available = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(available).max(1)
+        self.placement.workers()
     }
 }
 
@@ -140,6 +141,18 @@ pub struct UnixBind {
     pub uid: Option<u32>,
     /// Likewise.
     pub gid: Option<u32>,
+}
+
+/// `tune.listener.multi-queue`: which worker of the group gets a connection.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum MultiQueue {
+    /// The less loaded of two drawn at random.
+    #[default]
+    On,
+    /// One after the other.
+    Fair,
+    /// The one that accepted it.
+    Off,
 }
 
 /// The `tune.*` settings that the data path reads.
@@ -171,27 +184,28 @@ pub struct Tune {
     pub sndbuf_client: usize,
     /// Likewise.
     pub sndbuf_server: usize,
-    /// `tune.idletimer`.
-    pub idletimer: Duration,
     /// `tune.pipesize`, 0 for the kernel's default.
     pub pipesize: usize,
     /// `maxpipes`, 0 for a quarter of maxconn.
     pub max_pipes: usize,
     /// `tune.listener.multi-queue`.
-    pub multi_queue: bool,
+    pub multi_queue: MultiQueue,
+    /// `tune.listener.default-shards`.
+    pub default_shards: Shards,
     /// `tune.max-checks-per-thread`, 0 for none.
     pub max_checks_per_thread: u32,
-    /// `tune.vars.*-max-size`: global, proc, sess, txn, reqres, check; 0 for none.
-    pub vars_max: [usize; 6],
+    /// `tune.vars.*-max-size` in bytes; 0 for none.
+    pub vars_max: sample::vars::Limits,
 }
 
 impl Default for Tune {
     fn default() -> Self {
         Self {
+            default_shards: Shards::default(),
             bufsize: 16_384,
             maxrewrite: 1_024,
             max_headers: 101,
-            cookie_length: 64,
+            cookie_length: 63,
             log_uri_length: 1_024,
             maxaccept: 4,
             pool_high_fd_ratio: 25,
@@ -201,12 +215,11 @@ impl Default for Tune {
             rcvbuf_server: 0,
             sndbuf_client: 0,
             sndbuf_server: 0,
-            idletimer: Duration::from_secs(1),
             pipesize: 0,
             max_pipes: 0,
-            multi_queue: true,
+            multi_queue: MultiQueue::On,
             max_checks_per_thread: 0,
-            vars_max: [0; 6],
+            vars_max: sample::vars::Limits::default(),
         }
     }
 }

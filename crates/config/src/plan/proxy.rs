@@ -195,7 +195,6 @@ pub struct Options {
     pub http_drop_request_trailers: bool,
     pub http_drop_response_trailers: bool,
     pub http_ignore_probes: bool,
-    pub http_no_delay: bool,
     pub http_pretend_keepalive: bool,
     pub restrict_header_names: RestrictNames,
     pub http_use_proxy_header: bool,

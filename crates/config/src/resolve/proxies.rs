@@ -7,12 +7,13 @@ use rules::RuleSet;
 
 use crate::draft::Kind;
 use crate::plan::log::Logger;
-use crate::plan::proxy::{Capture, Cookie, Proxy, StateFile, StatsPage};
+use crate::plan::proxy::{Capture, Cookie, CookieCapture, Proxy, StateFile, StatsPage};
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
+use crate::resolve::check::{Healthchecks, Shared};
 use crate::resolve::formats::formats;
 use crate::resolve::rules::{Rules, check_modes, compile, no_backend};
-use crate::resolve::server_settings::{check_kind, server_settings};
+use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::{Context, Pending, warnings};
 use crate::settings::{LogLine, Settings};
@@ -24,6 +25,7 @@ pub(crate) fn resolve(
     servers: Vec<MadeServer<'_>>,
     pending: &[Pending<'_>],
     index: &HashMap<Box<str>, usize>,
+    checks: (&Healthchecks<'_>, &mut Shared),
     context: &mut Context<'_>,
 ) -> Proxy {
     let settings = &proxy.settings;
@@ -34,8 +36,7 @@ pub(crate) fn resolve(
     let default_backend = default_backend(place, proxy, pending, index, context);
     let loggers = loggers(settings, context);
     warnings::check(proxy, &compiled, binds.len(), servers.len(), &loggers, context);
-    let check_kind = Arc::new(check_kind(settings));
-    let servers = server_settings(proxy, servers, &check_kind, &compiled.acls, context);
+    let servers = server_settings(proxy, servers, checks.0, &compiled.acls, checks.1, context);
     let Rules { stats_rules, stats_admin, .. } = compiled;
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
     Proxy {
@@ -55,7 +56,10 @@ pub(crate) fn resolve(
         monitor_fail: compiled.monitor_fail,
         request_captures: captures(&compiled.request_captures),
         response_captures: captures(&settings.response_captures),
-        cookie_capture: settings.cookie_capture.clone(),
+        cookie_capture: settings.cookie_capture.clone().map(|capture| CookieCapture {
+            length: capture.length.min(context.global.tune.cookie_length),
+            ..capture
+        }),
         unique_id_format: formats.unique_id,
         unique_id_header: settings.unique_id_header.map(Into::into),
         loggers,

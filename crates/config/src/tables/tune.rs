@@ -1,11 +1,10 @@
 //! `tune.*` of the `global` section (manual, section 3.2): those the data path reads, and those that only matter to
 //! parts that are not here, which get a warning.
 
-use base::units::DefaultUnit::Milliseconds;
-
 use crate::args::Args;
 use crate::keyword::places::G;
 use crate::keyword::{Keyword, Outcome, global, ineffective};
+use crate::plan::global::MultiQueue;
 use crate::settings::GlobalSettings;
 
 const TLS: &str = "TLS is not supported yet";
@@ -32,17 +31,17 @@ pub static TABLE: &[Keyword] = &[
     global("tune.rcvbuf.server",           "<size>",    "the kernel's receive buffer towards servers",                   |g, a| size(&mut g.plan.tune.rcvbuf_server, a)),
     global("tune.sndbuf.client",           "<size>",    "the kernel's send buffer towards clients",                      |g, a| size(&mut g.plan.tune.sndbuf_client, a)),
     global("tune.sndbuf.server",           "<size>",    "the kernel's send buffer towards servers",                      |g, a| size(&mut g.plan.tune.sndbuf_server, a)),
-    global("tune.idletimer",               "<time>",    "after how much silence a stream is no longer busy",             idletimer),
     global("tune.pipesize",                "<size>",    "the size of pipes for forwarding inside the kernel",            |g, a| size(&mut g.plan.tune.pipesize, a)),
     global("tune.listener.multi-queue",    "{ on | off | fair }", "whether any thread may get a connection",             multi_queue),
     global("tune.max-checks-per-thread",   "<number>",  "how many checks run at once in a thread",                       |g, a| number(&mut g.plan.tune.max_checks_per_thread, a, 0, u32::MAX)),
-    global("tune.vars.global-max-size",    "<size>",    "how much all variables together may hold",                      |g, a| size(&mut g.plan.tune.vars_max[0], a)),
-    global("tune.vars.proc-max-size",      "<size>",    "how much the process's variables may hold",                     |g, a| size(&mut g.plan.tune.vars_max[1], a)),
-    global("tune.vars.sess-max-size",      "<size>",    "how much a session's variables may hold",                       |g, a| size(&mut g.plan.tune.vars_max[2], a)),
-    global("tune.vars.txn-max-size",       "<size>",    "how much a transaction's variables may hold",                   |g, a| size(&mut g.plan.tune.vars_max[3], a)),
-    global("tune.vars.reqres-max-size",    "<size>",    "how much the variables of a request or response may hold",      |g, a| size(&mut g.plan.tune.vars_max[4], a)),
-    global("tune.vars.check-max-size",     "<size>",    "how much a check's variables may hold",                         |g, a| size(&mut g.plan.tune.vars_max[5], a)),
+    global("tune.vars.check-max-size",     "<size>",    "how much a check's variables may hold",                         |g, a| size(&mut g.plan.tune.vars_max.check, a)),
+    global("tune.vars.global-max-size",    "<size>",    "how much all variables together may hold",                      |g, a| size(&mut g.plan.tune.vars_max.all, a)),
+    global("tune.vars.proc-max-size",      "<size>",    "how much the process's variables may hold",                     |g, a| size(&mut g.plan.tune.vars_max.process, a)),
+    global("tune.vars.sess-max-size",      "<size>",    "how much a session's variables may hold",                       |g, a| size(&mut g.plan.tune.vars_max.session, a)),
+    global("tune.vars.txn-max-size",       "<size>",    "how much a transaction's variables may hold",                   |g, a| size(&mut g.plan.tune.vars_max.transaction, a)),
+    global("tune.vars.reqres-max-size",    "<size>",    "how much the variables of a request or response may hold",      |g, a| size(&mut g.plan.tune.vars_max.message, a)),
 
+    ineffective("tune.idletimer",                   G, COPY),
     ineffective("tune.applet.zero-copy-forwarding", G, COPY),
     ineffective("tune.buffers.limit",               G, OWN),
     ineffective("tune.buffers.reserve",             G, OWN),
@@ -82,7 +81,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.h2.max-concurrent-streams",   G, H2),
     ineffective("tune.h2.max-frame-size",           G, H2),
     ineffective("tune.h2.zero-copy-fwd-send",       G, H2),
-    ineffective("tune.listener.default-shards",     G, "`shards` of a bind line decides here"),
     ineffective("tune.lua.bool-sample-conversion",  G, LUA),
     ineffective("tune.lua.burst-timeout",           G, LUA),
     ineffective("tune.lua.forced-yield",            G, LUA),
@@ -183,11 +181,6 @@ fn bufsize<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
     Ok(())
 }
 
-fn idletimer<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    global.plan.tune.idletimer = args.duration(Milliseconds)?;
-    args.finish()
-}
-
 fn idle_pool_shared<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     global.plan.tune.idle_pool_shared =
         args.one_of(&[("on", true), ("off", false), ("auto", true), ("full", true)])?;
@@ -195,6 +188,7 @@ fn idle_pool_shared<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>
 }
 
 fn multi_queue<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    global.plan.tune.multi_queue = args.one_of(&[("on", true), ("off", false), ("fair", true)])?;
+    global.plan.tune.multi_queue =
+        args.one_of(&[("on", MultiQueue::On), ("off", MultiQueue::Off), ("fair", MultiQueue::Fair)])?;
     args.finish()
 }

@@ -1,0 +1,236 @@
+//! Descriptors on their way between processes: messages over a UNIX socket that carry them, and the exchange by which a
+//! process hands its listening sockets to its successor (`_getsocks`, `-x`), as HAProxy speaks it.
+//!
+//! The successor sends the command. The answer is the number of sockets as four bytes in the machine's order, then
+//! messages with up to [`BATCH`] sockets each. Beside every socket goes the name of its network namespace and that of
+//! its interface, a byte of length before each, and four bytes of nothing. Each message is acknowledged with four bytes.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+
+/// The command.
+pub const COMMAND: &str = "_getsocks";
+
+/// How many descriptors one message carries: the kernel allows one more.
+pub const BATCH: usize = 252;
+
+/// How long the other side may take for each step, as in HAProxy.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Sockets that a sane process might have; more is nonsense.
+const MOST: i32 = 1 << 20;
+
+/// A socket handed over, and what cannot be asked of it.
+#[derive(Debug)]
+pub struct Passed<F> {
+    /// The socket.
+    pub socket: F,
+    /// The network namespace it was made in, empty for the usual one.
+    pub namespace: String,
+    /// The interface it is bound to, empty for none.
+    pub interface: String,
+}
+
+/// Sends `bytes` and with them `descriptors`, at most [`BATCH`].
+pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other("too many descriptors for one message"));
+    }
+    let mut sent = 0;
+    while sent < bytes.len() {
+        wait(&socket, PollFlags::OUT)?;
+        match sendmsg(&socket, &[IoSlice::new(&bytes[sent..])], &mut control, SendFlags::NOSIGNAL) {
+            Ok(n) => {
+                sent += n;
+                // They left with the first bytes.
+                control.clear();
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Receives some bytes into `room` and the descriptors that came with them; 0 bytes at the end of the stream. Does not
+/// wait: `WouldBlock` when there is nothing on a non-blocking socket.
+pub fn receive(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(socket, &mut [IoSliceMut::new(room)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptors = Vec::new();
+    for ancillary in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = ancillary {
+            descriptors.extend(received);
+        }
+    }
+    Ok((message.bytes, descriptors))
+}
+
+/// Waits until the socket is ready for `what`, no longer than the other side may take.
+fn wait(socket: impl AsFd, what: PollFlags) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos() as _ };
+        match poll(&mut [PollFd::new(&socket, what)], Some(&left)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn receive_some(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    loop {
+        wait(&socket, PollFlags::IN)?;
+        match receive(&socket, room) {
+            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+    }
+}
+
+/// Answers the command: hands all of `sockets` over. Blocks, a second at most for each step of the other side.
+pub fn hand_over(socket: impl AsFd, sockets: &[Passed<BorrowedFd<'_>>]) -> io::Result<()> {
+    if sockets.is_empty() {
+        return Ok(());
+    }
+    send(&socket, &(sockets.len() as i32).to_ne_bytes(), &[])?;
+    for batch in sockets.chunks(BATCH) {
+        let mut bytes = Vec::new();
+        for passed in batch {
+            for name in [&passed.namespace, &passed.interface] {
+                let length = u8::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+                bytes.push(length);
+                bytes.extend_from_slice(name.as_bytes());
+            }
+            bytes.extend_from_slice(&[0; 4]);
+        }
+        let descriptors: Vec<BorrowedFd<'_>> = batch.iter().map(|passed| passed.socket).collect();
+        send(&socket, &bytes, &descriptors)?;
+        receive_some(&socket, &mut [0; 4])?;
+    }
+    Ok(())
+}
+
+/// Asks the process behind a runtime socket for its listening sockets. Blocks, a second at most for each step.
+///
+/// # Errors
+/// `UnexpectedEof` when the other process does not hand sockets over (no `expose-fd listeners`), `InvalidData` when it
+/// speaks something else, and what sockets say.
+pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
+    send(&socket, format!("{COMMAND}\n").as_bytes(), &[])?;
+    let mut number = [0; 4];
+    let mut had = 0;
+    while had < number.len() {
+        had += receive_some(&socket, &mut number[had..])?.0;
+    }
+    let number = i32::from_ne_bytes(number);
+    if !(1..=MOST).contains(&number) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "no number of sockets"));
+    }
+    let mut all = Vec::new();
+    while all.len() < number as usize {
+        let mut sockets = Vec::new();
+        let mut bytes = Vec::new();
+        let mut names = Vec::new();
+        while names.is_empty() || names.len() < sockets.len() {
+            let mut room = [0; 16384];
+            let (count, mut received) = receive_some(&socket, &mut room)?;
+            bytes.extend_from_slice(&room[..count]);
+            sockets.append(&mut received);
+            while let Some((pair, length)) = names_of(&bytes) {
+                names.push(pair);
+                bytes.drain(..length);
+            }
+            if names.len() > sockets.len() {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "names without a socket"));
+            }
+        }
+        let acknowledged = send(&socket, &(sockets.len() as i32).to_ne_bytes(), &[]);
+        all.extend(sockets.into_iter().zip(names).map(|(socket, (namespace, interface))| Passed {
+            socket,
+            namespace,
+            interface,
+        }));
+        if all.len() < number as usize {
+            acknowledged?;
+        }
+        // Older programs close behind the last message without a look at the answer.
+    }
+    Ok(all)
+}
+
+/// The names of one socket and how many bytes they took; `None` when they are not all there.
+fn names_of(bytes: &[u8]) -> Option<((String, String), usize)> {
+    let mut at = 0;
+    let mut name = || {
+        let length = usize::from(*bytes.get(at)?);
+        let text = bytes.get(at + 1..at + 1 + length)?;
+        at += 1 + length;
+        Some(String::from_utf8_lossy(text).into_owned())
+    };
+    let (namespace, interface) = (name()?, name()?);
+    let end = at + 4;
+    (bytes.len() >= end).then_some(((namespace, interface), end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn all_sockets_arrive_with_their_names_whatever_their_number() {
+        for count in [1, 2, BATCH, BATCH + 1] {
+            let listeners: Vec<TcpListener> =
+                (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+            let wanted: Vec<_> = listeners.iter().map(|one| one.local_addr().unwrap()).collect();
+            let (mut old, new) = UnixStream::pair().unwrap();
+            let thread = std::thread::spawn(move || {
+                old.read_exact(&mut [0; COMMAND.len() + 1]).unwrap();
+                let passed: Vec<_> = listeners
+                    .iter()
+                    .enumerate()
+                    .map(|(number, one)| Passed {
+                        socket: one.as_fd(),
+                        namespace: if number == 1 { "blue".to_owned() } else { String::new() },
+                        interface: String::new(),
+                    })
+                    .collect();
+                hand_over(&old, &passed).unwrap();
+            });
+            let got = ask(&new).unwrap();
+            thread.join().unwrap();
+            let names: Vec<&str> = got.iter().map(|passed| passed.namespace.as_str()).collect();
+            assert!(names.iter().enumerate().all(|(number, name)| (number == 1) == (*name == "blue")));
+            let found: Vec<_> = got
+                .into_iter()
+                .map(|passed| TcpListener::from(passed.socket).local_addr().unwrap())
+                .collect();
+            assert_eq!(found, wanted, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_hands_nothing_over_is_an_error() {
+        let (old, new) = UnixStream::pair().unwrap();
+        drop(old);
+        assert!(ask(&new).is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! What the runtime socket asks of variables and patterns: expressions compiled and evaluated on the spot (`set var`), and
+//! single lookups (`get map`). Called by `control` only.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use diag::Span;
+use state::{Mode, Process, Proxy};
+
+use crate::acl::Acls;
+use crate::auth::Userlist;
+use crate::env::{Env, HttpErrors, Names, Place, Scope};
+use crate::expression::Expression;
+use crate::format::{Format, FormatFor};
+use crate::pattern::{Entry, List, Method};
+use crate::value::Value;
+use crate::vars::Variables;
+use crate::words::{Word, Words};
+
+/// Nothing is named at run time but variables.
+struct Nameless;
+
+impl Names for Nameless {
+    fn backend(&self, _: &str) -> Option<Arc<Proxy>> {
+        None
+    }
+    fn frontend(&self, _: &str) -> Option<Arc<Proxy>> {
+        None
+    }
+    fn userlist(&self, _: &str) -> Option<Arc<Userlist>> {
+        None
+    }
+    fn http_errors(&self, _: &str) -> Option<HttpErrors> {
+        None
+    }
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
+        Err(format!("`{path}`: no file is read at run time"))
+    }
+}
+
+/// How the value of `set var` is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// As an expression: a fetch and its converters.
+    Expression,
+    /// As a format.
+    Format,
+}
+
+/// Sets the process's variable `name` (with `proc.`) to what `words` give now; an expression without a result changes
+/// nothing. The error says what is wrong.
+pub fn set_variable(
+    process: &Process,
+    now_ms: u64,
+    name: &str,
+    written: Written,
+    words: &[String],
+) -> Result<(), String> {
+    if !name.starts_with("proc.") {
+        return Err(format!("cannot set variable '{name}', only scope 'proc' is permitted here."));
+    }
+    let (variables, patterns, acls) = (RefCell::<Variables>::default(), RefCell::default(), Acls::new());
+    let variable = variables.borrow_mut().resolve(name)?;
+    let nowhere = Span::default();
+    let scope = Scope {
+        names: &Nameless,
+        variables: &variables,
+        patterns: &patterns,
+        acls: &acls,
+        proxy: None,
+        mode: Mode::Tcp,
+        place: Place::Command,
+    };
+    let env = Env::new(process, now_ms);
+    let list: Vec<Word<'_>> = words.iter().map(|text| Word { text, span: nowhere }).collect();
+    match written {
+        Written::Format => {
+            let text = words.first().map_or("", String::as_str);
+            let format =
+                Format::compile(text, nowhere, &scope, FormatFor::Text).map_err(|error| error.message)?;
+            let mut made = Vec::new();
+            format.render(&env, &mut made);
+            variable.set(&env, &Value::str(&made));
+        }
+        Written::Expression => {
+            let mut words = Words::new(&list, nowhere);
+            let expression = Expression::compile(&mut words, &scope).map_err(|error| error.message)?;
+            if let Some(extra) = words.peek() {
+                return Err(format!("unexpected argument '{}'", extra.text));
+            }
+            if let Some(value) = expression.eval(&env) {
+                variable.set(&env, &value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What one way of looking into a list makes of a value.
+#[derive(Debug)]
+pub struct Lookup {
+    /// The match method's name.
+    pub method: &'static str,
+    /// Whether case matters.
+    pub case_sensitive: bool,
+    /// The entry that matched.
+    pub entry: Option<Entry>,
+}
+
+/// Looks `text` up in `list` in each of the ways that the configuration does.
+pub fn look_up(list: &Arc<List>, text: &str) -> Vec<Lookup> {
+    let one = |(method, ignore_case): (Method, bool)| Lookup {
+        method: method.name(),
+        case_sensitive: !ignore_case,
+        entry: list.probe(method, ignore_case, text),
+    };
+    list.uses().into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vars::find_process_variable;
+
+    #[test]
+    fn only_variables_of_the_process_are_set_and_only_from_what_it_knows() {
+        let process = Process::default();
+        let set = |name: &str, written, text: &str| {
+            let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+            set_variable(&process, 0, name, written, &words)
+        };
+        assert_eq!(set("proc.live_a", Written::Expression, "int(4),add(1)"), Ok(()));
+        assert_eq!(set("proc.live_b", Written::Format, "<%[var(proc.live_a)]>"), Ok(()));
+        let text = |name: &str| {
+            let mut text = Vec::new();
+            find_process_variable(name).unwrap().get().unwrap().write_text(&mut text);
+            String::from_utf8(text).unwrap()
+        };
+        assert_eq!((text("live_a"), text("live_b")), ("5".into(), "<5>".into()));
+        for (name, text) in [
+            ("txn.a", "int(1)"),
+            ("proc.live_c", "path"),
+            ("proc.live_c", "int(1) int(2)"),
+            ("proc.", "int(1)"),
+        ] {
+            assert!(set(name, Written::Expression, text).is_err(), "{name} {text}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Few descriptors: what cannot be served at once waits, and nothing is lost or hangs.
+
+use std::process::{Child, Command, Stdio};
+
+use weir_tests::client;
+use weir_tests::{Origin, eventually, free_port, program, scratch};
+
+/// The program under a limit of descriptors, with its messages in a file.
+struct Limited {
+    child: Child,
+    directory: std::path::PathBuf,
+}
+
+impl Limited {
+    fn start(configuration: &str, descriptors: u32) -> Limited {
+        let directory = scratch("limits");
+        std::fs::write(directory.join("haproxy.cfg"), configuration).expect("a file");
+        let messages = std::fs::File::create(directory.join("messages")).expect("a file");
+        let line = format!("ulimit -n {descriptors} && exec \"$0\" -db -f haproxy.cfg");
+        let child = Command::new("sh")
+            .args(["-c", &line])
+            .arg(program())
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(messages)
+            .spawn()
+            .expect("a shell");
+        Limited { child, directory }
+    }
+
+    fn messages(&self) -> String {
+        std::fs::read_to_string(self.directory.join("messages")).unwrap_or_default()
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn configuration(global: &str, port: u16, origin: &Origin) -> String {
+    format!(
+        "global\n  nbthread 2\n{global}defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    )
+}
+
+/// How many of `count` clients that come at once got a 200, and how many another answer.
+fn ask_at_once(port: u16, count: usize) -> (usize, usize) {
+    let clients: Vec<_> = (0..count).map(|_| std::thread::spawn(move || client::get(port, "/"))).collect();
+    let answers: Vec<_> = clients.into_iter().map(|client| client.join().expect("a client")).collect();
+    let good = answers.iter().flatten().filter(|answer| answer.status == 200).count();
+    (good, answers.iter().flatten().count() - good)
+}
+
+#[test]
+fn without_a_limit_of_its_own_a_process_with_few_descriptors_serves_everybody_in_turn() {
+    let origin = Origin::text("hello");
+    let port = free_port();
+    let weir = Limited::start(&configuration("", port, &origin), 50);
+    assert!(
+        eventually(|| client::get_if_open(port, "/").is_some_and(|answer| answer.status == 200)),
+        "{}",
+        weir.messages()
+    );
+    for _ in 0..3 {
+        assert_eq!(ask_at_once(port, 200), (200, 0), "{}", weir.messages());
+    }
+}
+
+#[test]
+fn a_limit_beyond_the_descriptors_is_refused_or_survived() {
+    let origin = Origin::text("hello");
+    let port = free_port();
+    let mut weir = Limited::start(&configuration("  maxconn 1000\n", port, &origin), 50);
+    let ended = |weir: &mut Limited| matches!(weir.child.try_wait(), Ok(Some(_)));
+    assert!(eventually(|| ended(&mut weir) || client::get_if_open(port, "/").is_some()));
+    // Who may raise limits has raised it.
+    assert!(
+        !ended(&mut weir) || weir.messages().contains("Cannot raise FD limit to "),
+        "{}",
+        weir.messages()
+    );
+    let weir = Limited::start(&configuration("  maxconn 1000\n  no strict-limits\n", port, &origin), 50);
+    assert!(
+        eventually(|| client::get_if_open(port, "/").is_some_and(|answer| answer.status == 200)),
+        "{}",
+        weir.messages()
+    );
+    // Some find no descriptor for their server; all get an answer.
+    let (good, refused) = ask_at_once(port, 200);
+    assert_eq!(good + refused, 200, "{}", weir.messages());
+    assert!(eventually(|| ask_at_once(port, 1) == (1, 0)), "it comes back");
+}

@@ -1,0 +1,328 @@
+//! Reloading: a process takes the listening sockets of another over, whatever program either is, and clients see nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
+
+/// Clients that ask without a pause and remember what went wrong.
+struct Load {
+    stop: Arc<AtomicBool>,
+    served: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<Vec<String>>>,
+}
+
+impl Load {
+    /// `keep_alive` clients use their connection until they are told that it closes; others one for each request.
+    fn start(port: u16, keep_alive: bool) -> Load {
+        let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let thread = |number| {
+            let (stop, served) = (Arc::clone(&stop), Arc::clone(&served));
+            std::thread::spawn(move || converse(port, number, keep_alive, &stop, &served))
+        };
+        Load { threads: (0..4).map(thread).collect(), stop: Arc::clone(&stop), served: Arc::clone(&served) }
+    }
+
+    /// Waits until so many more requests were answered.
+    fn go_on(&self, requests: usize) {
+        let wanted = self.served.load(Ordering::Relaxed) + requests;
+        assert!(eventually(|| self.served.load(Ordering::Relaxed) >= wanted), "the clients wait");
+    }
+
+    fn end(self) -> Vec<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().flat_map(|thread| thread.join().expect("a client")).collect()
+    }
+}
+
+fn converse(
+    port: u16,
+    number: usize,
+    keep_alive: bool,
+    stop: &AtomicBool,
+    served: &AtomicUsize,
+) -> Vec<String> {
+    let mut failures = Vec::new();
+    let mut client = Client::connect(port);
+    let mut turn = 0;
+    while !stop.load(Ordering::Relaxed) && failures.len() < 10 {
+        turn += 1;
+        let wanted = format!("/{number}/{turn}");
+        let close = if keep_alive { "" } else { "Connection: close\r\n" };
+        let answer = client.send(format!("GET {wanted} HTTP/1.1\r\nHost: h\r\n{close}\r\n")).response();
+        let closes = match &answer {
+            Some(response)
+                if response.status == 200 && response.text().contains(&format!("GET {wanted} ")) =>
+            {
+                served.fetch_add(1, Ordering::Relaxed);
+                response.header("connection") == Some("close")
+            }
+            other => {
+                failures.push(format!("{wanted}: {other:?}"));
+                true
+            }
+        };
+        if closes {
+            client = Client::connect(port);
+        }
+    }
+    failures
+}
+
+/// A configuration with its runtime socket at `socket`: every process of a test has the same.
+fn configuration(socket: &str, port: u16, origin: &Origin) -> String {
+    format!(
+        "global\n  nbthread 2\n  stats socket {socket} level admin expose-fd listeners\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    )
+}
+
+#[test]
+fn a_new_process_takes_the_sockets_over_while_clients_ask_on() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let directory = scratch("take-over");
+    let socket = directory.join("runtime").display().to_string();
+    let text = configuration(&socket, port, &origin);
+    let mut weir = Weir::start(&text, &[port]);
+    let load = Load::start(port, true);
+    for _ in 0..5 {
+        load.go_on(100);
+        let pid = weir.pid().to_string();
+        let next = Weir::start_with(&text, &["-db", "-x", &socket, "-sf", &pid], &[port]);
+        assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
+        assert!(!next.messages().contains("Failed"), "{}", next.messages());
+        weir = next;
+    }
+    load.go_on(100);
+    assert_eq!(load.end(), Vec::<String>::new());
+    assert!(ask(Path::new(&socket), "show info").contains(&format!("Pid: {}\n", weir.pid())));
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+/// Debian's program, in a directory of its own.
+struct HaProxy {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl HaProxy {
+    fn start(configuration: &str, arguments: &[&str]) -> Option<HaProxy> {
+        let path = ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"]
+            .into_iter()
+            .find(|path| Path::new(path).exists())?;
+        let directory = scratch("haproxy");
+        std::fs::write(directory.join("haproxy.cfg"), configuration).expect("a file");
+        let child = Command::new(path)
+            .args(arguments)
+            .args(["-db", "-f", "haproxy.cfg"])
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("haproxy runs");
+        Some(HaProxy { child, directory })
+    }
+
+    fn has_ended(&mut self) -> bool {
+        eventually(|| matches!(self.child.try_wait(), Ok(Some(_))))
+    }
+}
+
+impl Drop for HaProxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[test]
+fn weir_takes_over_from_haproxy_and_haproxy_from_weir() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let directory = scratch("haproxy-take-over");
+    let socket = directory.join("runtime");
+    let shown = socket.display().to_string();
+    let text = configuration(&shown, port, &origin);
+    let Some(mut old) = HaProxy::start(&text, &[]) else {
+        eprintln!("haproxy is not installed here");
+        return;
+    };
+    assert!(ask(&socket, "show info").contains("HAProxy"));
+    let load = Load::start(port, false);
+    load.go_on(100);
+    let pid = old.child.id().to_string();
+    let mut weir = Weir::start_with(&text, &["-db", "-x", &shown, "-sf", &pid], &[port]);
+    assert!(old.has_ended(), "haproxy goes on: {}", weir.messages());
+    assert!(!weir.messages().contains("Failed"), "{}", weir.messages());
+    load.go_on(100);
+    let pid = weir.pid().to_string();
+    let new = HaProxy::start(&text, &["-x", &shown, "-sf", &pid]).expect("haproxy");
+    assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
+    assert!(ask(&socket, "show info").contains(&format!("Pid: {}\n", new.child.id())));
+    load.go_on(100);
+    assert_eq!(load.end(), Vec::<String>::new());
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn sockets_are_kept_from_those_who_may_not_have_them() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = configuration("runtime", port, &origin).replace(" expose-fd listeners", "");
+    let weir = Weir::start(&text, &[port]);
+    let socket = weir.directory().join("runtime").display().to_string();
+    let next = Weir::start_with(&text, &["-db", "-x", &socket], &[port]);
+    assert!(eventually(|| next.messages().contains("Failed to get the sockets")), "{}", next.messages());
+}
+
+/// The master's answer to a command.
+fn master(weir: &Weir, command: &str) -> String {
+    ask(&weir.directory().join("master"), command)
+}
+
+#[test]
+fn a_master_reloads_while_clients_ask_on() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = configuration("runtime", port, &origin);
+    let mut weir = Weir::start_with(&text, &["-W", "-S", "./master"], &[port]);
+    let load = Load::start(port, true);
+    let worker = || {
+        let answer = master(&weir, "@1 show info");
+        answer.lines().find_map(|line| line.strip_prefix("Pid: ")).map(str::to_owned)
+    };
+    for turn in 0..5 {
+        load.go_on(100);
+        let before = worker().expect("a worker");
+        if turn % 2 == 0 {
+            weir.signal("USR2");
+        } else {
+            let answer = master(&weir, "reload");
+            assert!(answer.starts_with("Success=1\n--\n") && answer.contains("Loading success."), "{answer}");
+        }
+        assert!(eventually(|| worker().is_some_and(|now| now != before)), "{}", weir.messages());
+    }
+    load.go_on(100);
+    assert_eq!(load.end(), Vec::<String>::new(), "{}", weir.messages());
+    assert!(
+        eventually(|| !master(&weir, "show proc").contains("old workers")),
+        "{}",
+        master(&weir, "show proc")
+    );
+    let answer = master(&weir, "show proc");
+    assert!(answer.contains("5 [failed: 0]"), "{answer}");
+    weir.signal("TERM");
+    assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_leaves_the_worker_alone() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = configuration("runtime", port, &origin);
+    let weir = Weir::start_with(&text, &["-W", "-S", "./master"], &[port]);
+    let load = Load::start(port, true);
+    let file = weir.directory().join("haproxy.cfg");
+    for (wrong, what) in [
+        (format!("{text}  no-such-keyword\n"), "unknown keyword 'no-such-keyword'"),
+        (format!("{text}frontend other\n  bind 192.0.2.1:{port}\n"), "cannot bind socket"),
+    ] {
+        let before = master(&weir, "show proc");
+        std::fs::write(&file, wrong).expect("a file");
+        let answer = master(&weir, "reload");
+        assert!(answer.starts_with("Success=0\n--\n") && answer.contains(what), "{answer}");
+        let after = master(&weir, "show proc");
+        let worker = |text: &str| text.lines().nth(3).map(|line| line.split(' ').next().map(str::to_owned));
+        assert_eq!(worker(&before), worker(&after), "{before}{after}");
+    }
+    std::fs::write(&file, &text).expect("a file");
+    assert!(master(&weir, "reload").starts_with("Success=1"), "{}", weir.messages());
+    load.go_on(100);
+    assert_eq!(load.end(), Vec::<String>::new(), "{}", weir.messages());
+}
+
+#[test]
+fn the_master_obeys_and_passes_commands_on() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let weir = Weir::start_with(
+        &configuration("runtime", port, &origin),
+        &["-W", "-S", "./master,level,operator"],
+        &[port],
+    );
+    let answer = master(&weir, "show proc");
+    let pid = answer.lines().nth(3).and_then(|line| line.split(' ').next()).expect("a worker").to_owned();
+    for (command, wanted) in [
+        ("@1 show info", format!("Pid: {pid}\n")),
+        (&*format!("@!{pid} show info"), format!("Pid: {pid}\n")),
+        ("@1; show info; @; show proc", "master ".to_owned()),
+        ("@@1 show info; show version", format!("Pid: {pid}\n")),
+        ("@7 show info", "Can't find the target PID".to_owned()),
+        ("@1 disable frontend l", "Permission denied".to_owned()),
+        ("show cli level", "operator".to_owned()),
+        ("nonsense", "Unknown command".to_owned()),
+    ] {
+        let answer = master(&weir, command);
+        assert!(answer.contains(&wanted), "{command}: {answer}");
+    }
+}
+
+#[test]
+fn a_master_ends_with_its_worker() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let mut weir =
+        Weir::start_with(&configuration("runtime", port, &origin), &["-W", "-S", "./master"], &[port]);
+    let answer = master(&weir, "show proc");
+    let pid = answer.lines().nth(3).and_then(|line| line.split(' ').next()).expect("a worker").to_owned();
+    let killed = Command::new("kill").args(["-9", &pid]).status().expect("kill");
+    assert!(killed.success());
+    assert_eq!(weir.await_end(), Some(128 + 9), "{}", weir.messages());
+}
+
+#[test]
+fn states_of_servers_outlive_a_restart_in_a_file() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let directory = scratch("state");
+    let file = directory.join("states");
+    let global = format!("global\n  server-state-file {}\n", file.display());
+    let text = configuration("runtime", port, &origin).replacen("global\n", &global, 1).replace(
+        "listen l\n",
+        "  load-server-state-from-file global\nlisten l\n  server other 127.0.0.1:9 weight 7\n",
+    );
+    std::fs::write(&file, "").expect("a file");
+    let weir = Weir::start(&text, &[port]);
+    assert_eq!(weir.ask("set server l/other state drain").trim(), "");
+    assert_eq!(weir.ask("set server l/s weight 50%").trim(), "");
+    assert_eq!(weir.ask("set weight l/other 3").trim(), "");
+    std::fs::write(&file, weir.ask("show servers state")).expect("a file");
+    drop(weir);
+    let weir = Weir::start(&text, &[port]);
+    let states = weir.ask("show servers state l");
+    let other = states.lines().find(|line| line.contains(" other ")).expect("the server's line").to_owned();
+    let fields: Vec<&str> = other.split(' ').collect();
+    // srv_admin_state: drain; srv_uweight.
+    assert_eq!((fields[6], fields[7]), ("8", "3"), "{other}");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn addresses_that_one_process_alone_can_have_are_asked_back() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = configuration("runtime", port, &origin).replace("global\n", "global\n  noreuseport\n");
+    let mut weir = Weir::start(&text, &[port]);
+    let pid = weir.pid().to_string();
+    let _next = Weir::start_with(&text, &["-db", "-sf", &pid], &[port]);
+    assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
+}

@@ -1,0 +1,117 @@
+//! What the program answers itself, in pieces: the statistics page and the metrics.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use weir_tests::client::{self, Client};
+use weir_tests::{Weir, free_port};
+
+fn start(servers: usize) -> (Weir, u16) {
+    let port = free_port();
+    let text = format!(
+        "global\n  nbthread 1\n  stats socket runtime level admin\n  description the-process\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  description the-front\n  stats enable\n  stats uri /stats\n\
+         http-request use-service prometheus-exporter if {{ path /metrics }}\n    http-request return status 204 if {{ path /alive }}\n\
+         backend b\n  server-template s {servers} 127.0.0.1:9 disabled\n  server up 127.0.0.1:9\n"
+    );
+    (Weir::start(&text, &[port]), port)
+}
+
+#[test]
+fn metrics_are_chosen_by_the_parameters_of_haproxys_exporter() {
+    let (_weir, port) = start(2);
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        (
+            "/metrics",
+            &[
+                "haproxy_process_nbthread 1\n",
+                "haproxy_frontend_status{proxy=\"f\",state=\"UP\"} 1",
+                "haproxy_server_status{proxy=\"b\",server=\"s2\",state=\"MAINT\"} 1",
+            ],
+            &[],
+        ),
+        (
+            "/metrics?scope=server",
+            &["haproxy_server_"],
+            &["haproxy_process_", "haproxy_frontend_", "haproxy_backend_"],
+        ),
+        (
+            "/metrics?scope=frontend&scope=backend",
+            &["haproxy_frontend_", "haproxy_backend_"],
+            &["haproxy_process_", "haproxy_server_"],
+        ),
+        ("/metrics?scope=*&scope=&scope=global", &["haproxy_process_"], &["haproxy_frontend_"]),
+        ("/metrics?scope=sticktable", &[], &["haproxy_"]),
+        ("/metrics?no-maint", &["server=\"up\""], &["server=\"s1\""]),
+        (
+            "/metrics?metrics=haproxy_frontend_status",
+            &["haproxy_frontend_status"],
+            &["haproxy_frontend_bytes", "haproxy_process_"],
+        ),
+        (
+            "/metrics?metrics=-haproxy_frontend_status",
+            &["haproxy_frontend_bytes"],
+            &["haproxy_frontend_status"],
+        ),
+        (
+            "/metrics?desc-labels",
+            &["{proxy=\"f\",desc=\"the-front\"}", "haproxy_process_nbthread{desc=\"the-process\"} 1"],
+            &[],
+        ),
+    ];
+    for (path, with, without) in cases {
+        let response = client::get(port, path).expect("a response");
+        let text = response.text();
+        assert_eq!(response.status, 200, "{path}");
+        assert!(with.iter().all(|part| text.contains(part)), "{path}: {text}");
+        assert!(!without.iter().any(|part| text.contains(part)), "{path}: {text}");
+    }
+    for (path, status) in [("/metrics?scope=nonsense", 400), ("/metrics?scope", 400)] {
+        assert_eq!(client::get(port, path).expect("a response").status, status, "{path}");
+    }
+}
+
+#[test]
+fn a_long_page_comes_in_chunks_and_its_connection_stays() {
+    let (_weir, port) = start(600);
+    let mut client = Client::connect(port);
+    for path in ["/stats;csv", "/metrics"] {
+        let page = client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")).response().expect("a page");
+        assert_eq!((page.status, page.header("transfer-encoding")), (200, Some("chunked")), "{path}");
+        assert!(page.text().contains("s600"), "{path}");
+        let alive = client.send("GET /alive HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("an answer");
+        assert_eq!(alive.status, 204, "{path}");
+    }
+    let head = client
+        .send("HEAD /stats;csv HTTP/1.1\r\nHost: h\r\n\r\nGET /alive HTTP/1.1\r\nHost: h\r\n\r\n")
+        .read_head();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert_eq!(client.response().expect("an answer").status, 204);
+}
+
+#[test]
+fn an_old_client_gets_a_long_page_until_the_end_of_the_connection() {
+    let (_weir, port) = start(3000);
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    stream.write_all(b"GET /stats;csv HTTP/1.0\r\n\r\n").expect("a request");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("a page");
+    assert!(!page.contains("chunked") && page.contains("connection: close"), "{}", &page[..300]);
+    assert!(
+        page.contains("b,s3000,")
+            && page.trim_end().lines().last().is_some_and(|line| line.starts_with("b,BACKEND"))
+    );
+}
+
+#[test]
+fn a_page_of_many_servers_lets_others_be_served_meanwhile() {
+    let (_weir, port) = start(20_000);
+    let mut page = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    // Nobody reads it: it comes to rest in the middle, and holds neither its worker nor all of its text.
+    page.write_all(b"GET /stats HTTP/1.1\r\nHost: h\r\n\r\n").expect("a request");
+    page.read_exact(&mut [0; 100]).expect("the beginning");
+    for _ in 0..100 {
+        assert_eq!(client::get(port, "/alive").expect("an answer").status, 204);
+    }
+}

@@ -1,0 +1,172 @@
+//! The workers of a master, and what one life of the master tells the next: a reload is the program executed anew in the
+//! same process, which finds its workers and sockets in an environment variable.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use net::pass;
+
+/// What the variable is called. Set and read by the master only.
+pub(crate) const VARIABLE: &str = "WEIR_MASTER";
+
+/// A worker.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) pid: i32,
+    /// Our end of the socket pair to it.
+    pub(crate) link: UnixStream,
+    /// Reloads it has lived through.
+    pub(crate) reloads: u32,
+    /// When it started, in seconds of the UNIX epoch.
+    pub(crate) started: u64,
+    /// Whether it has said that it serves.
+    pub(crate) ready: bool,
+    /// Whether it was told to finish.
+    pub(crate) leaving: bool,
+}
+
+impl Child {
+    /// A new connection to its runtime API: it receives the other end.
+    pub(crate) fn connect(&self) -> io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        pass::send(&self.link, b"c", &[theirs.as_fd()])?;
+        Ok(ours)
+    }
+}
+
+/// What a master knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// The oldest first.
+    pub(crate) children: Vec<Child>,
+    /// When the master first started, in seconds of the UNIX epoch.
+    pub(crate) started: u64,
+    /// Reloads so far, and those that failed since the last one that did not.
+    pub(crate) reloads: u32,
+    pub(crate) failed: u32,
+    /// The master's own command socket.
+    pub(crate) cli: Option<OwnedFd>,
+    /// Who asked for the reload under way.
+    pub(crate) client: Option<OwnedFd>,
+    /// Whether old workers are to end at once (`hard-reload`).
+    pub(crate) hard: bool,
+}
+
+/// Now, in seconds of the UNIX epoch.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl State {
+    /// A master's at its first start.
+    pub(crate) fn new() -> Self {
+        Self {
+            children: Vec::new(),
+            started: now(),
+            reloads: 0,
+            failed: 0,
+            cli: None,
+            client: None,
+            hard: false,
+        }
+    }
+
+    /// The worker that serves, or the one that is about to where none does.
+    pub(crate) fn current(&self) -> Option<&Child> {
+        let serving = self.children.iter().rev().find(|child| child.ready && !child.leaving);
+        serving.or_else(|| self.children.iter().rev().find(|child| !child.leaving))
+    }
+
+    /// Makes all descriptors outlive the execution of the next life, and writes down which they are.
+    pub(crate) fn save(&self) -> io::Result<String> {
+        use rustix::io::{FdFlags, fcntl_setfd};
+        use std::os::fd::AsRawFd;
+        let keep = |descriptor: Option<&OwnedFd>| -> io::Result<i32> {
+            let Some(descriptor) = descriptor else { return Ok(-1) };
+            fcntl_setfd(descriptor, FdFlags::empty())?;
+            Ok(descriptor.as_raw_fd())
+        };
+        let mut text = format!(
+            "{} {} {} {} {} {}",
+            self.started,
+            self.reloads,
+            self.failed,
+            keep(self.cli.as_ref())?,
+            keep(self.client.as_ref())?,
+            u8::from(self.hard)
+        );
+        for child in &self.children {
+            fcntl_setfd(&child.link, FdFlags::empty())?;
+            let Child { pid, reloads, started, leaving, .. } = child;
+            let leaving = u8::from(*leaving);
+            text.push_str(&format!(";{pid} {reloads} {started} {leaving} {}", child.link.as_raw_fd()));
+        }
+        Ok(text)
+    }
+
+    /// Reads what an earlier life wrote; `None` for what no life of this master wrote.
+    pub(crate) fn load(text: &str) -> Option<Self> {
+        let mut parts = text.split(';').map(|part| {
+            part.split(' ').map(str::parse::<i64>).collect::<Result<Vec<i64>, _>>().unwrap_or_default()
+        });
+        let own = |number: i64| -> Option<Option<OwnedFd>> {
+            if number < 0 {
+                return Some(None);
+            }
+            net::sys::take_inherited(i32::try_from(number).ok()?).ok().map(Some)
+        };
+        let [started, reloads, failed, cli, client, hard] = parts.next()?.try_into().ok()?;
+        let mut state = Self {
+            children: Vec::new(),
+            started: started.try_into().ok()?,
+            reloads: reloads.try_into().ok()?,
+            failed: failed.try_into().ok()?,
+            cli: own(cli)?,
+            client: own(client)?,
+            hard: hard != 0,
+        };
+        for part in parts {
+            let [pid, reloads, started, leaving, link] = part.try_into().ok()?;
+            state.children.push(Child {
+                pid: pid.try_into().ok()?,
+                link: own(link)??.into(),
+                reloads: reloads.try_into().ok()?,
+                started: started.try_into().ok()?,
+                ready: true,
+                leaving: leaving != 0,
+            });
+        }
+        for descriptor in [&state.cli, &state.client].into_iter().flatten() {
+            // What is not handed on again ends with this life.
+            let _ = rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC);
+        }
+        for child in &state.children {
+            let _ = rustix::io::fcntl_setfd(&child.link, rustix::io::FdFlags::CLOEXEC);
+        }
+        Some(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_life_wrote_the_next_reads() {
+        let (link, _theirs) = UnixStream::pair().unwrap();
+        let mut state = State::new();
+        state.reloads = 4;
+        state.children.push(Child { pid: 77, link, reloads: 2, started: 5, ready: true, leaving: true });
+        let text = state.save().unwrap();
+        // The descriptor has one owner only.
+        let child = state.children.remove(0);
+        let _ = std::os::fd::IntoRawFd::into_raw_fd(child.link);
+        let again = State::load(&text).unwrap();
+        assert_eq!((again.reloads, again.started, again.cli.is_none()), (4, state.started, true));
+        let child = &again.children[0];
+        assert_eq!((child.pid, child.reloads, child.started, child.leaving), (77, 2, 5, true));
+        assert!(State::load("nonsense").is_none() && State::load("1 2 3 -1 -1 0;x").is_none());
+    }
+}

@@ -1,0 +1,435 @@
+//! The master's command socket (`-S`; management manual, 9.4): its own few commands, and those passed on to a worker
+//! (`@1 show info`, `@!4711 …`, `@@1`). A thread a connection: nobody but an operator comes here.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use control::Level;
+use net::listen::{self, Options, Rights};
+
+use crate::master::{Master, children};
+use crate::{messages, version};
+
+/// Connections at once.
+const MOST: usize = 32;
+
+/// How long a connection may idle, and a worker may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+const HELP: &str = "The following commands are valid at this level:
+  @[!]<pid> [<command>]        : run a command in a process, or all that follow (@1 is the worker, @ the master)
+  @@[!]<pid> [<command>*]      : hand the connection over to a process
+  reload                       : reload the configuration, tell how that went
+  hard-reload                  : likewise, ending the old process at once
+  show proc                    : show the processes
+  show startup-logs            : show the messages of the last start or reload
+  show version                 : show the version
+  show cli level               : show the level of this session
+  operator                     : lower the level to operator
+  user                         : lower the level to user
+  prompt [i|n|p]               : toggle interactive mode with a prompt
+  expert-mode [on|off]         : for the commands passed on
+  experimental-mode [on|off]   : for the commands passed on
+  help                         : this text
+  quit                         : disconnect
+";
+
+/// Binds the socket that `-S` names: an address, then options of `bind` lines, with commas between.
+pub(super) fn bind(text: &str) -> Result<OwnedFd, String> {
+    let wrong = |what: &str| format!("-S {text}: {what}");
+    let mut words = text.split(',');
+    let address = words.next().unwrap_or_default();
+    let mut rights = Rights::default();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| wrong(&format!("'{word}' expects a value")));
+        let number = |text: &str, radix| u32::from_str_radix(text, radix).map_err(|_| wrong("no number"));
+        match word {
+            "mode" => rights.mode = Some(number(value()?, 8)?),
+            "uid" => rights.uid = Some(number(value()?, 10)?),
+            "gid" => rights.gid = Some(number(value()?, 10)?),
+            // Read again where connections are served.
+            "level" => level_of(value()?).map(|_| ()).ok_or_else(|| wrong("no such level"))?,
+            other => return Err(wrong(&format!("'{other}' is not supported yet"))),
+        }
+    }
+    let bound = if let Some(number) = address.strip_prefix("fd@") {
+        let number = number.parse().map_err(|_| wrong("no number of a descriptor"))?;
+        net::sys::duplicate_inherited(number)
+    } else if address.starts_with(['/', '.']) || address.starts_with("unix@") {
+        listen::unix(Path::new(address.strip_prefix("unix@").unwrap_or(address)), 16, rights)
+    } else {
+        let bare = ["ipv4@", "ipv6@"].iter().find_map(|prefix| address.strip_prefix(prefix));
+        let bare = bare.unwrap_or(address);
+        let address = if let Some(port) = bare.strip_prefix(':').or_else(|| bare.strip_prefix("*:")) {
+            format!("0.0.0.0:{port}")
+        } else {
+            bare.to_owned()
+        };
+        let address = address.parse().map_err(|_| wrong("no address"))?;
+        listen::tcp(address, &Options { backlog: 16, ..Options::default() })
+    };
+    let socket = bound.map_err(|error| wrong(&format!("cannot bind socket ({error})")))?;
+    rustix::io::ioctl_fionbio(&socket, false).map_err(|error| wrong(&error.to_string()))?;
+    Ok(socket)
+}
+
+fn level_of(word: &str) -> Option<Level> {
+    [Level::User, Level::Operator, Level::Admin].into_iter().find(|level| level.name() == word)
+}
+
+/// Serves the socket, if there is one, for as long as this life of the master lasts.
+pub(super) fn start(master: &Master) {
+    let Some(Ok(listener)) = master.state().cli.as_ref().map(OwnedFd::try_clone) else { return };
+    let options = master.args.master_socket.clone().unwrap_or_default();
+    let level = options.split(',').skip_while(|word| *word != "level").nth(1).and_then(level_of);
+    let level = level.unwrap_or(Level::Admin);
+    let master = master.clone();
+    std::thread::spawn(move || {
+        let open = std::sync::Arc::new(());
+        loop {
+            let Ok(socket) = rustix::net::accept_with(&listener, rustix::net::SocketFlags::CLOEXEC) else {
+                // Descriptors ran out, most likely: the next attempt may find some.
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            if std::sync::Arc::strong_count(&open) > MOST {
+                continue;
+            }
+            let (master, counted) = (master.clone(), open.clone());
+            std::thread::spawn(move || {
+                // A client that went away is nobody to tell.
+                let _ = Session::new(master, level, socket).and_then(Session::run);
+                drop(counted);
+            });
+        }
+    });
+}
+
+/// Whom a command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Master,
+    Worker(i32),
+}
+
+struct Session {
+    master: Master,
+    level: Level,
+    /// A stream of either family: only read and written.
+    input: BufReader<UnixStream>,
+    output: UnixStream,
+    target: Target,
+    interactive: bool,
+    prompt: bool,
+    /// What goes before each command passed on.
+    modes: [(&'static str, bool); 2],
+}
+
+/// What follows a command.
+#[derive(PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Close,
+}
+
+impl Session {
+    fn new(master: Master, level: Level, socket: OwnedFd) -> io::Result<Self> {
+        let output = UnixStream::from(socket);
+        output.set_read_timeout(Some(PATIENCE))?;
+        output.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            master,
+            level,
+            input: BufReader::new(output.try_clone()?),
+            output,
+            target: Target::Master,
+            interactive: false,
+            prompt: false,
+            modes: [("expert-mode", false), ("experimental-mode", false)],
+        })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        loop {
+            let mut line = Vec::new();
+            let longest = 1 << 17;
+            if Read::by_ref(&mut self.input).take(longest).read_until(b'\n', &mut line)? == 0 {
+                return Ok(());
+            }
+            let line = String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned();
+            if line.trim_start().starts_with("@@") {
+                return self.hand_over(line.trim_start());
+            }
+            for command in commands(&line) {
+                if self.command(command.trim())? == Then::Close {
+                    return Ok(());
+                }
+            }
+            if !self.interactive {
+                return self.output.shutdown(std::net::Shutdown::Write);
+            }
+            self.show_prompt()?;
+        }
+    }
+
+    fn say(&mut self, text: &str) -> io::Result<Then> {
+        self.output.write_all(format!("{text}\n").as_bytes())?;
+        Ok(Then::GoOn)
+    }
+
+    fn command(&mut self, text: &str) -> io::Result<Then> {
+        if let Some(rest) = text.strip_prefix('@') {
+            let (name, command) = rest.split_once(' ').unwrap_or((rest, ""));
+            let Some(target) = self.find(name) else {
+                return self.say("Can't find the target PID matching the prefix.\n");
+            };
+            return match (command.trim(), target) {
+                ("", _) => {
+                    self.target = target;
+                    Ok(Then::GoOn)
+                }
+                (command, Target::Worker(pid)) => self.pass_on(pid, command),
+                (command, Target::Master) => self.own(command),
+            };
+        }
+        match self.target {
+            Target::Worker(pid) if !matches!(text, "quit" | "prompt") => self.pass_on(pid, text),
+            _ => self.own(text),
+        }
+    }
+
+    /// `1` is the worker that serves, `!PID` any process, nothing the master.
+    fn find(&self, name: &str) -> Option<Target> {
+        let state = self.master.state();
+        let worker = match name.strip_prefix('!') {
+            Some(pid) => {
+                let pid: i32 = pid.parse().ok()?;
+                state.children.iter().find(|child| child.pid == pid)
+            }
+            None if name.is_empty() || name == "0" => return Some(Target::Master),
+            None => state.current().filter(|_| name == "1"),
+        };
+        worker.map(|child| Target::Worker(child.pid))
+    }
+
+    fn connect(&self, pid: i32) -> io::Result<UnixStream> {
+        let state = self.master.state();
+        let child = state.children.iter().find(|child| child.pid == pid);
+        let stream = child.ok_or(io::ErrorKind::NotFound)?.connect()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Commands that go before those of the client, so that the worker allows as much as this session does.
+    fn preface(&self) -> Vec<String> {
+        let modes = self.modes.iter().filter(|(_, on)| *on).map(|(name, _)| format!("{name} on"));
+        let level = (self.level != Level::Admin).then(|| self.level.name().to_owned());
+        modes.chain(level).collect()
+    }
+
+    /// Runs one command in a worker, with the lines of its payload if it has one.
+    fn pass_on(&mut self, pid: i32, command: &str) -> io::Result<Then> {
+        let Ok(mut worker) = self.connect(pid) else {
+            return self.say("Can't connect to the target process.\n");
+        };
+        let preface = self.preface();
+        let mut text: String = preface.iter().map(|command| format!("{command};")).collect();
+        text.push_str(command);
+        text.push('\n');
+        if let Some((_, end)) = command.rsplit_once("<<") {
+            loop {
+                let mut line = String::new();
+                if self.input.read_line(&mut line)? == 0 {
+                    return Ok(Then::Close);
+                }
+                text.push_str(&line);
+                if line.trim_end_matches(['\r', '\n']) == end.trim() {
+                    break;
+                }
+            }
+        }
+        worker.write_all(text.as_bytes())?;
+        worker.shutdown(std::net::Shutdown::Write)?;
+        // Each command before it answered with an empty line.
+        let mut skipped = vec![0; preface.len()];
+        worker.read_exact(&mut skipped)?;
+        io::copy(&mut worker, &mut self.output)?;
+        Ok(Then::GoOn)
+    }
+
+    /// `@@1 …`: the connection belongs to the worker from here on.
+    fn hand_over(mut self, line: &str) -> io::Result<()> {
+        let rest = line.trim_start_matches('@');
+        let (name, commands) = rest.split_once(' ').unwrap_or((rest, ""));
+        let Some(Target::Worker(pid)) = self.find(name) else {
+            return self.say("Can't find the target PID matching the prefix.\n").map(|_| ());
+        };
+        let mut worker = self.connect(pid)?;
+        let preface = self.preface();
+        let mut text: String = preface.iter().map(|command| format!("{command};")).collect();
+        text.push_str(if commands.is_empty() { "prompt i" } else { commands.trim() });
+        text.push('\n');
+        worker.write_all(text.as_bytes())?;
+        let mut skipped = vec![0; preface.len() + usize::from(commands.is_empty())];
+        worker.read_exact(&mut skipped)?;
+        let mut towards = worker.try_clone()?;
+        let mut input = self.input;
+        std::thread::spawn(move || {
+            let _ = io::copy(&mut input, &mut towards);
+            let _ = towards.shutdown(std::net::Shutdown::Write);
+        });
+        io::copy(&mut worker, &mut self.output)?;
+        self.output.shutdown(std::net::Shutdown::Both)
+    }
+
+    fn own(&mut self, text: &str) -> io::Result<Then> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words[..] {
+            [] => Ok(Then::GoOn),
+            ["quit"] => Ok(Then::Close),
+            ["help", ..] => self.say(HELP),
+            ["show", "proc", ..] => {
+                let text = processes(&self.master);
+                self.say(&text)
+            }
+            ["show", "version"] => {
+                self.say(&format!("{}-weir-{}\n", version::SPOKEN, env!("CARGO_PKG_VERSION")))
+            }
+            ["show", "startup-logs"] => self.say(&messages::log()),
+            ["show", "cli", "level"] => self.say(&format!("{}\n", self.level.name())),
+            ["reload" | "hard-reload"] if self.level < Level::Operator => self.say("Permission denied\n"),
+            [way @ ("reload" | "hard-reload")] => {
+                let client = OwnedFd::from(self.output.try_clone()?);
+                self.master.reload(way == "hard-reload", Some(client));
+                Ok(Then::Close)
+            }
+            ["operator"] => self.lower(Level::Operator),
+            ["user"] => self.lower(Level::User),
+            ["prompt", ref mode @ ..] => {
+                let mode = mode.first().copied();
+                self.interactive = match mode {
+                    Some("n") => false,
+                    Some("i" | "p") => true,
+                    _ => !self.interactive,
+                };
+                self.prompt = self.interactive && mode != Some("i");
+                self.say("")
+            }
+            [mode @ ("expert-mode" | "experimental-mode" | "mcli-debug-mode")] => {
+                let on = self.modes.iter().any(|(name, on)| *name == mode && *on);
+                self.say(&format!("{mode} is {}\n", if on { "ON" } else { "OFF" }))
+            }
+            [mode @ ("expert-mode" | "experimental-mode"), word @ ("on" | "off")] => {
+                for (_, on) in self.modes.iter_mut().filter(|(name, _)| *name == mode) {
+                    *on = word == "on";
+                }
+                self.say("")
+            }
+            ["mcli-debug-mode", ..] => self.say("'mcli-debug-mode' is not supported yet.\n"),
+            _ => self.say(&format!("Unknown command: '{text}'.\n{HELP}")),
+        }
+    }
+
+    fn lower(&mut self, level: Level) -> io::Result<Then> {
+        if self.level < level {
+            return self.say("Permission denied\n");
+        }
+        self.level = level;
+        self.modes.iter_mut().for_each(|(_, on)| *on = false);
+        self.say("")
+    }
+
+    fn show_prompt(&mut self) -> io::Result<()> {
+        if !self.prompt {
+            return Ok(());
+        }
+        let who = match self.target {
+            Target::Worker(pid) => pid.to_string(),
+            Target::Master if self.master.state().failed > 0 => "master[ReloadFailed]".to_owned(),
+            Target::Master => "master".to_owned(),
+        };
+        let flags: String = self
+            .modes
+            .iter()
+            .filter(|(_, on)| *on)
+            .map(|(name, _)| if *name == "expert-mode" { 'e' } else { 'x' })
+            .collect();
+        let flags = if flags.is_empty() { flags } else { format!("({flags})") };
+        self.output.write_all(format!("{who}{flags}> ").as_bytes())
+    }
+}
+
+/// The commands of a line: semicolons part them unless a backslash stands before.
+fn commands(line: &str) -> Vec<&str> {
+    let mut all = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (at, character) in line.char_indices() {
+        if character == ';' && !escaped {
+            all.push(&line[start..at]);
+            start = at + 1;
+        }
+        escaped = character == '\\' && !escaped;
+    }
+    all.push(&line[start..]);
+    all
+}
+
+/// `show proc`.
+fn processes(master: &Master) -> String {
+    let state = master.state();
+    let now = children::now();
+    let version = format!("{}-weir-{}", version::SPOKEN, env!("CARGO_PKG_VERSION"));
+    let row = |pid: String, kind: &str, reloads: String, since: u64| {
+        let up = now.saturating_sub(since);
+        let up = format!("{}d{:02}h{:02}m{:02}s", up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60);
+        format!("{pid:<15} {kind:<15} {reloads:<15} {up:<15} {version:<15}\n")
+    };
+    let mut out = format!(
+        "{:<15} {:<15} {:<15} {:<15} {:<15}\n",
+        "#<PID>", "<type>", "<reloads>", "<uptime>", "<version>"
+    );
+    let reloads = format!("{} [failed: {}]", state.reloads, state.failed);
+    out.push_str(&row(std::process::id().to_string(), "master", reloads, state.started));
+    for (title, leaving) in [("# workers\n", false), ("# old workers\n", true)] {
+        let of_kind: Vec<_> = state.children.iter().filter(|child| child.leaving == leaving).collect();
+        if leaving && of_kind.is_empty() {
+            continue;
+        }
+        out.push_str(title);
+        for child in of_kind {
+            out.push_str(&row(child.pid.to_string(), "worker", child.reloads.to_string(), child.started));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_parted_at_its_bare_semicolons() {
+        assert_eq!(commands("@1 show info; show proc"), ["@1 show info", " show proc"]);
+        assert_eq!(commands("a\\;b;c"), ["a\\;b", "c"]);
+        assert_eq!(commands(""), [""]);
+    }
+
+    #[test]
+    fn the_address_of_the_socket_may_have_options_of_a_bind_line() {
+        let directory = std::env::temp_dir().join(format!("weir-mcli-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("sock");
+        let path = path.display();
+        assert!(bind(&format!("{path},level,user,mode,600")).is_ok());
+        assert!(bind("127.0.0.1:0").is_ok());
+        for wrong in
+            [format!("{path},level,king"), format!("{path},mode"), format!("{path},ssl"), "x".to_owned()]
+        {
+            assert!(bind(&wrong).is_err(), "{wrong}");
+        }
+        let _ = std::fs::remove_dir_all(directory);
+    }
+}

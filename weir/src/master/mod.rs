@@ -1,0 +1,330 @@
+//! The master of master-worker mode (`-W`; management manual, chapter 4): starts a worker, starts another when asked to
+//! reload, tells the old one to finish once the new one serves, and ends with its worker.
+//!
+//! A reload executes the program anew in the master's process, so that a new configuration and a new program both come
+//! into force. The new worker takes the listening sockets over from the old one. When it cannot start, the old one goes on.
+
+mod children;
+mod cli;
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use config::plan::Global;
+use diag::Severity;
+use net::sys::{Forked, fork, hold_signals};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+use crate::args::Args;
+use crate::hand_over::Inherited;
+use crate::messages::{self, Messages};
+use crate::signals::Ending;
+use crate::system;
+use children::Child;
+pub(crate) use children::State;
+
+/// Where the program was started: relative names of the command line are meant from there, in every life.
+static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+
+/// What [`split`] made of this process.
+pub(crate) enum Role {
+    /// The worker, and its end of the pair to its master.
+    Worker(UnixStream),
+    /// The master, and how all ended.
+    Master(Ending),
+}
+
+/// The state of an earlier life of this master; `None` in every other process. Call it first: it goes out of the environment.
+pub(crate) fn resume() -> Option<State> {
+    if let Ok(directory) = std::env::current_dir() {
+        let _ = DIRECTORY.set(directory);
+    }
+    State::load(&std::env::var(children::VARIABLE).ok()?)
+}
+
+/// The listening sockets of the worker that serves now.
+pub(crate) fn sockets(state: &State, messages: Messages) -> Inherited {
+    let Some(worker) = state.current() else { return Vec::new() };
+    let taken = worker.connect().and_then(|stream| crate::hand_over::receive_over(&stream));
+    taken.unwrap_or_else(|error| {
+        let text = format!("Failed to get the sockets from the worker {}: {error}", worker.pid);
+        messages.say(Severity::Warning, &text);
+        Vec::new()
+    })
+}
+
+/// Splits into master and worker.
+pub(crate) fn split(
+    global: &Global,
+    args: &Args,
+    resumed: Option<State>,
+    messages: Messages,
+) -> Result<Role, String> {
+    let cannot_fork = |error: std::io::Error| format!("[haproxy.main()] Cannot fork: {error}.");
+    let first = resumed.is_none();
+    if global.daemon && first {
+        net::sys::daemonize().map_err(cannot_fork)?;
+    }
+    let mut state = resumed.unwrap_or_else(State::new);
+    if state.cli.is_none()
+        && let Some(address) = &args.master_socket
+    {
+        state.cli = Some(cli::bind(address)?);
+    }
+    let (ours, theirs) = UnixStream::pair().map_err(cannot_fork)?;
+    hold_signals(true);
+    let pid = match fork().map_err(cannot_fork)? {
+        Forked::Child => return Ok(Role::Worker(theirs)),
+        Forked::Parent(pid) => pid,
+    };
+    drop(theirs);
+    if first {
+        system::write_pidfile(global)?;
+    }
+    messages.say(Severity::Notice, &format!("New worker ({pid}) forked"));
+    state.children.push(Child {
+        pid,
+        link: ours,
+        reloads: 0,
+        started: children::now(),
+        ready: false,
+        leaving: false,
+    });
+    Ok(Role::Master(Master::new(state, args, messages).watch()))
+}
+
+/// Goes on with the workers there are: the new configuration could not be used.
+pub(crate) fn go_on(mut state: State, args: &Args, messages: Messages) -> Ending {
+    hold_signals(true);
+    state.failed += 1;
+    messages.say(Severity::Warning, "Loading failure! The worker of before goes on.");
+    answer(&mut state, false);
+    system::notify("READY=1\nSTATUS=Reload failed!\n", messages);
+    Master::new(state, args, messages).watch()
+}
+
+/// Tells who asked for a reload how it went.
+fn answer(state: &mut State, success: bool) {
+    if let Some(client) = state.client.take() {
+        let text = format!("Success={}\n--\n{}\n", u8::from(success), messages::log());
+        // Who went away need not know.
+        let _ = UnixStream::from(client).write_all(text.as_bytes());
+    }
+}
+
+/// A running master.
+#[derive(Clone)]
+pub(crate) struct Master {
+    state: Arc<Mutex<State>>,
+    args: Arc<Args>,
+    messages: Messages,
+}
+
+impl Master {
+    fn new(state: State, args: &Args, messages: Messages) -> Self {
+        Self { state: Arc::new(Mutex::new(state)), args: Arc::new(args.clone()), messages }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Obeys signals until the workers have ended. From here on there may be threads: this life forks no more.
+    fn watch(self) -> Ending {
+        let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD]) else {
+            return Ending::Signal(SIGTERM);
+        };
+        hold_signals(false);
+        self.await_worker();
+        cli::start(&self);
+        let mut asked = None;
+        loop {
+            // A worker may have ended before anybody listened.
+            if let Some(ending) = self.bury(asked) {
+                return ending;
+            }
+            for signal in signals.wait() {
+                match signal {
+                    SIGTERM | SIGINT => {
+                        asked = Some(signal);
+                        self.pass_on(Signal::TERM);
+                    }
+                    SIGUSR1 => {
+                        asked.get_or_insert(signal);
+                        self.pass_on(Signal::USR1);
+                    }
+                    SIGUSR2 | SIGHUP if asked.is_none() => self.reload(false, None),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn pass_on(&self, signal: Signal) {
+        for child in &self.state().children {
+            send(child.pid, signal);
+        }
+    }
+
+    /// Waits, on a thread, until the newest worker serves; then the others are told to finish.
+    fn await_worker(&self) {
+        let mut state = self.state();
+        let Some(child) = state.children.last().filter(|child| !child.ready) else { return };
+        let (pid, link) = (child.pid, child.link.try_clone());
+        let Ok(mut link) = link else { return };
+        let hard = std::mem::take(&mut state.hard);
+        drop(state);
+        let master = self.clone();
+        std::thread::spawn(move || {
+            // The end of the stream is the end of the worker, which the signal tells too.
+            let serves = matches!(link.read(&mut [0; 1]), Ok(1));
+            let mut state = master.state();
+            if serves {
+                master.replaced(&mut state, pid, hard);
+            } else {
+                state.failed += 1;
+                master.messages.say(Severity::Warning, "Loading failure!");
+                system::notify("READY=1\nSTATUS=Reload failed!\n", master.messages);
+            }
+            answer(&mut state, serves);
+        });
+    }
+
+    fn replaced(&self, state: &mut State, pid: i32, hard: bool) {
+        for child in &mut state.children {
+            if child.pid == pid {
+                child.ready = true;
+                continue;
+            }
+            child.reloads += 1;
+            if !child.leaving {
+                child.leaving = true;
+                send(child.pid, if hard { Signal::TERM } else { Signal::USR1 });
+            }
+        }
+        state.failed = 0;
+        self.messages.say(Severity::Notice, "Loading success.");
+        system::notify(&format!("READY=1\nMAINPID={}\nSTATUS=Ready.\n", std::process::id()), self.messages);
+    }
+
+    /// Takes note of workers that have ended; how all ended when the one that serves did, or none is left.
+    fn bury(&self, asked: Option<i32>) -> Option<Ending> {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            let mut state = self.state();
+            let pid = pid.as_raw_nonzero().get();
+            let Some(at) = state.children.iter().position(|child| child.pid == pid) else { continue };
+            let was_current = state.current().is_some_and(|child| child.pid == pid);
+            let child = state.children.remove(at);
+            let what = if child.leaving { "Former" } else { "Current" };
+            let ending = ending(status);
+            let text = format!("{what} worker ({pid}) exited with {}", told(ending));
+            let severity = if child.leaving || asked.is_some() { Severity::Notice } else { Severity::Alert };
+            self.messages.say(severity, &text);
+            let others = !state.children.is_empty();
+            if !was_current && others {
+                continue;
+            }
+            if others {
+                self.messages.say(Severity::Alert, "exit-on-failure: killing every processes with SIGTERM");
+                for child in &state.children {
+                    send(child.pid, Signal::TERM);
+                }
+            }
+            if !others || asked.is_none() {
+                return Some(match asked {
+                    // An orderly end is a success for service managers; an interrupted one is not.
+                    Some(SIGTERM | SIGUSR1) => Ending::Clean,
+                    Some(signal) => Ending::Code(128 + signal as u8),
+                    None => ending,
+                });
+            }
+        }
+        None
+    }
+
+    /// Executes the program anew; comes back only when that fails. `client` is told how the reload went.
+    pub(crate) fn reload(&self, hard: bool, client: Option<OwnedFd>) {
+        use std::os::unix::process::CommandExt;
+        let mut state = self.state();
+        state.reloads += 1;
+        state.hard = hard;
+        state.client = client;
+        let way = if hard { " (hard-reload)" } else { "" };
+        self.messages.say(Severity::Notice, &format!("Reloading HAProxy{way}"));
+        system::notify_reloading(self.messages);
+        let mut words = std::env::args_os();
+        let saved = state.save();
+        if let (Some(program), Ok(saved)) = (words.next(), saved) {
+            let mut command = std::process::Command::new(program);
+            command.args(words).env(children::VARIABLE, saved);
+            if let Some(directory) = DIRECTORY.get() {
+                command.current_dir(directory);
+            }
+            hold_signals(true);
+            let error = command.exec();
+            hold_signals(false);
+            self.messages.say(Severity::Warning, &format!("Failed to reexecute the master process: {error}"));
+        }
+        state.failed += 1;
+        answer(&mut state, false);
+    }
+}
+
+fn send(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // Gone already is as good.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn ending(status: WaitStatus) -> Ending {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(0), _) => Ending::Clean,
+        (Some(code), _) => Ending::Code(code as u8),
+        (None, signal) => Ending::Code(128 + signal.unwrap_or(SIGTERM) as u8),
+    }
+}
+
+fn told(ending: Ending) -> String {
+    match ending {
+        Ending::Clean => "code 0 (Exit)".to_owned(),
+        Ending::Signal(number) => format!("code {} (signal {number})", 128 + number),
+        Ending::Code(code) if code > 128 => format!("code {code} (signal {})", code - 128),
+        Ending::Code(code) => format!("code {code} (Exit)"),
+    }
+}
+
+/// Tells the master that this worker serves, and serves the connections to the runtime API that it passes on. Without a
+/// master there is nobody to obey, so the worker ends with it.
+pub(crate) async fn obey(
+    link: UnixStream,
+    runtime: Arc<control::Runtime>,
+    exposed: Arc<crate::hand_over::Exposed>,
+) -> std::io::Result<()> {
+    link.set_nonblocking(true)?;
+    let link = net::sys::watch_readable(link.into())?;
+    rustix::io::write(link.get_ref(), b"R")?;
+    loop {
+        let mut ready = link.readable().await?;
+        let received = ready.try_io(|link| net::pass::receive(link.get_ref(), &mut [0; 64]));
+        let Ok(received) = received else { continue };
+        let (bytes, descriptors) = received?;
+        if bytes == 0 {
+            send(rustix::process::getpid().as_raw_nonzero().get(), Signal::TERM);
+            return Ok(());
+        }
+        for descriptor in descriptors {
+            rustix::io::ioctl_fionbio(&descriptor, true)?;
+            let Ok(stream) = net::Stream::from_fd(descriptor, false) else { continue };
+            let (level, severity) = (control::Level::Admin, control::SeverityOutput::None);
+            let exposed = Some(exposed.clone());
+            let task = crate::control_socket::converse(stream, level, severity, runtime.clone(), exposed);
+            tokio::task::spawn_local(task);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A soft stop (management manual, chapter 4): after `grace` the listeners close, then connections end with their
+//! current request, idle ones by themselves, all of them spread over `close-spread-time`. Driven by `signals`, which
+//! asks again and again until the last connection is gone.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use base::clock::now_ms;
+use diag::Severity;
+use proxy::Shared;
+use state::proxy::Admission;
+use state::sessions::{self, Activity, Kill};
+
+use crate::hand_over::Exposed;
+use crate::messages::Messages;
+
+/// How often a stopping process looks whether its connections have ended.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// A connection that was idle for less may have its next request on the way: it is told to close in the answer to it.
+const SETTLED: Duration = Duration::from_millis(500);
+
+/// A soft stop under way.
+#[derive(Debug)]
+pub(crate) struct SoftStop {
+    close_at: u64,
+    hard_stop_at: Option<u64>,
+    closing: bool,
+    /// Frontends whose idle connections wait for one more request (`option idle-close-on-response`), by id.
+    spared: Arc<[u32]>,
+}
+
+/// What is left to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Connections, or the time of grace.
+    Waiting,
+    /// Nothing: all connections have ended.
+    Over,
+    /// `hard-stop-after` has passed.
+    TooLong,
+}
+
+impl SoftStop {
+    /// Begins: the process says that it stops.
+    pub(crate) fn begin(shared: &Shared) -> Self {
+        let global = &shared.plan.global;
+        shared.process.stopping.store(true, Relaxed);
+        let after = |time: Duration| now_ms().saturating_add(time.as_millis() as u64);
+        let spared = shared.plan.proxies.iter().filter(|proxy| proxy.options.idle_close_on_response);
+        Self {
+            close_at: after(global.grace.unwrap_or_default()),
+            hard_stop_at: global.hard_stop_after.map(after),
+            closing: false,
+            spared: spared.map(|proxy| proxy.state.id).collect(),
+        }
+    }
+
+    /// Does what is due now.
+    pub(crate) fn proceed(&mut self, shared: &Shared, exposed: &Exposed, messages: Messages) -> Progress {
+        let now = now_ms();
+        if !self.closing {
+            if now < self.close_at {
+                return Progress::Waiting;
+            }
+            self.closing = true;
+            exposed.close();
+            close_listeners(shared, messages);
+        }
+        if shared.process.connections.load(Relaxed) == 0 {
+            return Progress::Over;
+        }
+        if self.hard_stop_at.is_some_and(|at| now >= at) {
+            messages.say(Severity::Warning, "soft-stop running for too long, performing a hard-stop.");
+            return Progress::TooLong;
+        }
+        self.end_idle(shared, now);
+        Progress::Waiting
+    }
+
+    /// Ends idle connections: as many of them as this look's share of the time that is left.
+    fn end_idle(&self, shared: &Shared, now: u64) {
+        let until = shared.process.close_until.load(Relaxed);
+        if until == u64::MAX {
+            return;
+        }
+        let left = until.saturating_sub(now);
+        let share = if left == 0 { 1.0 } else { LOOK.as_millis() as f64 / left as f64 };
+        let settled = now.saturating_sub(SETTLED.as_millis() as u64);
+        for worker in 0..runtime::shard::workers() {
+            let spared = self.spared.clone();
+            runtime::worker::post(worker, move || {
+                sessions::kill(Kill::Operator, |entry| {
+                    // A connection without any request so far will have one.
+                    entry.activity == Activity::Waiting
+                        && entry.requests > 0
+                        && entry.active_ms <= settled
+                        && !spared.contains(&entry.frontend.id)
+                        && (share >= 1.0 || fastrand::f64() < share)
+                });
+            });
+        }
+    }
+}
+
+/// Stops listening; from here on answers tell clients that their connection closes.
+fn close_listeners(shared: &Shared, messages: Messages) {
+    let process = &shared.process;
+    let window = shared.plan.global.close_spread_time.unwrap_or_default();
+    let until = now_ms().saturating_add(u64::try_from(window.as_millis()).unwrap_or(u64::MAX));
+    process.close_window.store(u64::try_from(window.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    process.close_until.store(until, Relaxed);
+    process.closing.store(true, Relaxed);
+    for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
+        messages.say(Severity::Warning, &format!("Stopping frontend {} in 0 ms.", proxy.state.name));
+        proxy.state.set_admission(Admission::Stopped);
+    }
+    for socket in &shared.plan.global.stats_sockets {
+        socket.listener.wake();
+    }
+}
