@@ -14,7 +14,8 @@ use std::sync::atomic::{
 use arc_swap::ArcSwap;
 use runtime::shard::{self, Padded};
 use runtime::shared::Shared as _;
-use state::server::{Served, changes};
+use state::served::Place;
+use state::server::changes;
 use state::{Answer, Server};
 
 use crate::loads::{By, Loads};
@@ -48,7 +49,7 @@ pub(crate) struct Core {
     members: Vec<Member>,
     pub(crate) servers: Vec<Arc<Server>>,
     /// Their counts, one step nearer.
-    pub(crate) served: Vec<Arc<Served>>,
+    pub(crate) served: Vec<Place>,
     pub(crate) method: Method,
     pub(crate) balance_factor: u32,
     pub(crate) preserve: PreserveAffinity,

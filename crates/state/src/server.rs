@@ -15,11 +15,9 @@ use arc_swap::ArcSwap;
 use runtime::{Sharded, timer};
 
 use crate::counters::ServerCounters;
-use crate::latency::Latency;
 use crate::queue::Queue;
+use crate::served::Counted;
 use runtime::shared::Shared;
-
-use crate::recent::Recent;
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
 /// need look at its servers' versions. Written by whoever changes a server's state, weight or limit.
@@ -29,31 +27,6 @@ static CHANGES: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub fn changes() -> u64 {
     CHANGES.load(Acquire)
-}
-
-/// What request tasks write of a server while they use it, together on lines of their own. It stands apart from
-/// the rest of the server, so that those of many servers lie close together: a balancer compares them at random.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Served {
-    count: AtomicU32,
-    /// How long its answers take. Written by request tasks of backends that balance by it.
-    pub latency: Latency,
-    /// Requests of the last second. Written likewise.
-    pub recent: Recent,
-}
-
-/// A server's [`Served`], for the server and its balancers.
-#[derive(Debug, Default, Clone)]
-pub struct Counted(pub Arc<Served>);
-
-impl std::ops::Deref for Served {
-    type Target = AtomicU32;
-
-    #[inline]
-    fn deref(&self) -> &AtomicU32 {
-        &self.count
-    }
 }
 
 /// Why an administrator (or what stands for one) holds a server back. A set of flags, shown by
