@@ -25,7 +25,7 @@ build:
 	$(CARGO) build --profile quick -p weir
 
 tools:
-	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time
+	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd
 
 test: tools
 	$(CARGO) test --workspace --locked --no-fail-fast
@@ -67,6 +67,10 @@ bench-balance: tools
 	@echo
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/balance.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-checks: tools
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/checks.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench: tools
 	$(CARGO) build --release -p weir -p weir-bench
