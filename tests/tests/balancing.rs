@@ -4,8 +4,6 @@
 //! Requests without a key are compared too: they take turns, in HAProxy's order.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -169,15 +167,6 @@ fn ask(port: u16, texts: &BTreeMap<String, String>) -> Chosen {
     chosen.into_inner().expect("no panic")
 }
 
-/// Sends commands over the runtime socket.
-fn command(socket: &Path, text: &str) {
-    let mut stream = UnixStream::connect(socket).expect("the runtime socket takes connections");
-    stream.write_all(text.as_bytes()).expect("it reads commands");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    assert_eq!(answer.trim(), "", "{text}");
-}
-
 /// Changes of weight and state, for the backends whose farm has uneven weights.
 fn changes(names: &[&String]) -> String {
     let change = |name: &&String| match name.split_once('-')?.0 {
@@ -185,7 +174,7 @@ fn changes(names: &[&String]) -> String {
         "divisible" => Some(format!("set server {name}/s1 weight 0%")),
         _ => None,
     };
-    names.iter().filter_map(change).collect::<Vec<_>>().join(";") + "\n"
+    names.iter().filter_map(change).collect::<Vec<_>>().join(";")
 }
 
 /// Whether a request has a key for the backend of that text.
@@ -252,8 +241,9 @@ fn a_key_goes_to_the_server_that_haproxy_sends_it_to() {
         assert!(used.len() >= 3, "the keys reach most servers of {name}: {used:?}");
     }
     // And again after weights and states changed. Whose turn it is without a key then depends on what happened before.
-    command(&own, &changes(&names));
-    command(&other, &changes(&names));
+    for socket in [&own, &other] {
+        assert_eq!(weir_tests::ask(socket, &changes(&names)).trim(), "");
+    }
     let (ours, theirs) = (ask(port, &texts), ask(other_port, &texts));
     wrong.extend(differences(&ours, &theirs, &texts, has_key));
     assert!(wrong.is_empty(), "haproxy {version:?}: {}\n{}", wrong.len(), wrong.join("\n"));
