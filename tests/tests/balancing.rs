@@ -58,6 +58,7 @@ const METHODS: &[(&str, (u32, u32))] = &[
     ("balance uri\n hash-type consistent\n default-server hash-key addr", (3, 0)),
     ("balance uri\n hash-type consistent\n default-server hash-key addr-port", (3, 0)),
     ("balance uri\n hash-type consistent\n default-server hash-key id32", (3, 4)),
+    ("balance uri\n hash-type consistent\n default-server hash-key guid", (3, 4)),
     ("balance uri\n hash-type consistent\n hash-balance-factor 1000", (1, 7)),
 ];
 
@@ -115,14 +116,22 @@ fn backends(version: (u32, u32), origins: &[u16]) -> BTreeMap<String, String> {
             if at % 3 != 0 && *farm == "backups" || at % 5 != 0 && *farm == "one" || *since > version {
                 continue;
             }
+            let name = format!("{farm}-{at}");
+            let guid = |at: usize| match method.contains("hash-key guid") {
+                true => format!("guid {name}.{at}"),
+                false => String::new(),
+            };
             let servers: String = servers
                 .iter()
                 .enumerate()
                 .map(|(at, options)| {
-                    format!(" server s{at} 127.0.0.1:{} {options}\n", origins[at % origins.len()])
+                    format!(
+                        " server s{at} 127.0.0.1:{} {options} {}\n",
+                        origins[at % origins.len()],
+                        guid(at)
+                    )
                 })
                 .collect();
-            let name = format!("{farm}-{at}");
             let text = format!("backend {name}\n {method}\n http-response set-header x-server %s\n{servers}");
             all.insert(name, text);
         }
