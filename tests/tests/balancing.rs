@@ -293,3 +293,61 @@ fn cookies_made_from_addresses_are_those_of_haproxy() {
         Some(_running) => assert_eq!(ours, cookies(other)),
     }
 }
+
+/// The first packet of a remote desktop's connection (TPKT, X.224) with this cookie.
+fn remote_desktop(cookie: &str) -> Vec<u8> {
+    let line = format!("Cookie: {cookie}\r\n");
+    let length = 11 + line.len();
+    let mut packet = vec![3, 0, (length >> 8) as u8, length as u8, (length - 5) as u8, 0xe0, 0, 0, 0, 0, 0];
+    packet.extend_from_slice(line.as_bytes());
+    packet
+}
+
+#[test]
+fn a_remote_desktop_goes_to_the_server_that_haproxy_sends_it_to() {
+    let origins = ["a", "b", "c"].map(|name| {
+        Origin::raw(move |mut stream| {
+            use std::io::{Read, Write};
+            if stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {
+                let _ = stream.write_all(name.as_bytes());
+            }
+        })
+    });
+    let servers: String = origins
+        .iter()
+        .enumerate()
+        .map(|(at, origin)| format!(" server s{at} 127.0.0.1:{} weight {}\n", origin.port(), 1 + 2 * at))
+        .collect();
+    let config = |ports: [u16; 2]| {
+        let listen = |name: &str, port: u16, options: &str| {
+            format!(
+                "listen {name}\n bind 127.0.0.1:{port}\n tcp-request inspect-delay 10s\n\
+                 tcp-request content accept if {{ req.rdp_cookie_cnt gt 0 }}\n{options}\n{servers}"
+            )
+        };
+        format!(
+            "global\n nbthread 1\ndefaults\n mode tcp\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n{}{}",
+            listen("plain", ports[0], " balance rdp-cookie"),
+            listen("named", ports[1], " balance rdp-cookie(Token)\n hash-type consistent wt6"),
+        )
+    };
+    let chosen = |ports: [u16; 2]| -> Vec<String> {
+        let cookies = (0..60).flat_map(|number| {
+            [(ports[0], format!("mstshash=user{number}")), (ports[1], format!("token={}", number * 977))]
+        });
+        let ask = |(port, cookie): (u16, String)| {
+            let answer = Client::connect(port).send(remote_desktop(&cookie)).read_to_end();
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        cookies.map(ask).collect()
+    };
+    let ports = [free_port(), free_port()];
+    let _weir = Weir::start(&config(ports), &ports);
+    let ours = chosen(ports);
+    assert!(["a", "b", "c"].iter().all(|name| ours.iter().any(|one| one == name)), "{ours:?}");
+    let others = [free_port(), free_port()];
+    match Haproxy::start(&config(others), others[1]) {
+        None => println!("no comparison: there is no haproxy"),
+        Some(_running) => assert_eq!(ours, chosen(others)),
+    }
+}
