@@ -180,7 +180,7 @@ fn a_server_behind_socks4_is_reached_through_the_proxy() {
                 break accepted;
             }
         };
-        let mut request = [0; 9];
+        let mut request = [0; 16];
         stream.read_exact(&mut request).expect("a SOCKS4 request");
         stream.write_all(&[0, 90, 0, 0, 0, 0, 0, 0]).expect("an answer");
         let mut server = TcpStream::connect(("127.0.0.1", wanted)).expect("the server");
@@ -194,7 +194,9 @@ fn a_server_behind_socks4_is_reached_through_the_proxy() {
     assert_eq!(client::get(port, "/").expect("a response").text(), "hello");
     drop(weir);
     let [high, low] = wanted.to_be_bytes();
-    assert_eq!(asked.join().expect("the proxy"), [4, 1, high, low, 127, 0, 0, 1, 0]);
+    let request = asked.join().expect("the proxy");
+    assert_eq!(request[..8], [4, 1, high, low, 127, 0, 0, 1]);
+    assert_eq!(&request[8..], b"HAProxy\0", "the user that HAProxy names");
 }
 
 #[test]
@@ -366,11 +368,9 @@ fn idle_connections_may_wait_for_a_last_request_during_a_soft_stop() {
 fn what_changes_nothing_here_is_said_to_change_nothing() {
     let directory = weir_tests::scratch("silent");
     let cases = [
-        ("global", "insecure-fork-wanted"),
         ("global", "http-err-codes 400-499"),
         ("global", "http-fail-codes 500"),
         ("global", "tune.idletimer 1s"),
-        ("global", "tune.max-checks-per-thread 3"),
         ("defaults", "option http-no-delay"),
         ("backend b", "server s 127.0.0.1:1 non-stick"),
     ];
