@@ -153,6 +153,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let services = services(runtime.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
+    crate::servers::keep(&shared, &runtime, &teller, messages);
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
         let group = listeners::group_of(&plan.global, index, threads);

@@ -9,6 +9,7 @@
 mod args;
 pub mod bind;
 pub mod draft;
+pub mod dynamic;
 pub mod keyword;
 pub mod plan;
 mod resolve;

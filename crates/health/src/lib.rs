@@ -14,10 +14,11 @@ mod verdict;
 mod watch;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use config::Plan;
+use config::plan::Proxy;
 use config::plan::server::{CheckSettings, SendProxy, ServerSettings, Source};
 use tokio::task::JoinHandle;
 
@@ -112,44 +113,92 @@ pub fn start(plan: &Plan, notify: Notify) -> Checks {
     Checks(tasks)
 }
 
+/// Starts the checks of one server that was added at run time, on the calling worker; they end when the result is dropped.
+pub fn start_one(plan: &Plan, proxy: &Proxy, server: &ServerSettings, notify: Notify) -> Checks {
+    let context = std::rc::Rc::new(Context {
+        notify,
+        node: plan.global.node.clone().unwrap_or_default(),
+        spread: plan.global.spread_checks,
+        buffer: plan.global.tune.bufsize,
+        // Nobody follows a server that may be removed.
+        followers: HashMap::new(),
+    });
+    let mut tasks = Vec::new();
+    if let Some(subject) = subject(&proxy.state, server) {
+        let delay = Duration::ZERO;
+        tasks.push(tokio::task::spawn_local(watch::watch(subject, context.clone(), delay)));
+    }
+    if let Some((subject, send)) = agent(proxy, server) {
+        tasks.push(tokio::task::spawn_local(agent::watch(subject, send, context, Duration::ZERO)));
+    }
+    Checks(tasks)
+}
+
+/// Servers added at run time that follow another. Written when one is added or removed, read when a state changes.
+static ADDED: RwLock<Vec<(Arc<state::Server>, Arc<Follower>)>> = RwLock::new(Vec::new());
+
+/// Lets a server that was added at run time follow the state of `followed`.
+pub fn follow(followed: &Arc<state::Server>, proxy: &Arc<state::Proxy>, server: &ServerSettings) {
+    let follower =
+        Follower { proxy: proxy.clone(), server: server.state.clone(), slow_start: server.slow_start };
+    let mut added = ADDED.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    added.push((followed.clone(), Arc::new(follower)));
+}
+
+/// Ends that.
+pub fn unfollow(server: &Arc<state::Server>) {
+    let mut added = ADDED.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    added.retain(|(_, follower)| !Arc::ptr_eq(&follower.server, server));
+}
+
+/// The followers of `server` that were added.
+fn added_followers(server: &Arc<state::Server>) -> Vec<Arc<Follower>> {
+    let added = ADDED.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let of_server = added.iter().filter(|(followed, _)| Arc::ptr_eq(followed, server));
+    of_server.map(|(_, follower)| follower.clone()).collect()
+}
+
 /// The servers with an agent, as subjects whose check is the conversation with it, and what it is told.
 fn agents(plan: &Plan) -> Vec<(Subject, Box<[u8]>)> {
     let mut agents = Vec::new();
     for proxy in plan.proxies.iter().filter(|proxy| !proxy.disabled) {
-        for server in &proxy.servers {
-            let Some(agent) = &server.agent else { continue };
-            let settings = CheckSettings {
-                inter: agent.inter,
-                fastinter: None,
-                downinter: None,
-                rise: 1,
-                fall: 1,
-                address: agent.address,
-                port: Some(agent.port),
-                send_proxy: false,
-                timeout: agent.timeout,
-                connect_timeout: agent.connect_timeout,
-                kind: Arc::new(config::plan::server::CheckKind::Tcp),
-                log: proxy.options.log_health_checks,
-                disable_on_404: false,
-                send_state: false,
-                initially_up: true,
-            };
-            let subject = Subject {
-                proxy: proxy.state.clone(),
-                server: server.state.clone(),
-                settings,
-                slow_start: server.slow_start,
-                shutdown_when_down: server.shutdown_sessions_when_down,
-                shutdown_backups_when_up: server.shutdown_backups_when_up,
-                source: server.source.clone(),
-                namespace: server.namespace.clone(),
-                send_proxy: SendProxy::None,
-            };
-            agents.push((subject, agent.send.clone()));
-        }
+        agents.extend(proxy.servers.iter().filter_map(|server| agent(proxy, server)));
     }
     agents
+}
+
+/// The agent of one server, if it has one, and what it is told.
+fn agent(proxy: &Proxy, server: &ServerSettings) -> Option<(Subject, Box<[u8]>)> {
+    let agent = server.agent.as_ref()?;
+    let settings = CheckSettings {
+        inter: agent.inter,
+        fastinter: None,
+        downinter: None,
+        rise: 1,
+        fall: 1,
+        address: agent.address,
+        port: Some(agent.port),
+        send_proxy: false,
+        timeout: agent.timeout,
+        connect_timeout: agent.connect_timeout,
+        kind: Arc::new(config::plan::server::CheckKind::Tcp),
+        log: proxy.options.log_health_checks,
+        disable_on_404: false,
+        send_state: false,
+        initially_up: true,
+    };
+    let subject = Subject {
+        proxy: proxy.state.clone(),
+        server: server.state.clone(),
+        settings,
+        slow_start: server.slow_start,
+        shutdown_when_down: server.shutdown_sessions_when_down,
+        shutdown_backups_when_up: server.shutdown_backups_when_up,
+        source: server.source.clone(),
+        namespace: server.namespace.clone(),
+        send_proxy: SendProxy::None,
+    };
+    Some((subject, agent.send.clone()))
 }
 
 /// The checked servers of a plan, in its order. Sets what the statistics show of their checks.
@@ -184,7 +233,7 @@ fn subject(proxy: &Arc<state::Proxy>, server: &ServerSettings) -> Option<Subject
 fn followers(plan: &Plan) -> HashMap<*const state::Server, Vec<Follower>> {
     let mut followers: HashMap<_, Vec<_>> = HashMap::new();
     for proxy in &plan.proxies {
-        for server in &proxy.servers {
+        for server in proxy.servers.iter() {
             if let Some((_, followed)) = &server.track {
                 followers.entry(Arc::as_ptr(followed)).or_default().push(Follower {
                     proxy: proxy.state.clone(),

@@ -194,6 +194,10 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
         let change = Change { via: Some(&via), why: "", slow_start: follower.slow_start, ..*change };
         transit(&follower.proxy, &follower.server, &change, context);
     }
+    for follower in crate::added_followers(server) {
+        let change = Change { via: Some(&via), why: "", slow_start: follower.slow_start, ..*change };
+        transit(&follower.proxy, &follower.server, &change, context);
+    }
 }
 
 /// Raises the weight of a server that came up over `duration` (`slowstart`); ends early if its state changes.

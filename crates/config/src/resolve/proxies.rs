@@ -7,7 +7,7 @@ use rules::RuleSet;
 
 use crate::draft::Kind;
 use crate::plan::log::Logger;
-use crate::plan::proxy::{Capture, Cookie, CookieCapture, Proxy, StateFile, StatsPage};
+use crate::plan::proxy::{Capture, Cookie, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::formats::formats;
@@ -81,7 +81,13 @@ pub(crate) fn resolve(
         original_to: settings.original_to.as_deref().cloned(),
         forwarded: formats.forwarded,
         balance,
-        servers,
+        servers: servers.into(),
+        lent: LentToServers {
+            check_kind,
+            disable_on_404: settings.check.disable_on_404,
+            send_state: settings.check.send_state,
+            default_server: settings.default_server_lines.iter().map(|line| line.as_str().into()).collect(),
+        },
         use_servers: compiled.use_servers,
         force_persist: compiled.force_persist,
         ignore_persist: compiled.ignore_persist,

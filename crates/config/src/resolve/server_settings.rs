@@ -1,6 +1,7 @@
 //! What stays of a server line besides its state: how it is reached, checked and tracked.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use diag::Diagnostic;
 use sample::Place;
@@ -182,6 +183,9 @@ fn finish_server(
                 backend = backend.name
             )));
     }
+    // A chain of servers that follow each other stays whole.
+    server.referenced.store(true, Relaxed);
+    own.state.referenced.store(true, Relaxed);
     own.track = Some((backend, server));
     Ok(())
 }
