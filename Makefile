@@ -2,14 +2,14 @@
 #
 #   make run      build Weir and start it on examples/quickstart.cfg
 #   make test     everything that must pass
-#   make bench    Weir beside haproxy and nginx; make bench-load: time and memory to load 33,000 backends
+#   make bench    Weir beside haproxy and nginx; make bench-busy-polling; make bench-variables; make bench-load: time and memory to load 33,000 backends
 #   make lint     formatting, clippy, arrows between rooms, generated documents
 #   make fmt      format the sources
 
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build test lint fmt bench bench-load tools docs clean
+.PHONY: run build test lint fmt bench bench-busy-polling bench-load bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -36,6 +36,14 @@ fmt:
 
 docs:
 	$(CARGO) run -q -p xtask -- docs
+
+bench-busy-polling: tools
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/busy-polling.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-variables: tools
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/variables.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench-load: tools
 	$(CARGO) build --release -p weir

@@ -68,7 +68,7 @@ impl Client {
     /// Reads what has come.
     ///
     /// # Errors
-    /// What the socket says, and `InvalidData` for an answer that is not a 200 with a length, or ends early.
+    /// What the socket says, and `InvalidData` for an answer that is an error, has no length, or ends early.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Outcome> {
         loop {
             let size = match self.stream.read(buffer) {
@@ -112,7 +112,7 @@ impl Client {
     /// Reads a head, if it is whole, and counts the body that came with it.
     fn take_head(&mut self, bytes: &[u8]) -> io::Result<bool> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(false) };
-        if !bytes.starts_with(b"HTTP/1.1 200") {
+        if !bytes.starts_with(b"HTTP/1.1 2") && !bytes.starts_with(b"HTTP/1.1 3") {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let length = content_length(&bytes[..end + 2]).ok_or(io::ErrorKind::InvalidData)?;

@@ -6,9 +6,9 @@ use hdrhistogram::Histogram;
 
 /// Counts and times of one run.
 pub(crate) struct Report {
-    /// Complete responses with status 200.
+    /// Complete responses that are no errors.
     pub(crate) requests: u64,
-    /// Responses with another status, broken or refused connections.
+    /// Responses with an error status, broken or refused connections.
     pub(crate) errors: u64,
     /// From the first byte sent to the last received, in nanoseconds.
     latency: Histogram<u64>,

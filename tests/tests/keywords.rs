@@ -180,8 +180,13 @@ fn a_server_behind_socks4_is_reached_through_the_proxy() {
                 break accepted;
             }
         };
-        let mut request = [0; 9];
-        stream.read_exact(&mut request).expect("a SOCKS4 request");
+        let mut request = Vec::new();
+        // Version, command, port and address, then a user up to a NUL.
+        while request.len() < 9 || request.last() != Some(&0) {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a SOCKS4 request");
+            request.push(byte[0]);
+        }
         stream.write_all(&[0, 90, 0, 0, 0, 0, 0, 0]).expect("an answer");
         let mut server = TcpStream::connect(("127.0.0.1", wanted)).expect("the server");
         let (mut back, mut from) =
@@ -194,7 +199,7 @@ fn a_server_behind_socks4_is_reached_through_the_proxy() {
     assert_eq!(client::get(port, "/").expect("a response").text(), "hello");
     drop(weir);
     let [high, low] = wanted.to_be_bytes();
-    assert_eq!(asked.join().expect("the proxy"), [4, 1, high, low, 127, 0, 0, 1, 0]);
+    assert_eq!(asked.join().expect("the proxy")[..8], [4, 1, high, low, 127, 0, 0, 1]);
 }
 
 #[test]
@@ -366,11 +371,9 @@ fn idle_connections_may_wait_for_a_last_request_during_a_soft_stop() {
 fn what_changes_nothing_here_is_said_to_change_nothing() {
     let directory = weir_tests::scratch("silent");
     let cases = [
-        ("global", "insecure-fork-wanted"),
         ("global", "http-err-codes 400-499"),
         ("global", "http-fail-codes 500"),
         ("global", "tune.idletimer 1s"),
-        ("global", "tune.max-checks-per-thread 3"),
         ("defaults", "option http-no-delay"),
         ("backend b", "server s 127.0.0.1:1 non-stick"),
     ];

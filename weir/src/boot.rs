@@ -136,7 +136,6 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let Start { plan, bound, limits, mut link, exposed, old, messages } = start;
     let has_master = link.is_some();
     let threads = plan.global.workers();
-    runtime::shard::set_groups(listeners::groups(&plan.global, threads));
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);
@@ -153,19 +152,26 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let services = services(runtime.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
-    crate::servers::keep(&shared, &runtime, &teller, messages);
+    let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
+    crate::servers::keep(&shared, &runtime, &checks);
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
-        let group = listeners::group_of(&plan.global, index, threads);
+        let placement = &plan.global.placement;
+        let place = runtime::worker::Place {
+            group: placement.group_index(index),
+            cpus: placement.cpus[index].clone(),
+            busy_polling: placement.busy_polling[index],
+        };
+        let group = placement.group_of(index);
         let desk = Desk {
             shared: shared.clone(),
             runtime: runtime.clone(),
-            teller: teller.clone(),
+            checks: checks.clone(),
             exposed: exposed.clone(),
         };
         let link = link.take();
         let main = move || async move { work(desk, share, group, link, messages).await };
-        inboxes.spawn(index, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
+        inboxes.spawn(index, place, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
     }
     if !has_master {
         system::announce(messages);
@@ -178,7 +184,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
 struct Desk {
     shared: Arc<Shared>,
     runtime: Arc<Runtime>,
-    teller: Teller,
+    checks: Arc<health::Checks>,
     exposed: Arc<Exposed>,
 }
 
@@ -190,8 +196,7 @@ async fn work(
     link: Option<UnixStream>,
     messages: Messages,
 ) {
-    let Desk { shared, runtime, teller, exposed } = desk;
-    runtime::shard::enter_group(listeners::group_index(&shared.plan.global, runtime::current_worker()));
+    let Desk { shared, runtime, checks, exposed } = desk;
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
@@ -205,7 +210,7 @@ async fn work(
         };
         match bound.owner {
             listeners::Owner::Frontend { proxy, bind } => {
-                let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, group.clone());
+                let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
                 tokio::task::spawn_local(task);
             }
             listeners::Owner::RuntimeSocket(number) => {
@@ -222,7 +227,7 @@ async fn work(
             }
         });
     }
-    let _checks = crate::checks::start(&shared, &teller, messages);
+    let _running = checks.start();
     std::future::pending::<()>().await;
 }
 

@@ -54,7 +54,7 @@ fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
     });
 }
 
-/// Starts the calling worker's share of the checks; they end when the result is dropped.
-pub(crate) fn start(shared: &Shared, teller: &Teller, messages: Messages) -> health::Checks {
-    health::start(&shared.plan, teller.notify(messages))
+/// Gathers the plan's checks; every worker starts its share of them.
+pub(crate) fn gather(shared: &Shared, teller: &Teller, messages: Messages) -> health::Checks {
+    health::Checks::new(&shared.plan, shared.process.clone(), teller.notify(messages))
 }

@@ -45,9 +45,7 @@ fn sections() {
                 config::bind::TABLE.iter().map(|row| parameter("bind <addr>", row.name, row.signature)),
             );
             lines.extend(
-                config::server::TABLE
-                    .iter()
-                    .map(|row| parameter("server <name> <addr>", row.name, row.signature)),
+                config::server::rows().map(|row| parameter("server <name> <addr>", row.name, row.signature)),
             );
             lines.extend(Ruleset::ALL.iter().flat_map(|set| actions(*set)));
         }

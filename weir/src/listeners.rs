@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use config::Plan;
 use config::plan::bind::{BindAddress, Shards};
@@ -30,6 +31,8 @@ pub(crate) enum Owner {
 pub(crate) struct Bound {
     pub(crate) socket: OwnedFd,
     pub(crate) owner: Owner,
+    /// The workers that may serve its connections.
+    pub(crate) workers: Arc<[usize]>,
 }
 
 /// Binds everything, or says all that could not be bound.
@@ -44,14 +47,13 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
                     .find(|length| *length > 0)
                     // A limit that nobody chose is no wish for a short queue.
                     .unwrap_or(if plan.global.maxconn.is_some() { backlog } else { backlog.max(1024) });
-            let opened = open_all(one, sockets(one, &plan.global), length, &plan.global, &mut inherited);
-            match opened {
-                Ok(sockets) => {
-                    bound.extend(sockets.into_iter().map(|socket| Bound {
-                        socket,
-                        owner: Owner::Frontend { proxy: index, bind: number },
-                    }))
-                }
+            let owner = Owner::Frontend { proxy: index, bind: number };
+            let shards = shards(one, &plan.global);
+            match open_all(one, shards.len(), length, &plan.global, &mut inherited) {
+                Ok(sockets) => bound.extend(sockets.into_iter().enumerate().map(|(at, socket)| {
+                    let workers = shards[at % shards.len()].as_slice().into();
+                    Bound { socket, owner, workers }
+                })),
                 Err(error) => failures.push(format!(
                     "Starting {} {}: cannot bind socket ({}) [{}]",
                     if proxy.state.is_backend { "proxy" } else { "frontend" },
@@ -64,7 +66,11 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
     }
     for (number, one) in plan.global.stats_sockets.iter().enumerate() {
         match open(one, 128, &plan.global, &mut inherited) {
-            Ok(socket) => bound.push(Bound { socket, owner: Owner::RuntimeSocket(number) }),
+            Ok(socket) => bound.push(Bound {
+                socket,
+                owner: Owner::RuntimeSocket(number),
+                workers: one.workers.as_slice().into(),
+            }),
             Err(error) => failures.push(format!(
                 "Starting frontend GLOBAL: cannot bind UNIX socket ({error}) [{}]",
                 show(&one.address)
@@ -126,15 +132,38 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
     }
 }
 
-/// How many sockets share the address of `bind` (`shards`): more than one only where the kernel spreads
-/// connections over them, which is TCP.
-fn sockets(bind: &Bind, global: &Global) -> usize {
-    let wanted = match bind.shards {
-        Shards::ByGroup => groups(global, global.workers()),
-        Shards::ByThread => global.workers(),
-        Shards::Count(count) => count.clamp(1, global.workers()),
+/// The workers of each socket of `bind` (`shards`, `thread`): several sockets only where the kernel spreads connections
+/// over them, which is TCP. No socket is of two groups then.
+fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
+    let groups = || -> Vec<Vec<usize>> {
+        let of = |group: &Range<usize>| {
+            bind.workers.iter().copied().filter(|worker| group.contains(worker)).collect()
+        };
+        let all = global.placement.groups.iter().map(of);
+        all.filter(|workers: &Vec<usize>| !workers.is_empty()).collect()
     };
-    if matches!(bind.address, BindAddress::Ip(_)) && !global.no_reuseport { wanted } else { 1 }
+    if !matches!(bind.address, BindAddress::Ip(_)) || global.no_reuseport {
+        return vec![bind.workers.clone()];
+    }
+    match bind.shards.unwrap_or(global.tune.default_shards) {
+        Shards::ByGroup => groups(),
+        Shards::ByThread => bind.workers.iter().map(|worker| vec![*worker]).collect(),
+        Shards::Count(count) if count <= 1 => vec![bind.workers.clone()],
+        Shards::Count(count) => {
+            let groups = groups();
+            let most = bind.workers.len();
+            let wanted = count.clamp(groups.len(), most);
+            // Each group gets its part of the sockets, at least one.
+            let split = |workers: Vec<usize>| {
+                let parts = (wanted * workers.len()).div_ceil(most).clamp(1, workers.len());
+                let piece = |at: usize| {
+                    workers[workers.len() * at / parts..workers.len() * (at + 1) / parts].to_vec()
+                };
+                (0..parts).map(piece).collect::<Vec<_>>()
+            };
+            groups.into_iter().flat_map(split).collect()
+        }
+    }
 }
 
 fn show(address: &BindAddress) -> String {
@@ -147,52 +176,49 @@ fn show(address: &BindAddress) -> String {
     }
 }
 
-/// How many groups the workers form.
-pub(crate) fn groups(global: &Global, threads: usize) -> usize {
-    let largest = global.max_threads_per_group.max(1);
-    global.thread_groups.unwrap_or_else(|| threads.div_ceil(largest)).clamp(1, threads.max(1))
-}
-
-/// The number of the group that worker `index` belongs to.
-pub(crate) fn group_index(global: &Global, index: usize) -> usize {
-    let threads = global.workers();
-    index * groups(global, threads) / threads.max(1)
-}
-
-/// The workers of the group that worker `index` belongs to.
-pub(crate) fn group_of(global: &Global, index: usize, threads: usize) -> Range<usize> {
-    let groups = groups(global, threads);
-    let group = index * groups / threads;
-    let first = (group * threads).div_ceil(groups);
-    let last = ((group + 1) * threads).div_ceil(groups);
-    first..last
-}
-
-/// Deals the sockets out to the workers, one after the other.
+/// Deals the sockets out: each is watched by that of its workers which watches the fewest so far.
 pub(crate) fn share(bound: Vec<Bound>, threads: usize) -> Vec<Vec<Bound>> {
     let mut shares: Vec<Vec<Bound>> = (0..threads).map(|_| Vec::new()).collect();
-    for (number, one) in bound.into_iter().enumerate() {
-        shares[number % threads].push(one);
+    for one in bound {
+        let watcher = one.workers.iter().copied().min_by_key(|worker| shares[*worker].len());
+        shares[watcher.unwrap_or(0)].push(one);
     }
     shares
 }
 
 #[cfg(test)]
 mod tests {
+    use config::{Boot, load_text};
+
     use super::*;
 
+    /// The sockets of the only bind line, as the workers of each.
+    fn sockets(global: &str, bind: &str) -> Vec<Vec<usize>> {
+        let text = format!("global\n{global}\ndefaults\n timeout client 1s\nfrontend f\n bind {bind}\n");
+        let loaded = load_text("t.cfg", &text, &Boot::default());
+        let plan = loaded.plan.unwrap();
+        let frontend = plan.proxies.iter().find(|proxy| !proxy.binds.is_empty()).unwrap();
+        shards(&frontend.binds[0], &plan.global)
+    }
+
     #[test]
-    fn every_worker_belongs_to_exactly_one_group() {
-        for threads in 1..70 {
-            let global = Global { max_threads_per_group: 16, ..Global::default() };
-            for index in 0..threads {
-                let group = group_of(&global, index, threads);
-                assert!(group.contains(&index), "worker {index} of {threads} in {group:?}");
-                assert!(group.len() <= 16);
-                for other in group.clone() {
-                    assert_eq!(group_of(&global, other, threads), group);
-                }
-            }
+    fn a_bind_line_has_a_socket_a_group_unless_it_says_otherwise() {
+        let two = " nbthread 6\n thread-groups 2";
+        let by_thread = " nbthread 2\n tune.listener.default-shards by-thread";
+        let cases: &[(&str, &str, &[&[usize]])] = &[
+            (two, "127.0.0.1:8001", &[&[0, 1, 2], &[3, 4, 5]]),
+            (two, "127.0.0.1:8001 shards by-thread", &[&[0], &[1], &[2], &[3], &[4], &[5]]),
+            (two, "127.0.0.1:8001 shards 4", &[&[0], &[1, 2], &[3], &[4, 5]]),
+            (two, "127.0.0.1:8001 shards 1", &[&[0, 1, 2, 3, 4, 5]]),
+            (two, "127.0.0.1:8001 thread 2/1-2", &[&[3, 4]]),
+            (two, "127.0.0.1:8001 thread 1,6", &[&[0], &[5]]),
+            (two, "127.0.0.1:8001 thread 1/all shards by-thread", &[&[0], &[1], &[2]]),
+            (two, "unix@/tmp/weir-listeners-test.sock", &[&[0, 1, 2, 3, 4, 5]]),
+            (" noreuseport\n nbthread 4\n thread-groups 2", "127.0.0.1:8001", &[&[0, 1, 2, 3]]),
+            (by_thread, "127.0.0.1:8001", &[&[0], &[1]]),
+        ];
+        for (global, bind, expected) in cases {
+            assert_eq!(sockets(global, bind), *expected, "{global} {bind}");
         }
     }
 }

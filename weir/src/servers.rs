@@ -1,55 +1,35 @@
 //! Servers added and removed at run time: what the runtime socket decides is done to the plan, the workers and the checks.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
 use config::dynamic::{self, Asked};
-use config::plan::{Proxy, ServerSettings};
+use config::plan::Proxy;
 use control::{Keeper, Runtime};
 use proxy::Shared;
 use state::{Admin, Server};
 
-use crate::checks::Teller;
-use crate::messages::Messages;
 use crate::view;
-
-thread_local! {
-    /// The checks of added servers that run on the calling worker, by the server's address.
-    static CHECKS: RefCell<HashMap<usize, health::Checks>> = RefCell::default();
-}
 
 /// Keeps the servers of a running process.
 pub(crate) struct Servers {
     shared: Arc<Shared>,
     runtime: Weak<Runtime>,
-    teller: Teller,
-    messages: Messages,
+    checks: Arc<health::Checks>,
     /// One change at a time.
     changing: Mutex<()>,
 }
 
 /// Lets the runtime socket add and remove servers.
-pub(crate) fn keep(shared: &Arc<Shared>, runtime: &Arc<Runtime>, teller: &Teller, messages: Messages) {
+pub(crate) fn keep(shared: &Arc<Shared>, runtime: &Arc<Runtime>, checks: &Arc<health::Checks>) {
     let keeper = Servers {
         shared: shared.clone(),
         runtime: Arc::downgrade(runtime),
-        teller: teller.clone(),
-        messages,
+        checks: checks.clone(),
         changing: Mutex::default(),
     };
     runtime.keep(Arc::new(keeper));
-}
-
-/// The worker that has the checks of a server.
-fn worker_of(server: &Server) -> usize {
-    server.id as usize % runtime::shard::workers()
-}
-
-fn key(server: &Arc<Server>) -> usize {
-    Arc::as_ptr(server) as usize
 }
 
 impl Servers {
@@ -76,19 +56,6 @@ impl Servers {
             return wrong("does not have any check nor agent enabled");
         }
         Ok((proxy.state.clone(), found))
-    }
-
-    fn start_checks(&self, backend: usize, server: &Arc<ServerSettings>) {
-        if server.check.is_none() && server.agent.is_none() {
-            return;
-        }
-        let (shared, server) = (self.shared.clone(), server.clone());
-        let notify = self.teller.notify(self.messages);
-        runtime::worker::post(worker_of(&server.state), move || {
-            let plan = &shared.plan;
-            let checks = health::start_one(plan, &plan.proxies[backend], &server, notify);
-            CHECKS.with_borrow_mut(|all| all.insert(key(&server.state), checks));
-        });
     }
 
     /// Shows the runtime socket the servers that there are now.
@@ -125,7 +92,7 @@ impl Keeper for Servers {
         let (index, proxy) = self.backend(backend).ok_or("No such backend.")?;
         let prepared = &self.shared.proxies[index];
         if !prepared.is_dynamic() {
-            return Err("Backend must use a dynamic load balancing to support dynamic servers.".to_owned());
+            return Err(format!("backend '{backend}' uses a non dynamic load balancing method"));
         }
         let (words, track) = split_track(words)?;
         let track = track.map(|track| self.tracked(proxy, &track)).transpose()?;
@@ -140,17 +107,16 @@ impl Keeper for Servers {
             return Err(format!("'id' : custom id {} already used.", server.state.id));
         }
         let server = proxy.servers.add(server).ok_or("The backend has too many servers.")?;
-        if let Some((_, followed)) = &server.track {
-            if followed.admin().in_maintenance() {
-                server.state.change_admin(Admin::INHERITED_MAINT, 0, base::clock::now_ms());
-            }
-            health::follow(followed, &proxy.state, server);
+        if let Some((_, followed)) = &server.track
+            && followed.admin().in_maintenance()
+        {
+            server.state.change_admin(Admin::INHERITED_MAINT, 0, base::clock::now_ms());
         }
         states.push(server.state.clone());
         proxy.state.servers.store(Arc::new(states));
         prepared.renew();
         self.show(proxy);
-        self.start_checks(index, server);
+        self.checks.add(proxy, server.index);
         Ok(())
     }
 
@@ -161,11 +127,7 @@ impl Keeper for Servers {
         let mut states = proxy.state.servers.load().to_vec();
         states.retain(|other| !Arc::ptr_eq(other, server));
         proxy.state.servers.store(Arc::new(states));
-        health::unfollow(server);
-        let gone = key(server);
-        runtime::worker::post(worker_of(server), move || {
-            CHECKS.with_borrow_mut(|all| all.remove(&gone));
-        });
+        self.checks.forget(server);
         self.show(proxy);
     }
 

@@ -11,7 +11,6 @@ use config::plan::{Proxy, ServerSettings};
 use control::statistics::PageSettings;
 use control::view::{ProxyView, ServerView, SocketView, View};
 
-use crate::listeners;
 use crate::system::Limits;
 
 /// The view of a plan.
@@ -35,9 +34,9 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         environment: plan.environment.clone(),
         startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
-        busy_polling: global.busy_polling,
+        busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
         open_files: limits.open_files,
-        thread_groups: listeners::groups(global, global.workers()),
+        placement: global.placement.clone(),
     }
 }
 

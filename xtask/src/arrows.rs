@@ -24,7 +24,7 @@ const ROOMS: &[Room] = &[
     ("config",     "crates/config",  &["balance", "base", "diag", "http", "rules", "runtime", "sample", "state", "syntax", "tls"]),
     ("net",        "crates/net",     &["base", "runtime", "tls"]),
     ("proxy",      "crates/proxy",   &["balance", "base", "config", "http", "net", "rules", "runtime", "sample", "state"]),
-    ("health",     "crates/health",  &["base", "config", "http", "net", "runtime", "state"]),
+    ("health",     "crates/health",  &["base", "config", "http", "net", "runtime", "sample", "state"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state"]),
     ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "proxy", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["config", "control", "rules", "sample"]),

@@ -108,7 +108,7 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
         "proxy" => of_keyword(name, Where(15)),
         "bind" => of(config::bind::TABLE.iter().any(|row| row.name == name)),
-        "server" => of(config::server::TABLE.iter().any(|row| row.name == name)),
+        "server" => of(config::server::rows().any(|row| row.name == name)),
         "action" => {
             of(rules::ACTIONS.iter().any(|row| row.built && row.name == bare(name) && in_set(row, place)))
         }

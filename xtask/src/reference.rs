@@ -15,11 +15,7 @@ pub(crate) fn page() -> String {
     keywords(&mut out, "`userlist`", Where::USERLIST);
     keywords(&mut out, "`http-errors`", Where::ERRORS);
     table(&mut out, "`bind` lines", config::bind::TABLE.iter().map(|row| (row.name, row.signature, row.doc)));
-    table(
-        &mut out,
-        "`server` lines",
-        config::server::TABLE.iter().map(|row| (row.name, row.signature, row.doc)),
-    );
+    table(&mut out, "`server` lines", config::server::rows().map(|row| (row.name, row.signature, row.doc)));
     for set in rules::Ruleset::ALL {
         let rows = rules::ACTIONS.iter().filter(|row| row.built && row.sets & set as u8 != 0);
         table(

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use runtime::timer::now_us;
 use state::Server;
 
 use crate::picker::{Core, Method, Wish};
@@ -109,21 +108,24 @@ impl Core {
     /// Whether a consistent hash may stop at `index`.
     #[inline]
     fn fits(&self, table: &Table, index: usize, wish: Wish, limit: &impl Fn(&Server) -> u32) -> bool {
+        if Some(index) == wish.avoid || !self.within_factor(table, index) {
+            return false;
+        }
+        if self.preserve == PreserveAffinity::Always {
+            return true;
+        }
         let server = &self.servers[index];
-        let below = |most: u32, requests: u32| requests < most;
-        Some(index) != wish.avoid
-            && self.within_factor(table, index)
-            && match (self.preserve, server.maxconn.load(Relaxed)) {
-                (PreserveAffinity::Always, _) | (_, 0) => true,
-                (PreserveAffinity::MaxConn, _) => below(limit(server), server.served.0.load(Relaxed)),
-                (PreserveAffinity::MaxQueue, _) => {
-                    server.maxqueue == 0
-                        || below(
-                            limit(server).saturating_add(server.maxqueue),
-                            server.served.0.load(Relaxed) + server.queue.len(),
-                        )
-                }
+        if server.maxconn.load(Relaxed) == 0 {
+            return true;
+        }
+        let served = server.served.0.load(Relaxed);
+        match self.preserve {
+            PreserveAffinity::MaxQueue if server.maxqueue == 0 => true,
+            PreserveAffinity::MaxQueue => {
+                served + server.queue.len() < limit(server).saturating_add(server.maxqueue)
             }
+            _ => served < limit(server),
+        }
     }
 
     /// `hash-balance-factor`: whether the server has less than its share of all requests and the one to come.
@@ -141,7 +143,7 @@ impl Core {
         let (weight, before) = (u64::from(table.weights[index]), u64::from(table.before[index]));
         let (each, rest) = (places / total, places % total);
         let share = weight * each + (before + weight) * rest / total - before * rest / total;
-        u64::from(self.servers[index].served.0.load(Relaxed)) < share.max(1)
+        u64::from(self.served[index].load(Relaxed)) < share.max(1)
     }
 
     /// Of several drawn by weight the least loaded; at the same load the one that was used less of late.
@@ -156,11 +158,11 @@ impl Core {
         for _ in 1..draws {
             let Some(other) = self.drawn(table, Some(best), wish, limit) else { break };
             let load = |index: usize, against: usize| {
-                let requests = self.servers[index].served.0.load(Relaxed);
+                let requests = self.served[index].load(Relaxed);
                 u64::from(requests) * u64::from(table.weights[against])
             };
             let (own, others) = (load(best, other), load(other, best));
-            if others < own || (others == own && self.used_less(table, other, best)) {
+            if others < own || (others == own && self.used_less(table, other, best, wish.now_us)) {
                 best = other;
             }
         }
@@ -205,12 +207,10 @@ impl Core {
         around.find(|&other| Some(other) != last && self.fits(table, other, wish, limit))
     }
 
-    /// Whether `other` had fewer requests than `best` within the last second, by weight, as this worker saw.
-    fn used_less(&self, table: &Table, other: usize, best: usize) -> bool {
-        let now_ms = now_us() / 1000;
+    /// Whether `other` had fewer requests than `best` within the last second, by weight.
+    fn used_less(&self, table: &Table, other: usize, best: usize, now_us: u64) -> bool {
         let rate = |index: usize, against: usize| {
-            let rate = &self.servers[index].counters.mine().traffic.session_rate;
-            u64::from(rate.per_second(now_ms)) * u64::from(table.weights[against])
+            self.served[index].recent.per_second(now_us) * u64::from(table.weights[against])
         };
         rate(other, best) < rate(best, other)
     }
@@ -226,11 +226,10 @@ impl Core {
     ) -> Option<usize> {
         let one = self.drawn(table, None, wish, limit)?;
         let Some(two) = self.drawn(table, Some(one), wish, limit) else { return Some(one) };
-        let now = now_us();
         let cost = |index: usize| {
-            let served = &self.servers[index].served.0;
+            let served = &self.served[index];
             let waiting = served.load(Relaxed);
-            let taken = match served.latency.read(now, decay_us) {
+            let taken = match served.latency.read(wish.now_us, decay_us, waiting > 0) {
                 Some(taken) => taken + 1.0,
                 // Nothing is known of it yet: one request finds out, the others wait and see.
                 None if waiting == 0 => 0.0,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use state::Server;
+use state::server::Served;
 
 use crate::least::{Least, NEVER};
 use crate::map::gcd;
@@ -33,6 +34,7 @@ pub enum By {
 pub struct Loads {
     by: By,
     servers: Vec<Arc<Server>>,
+    served: Vec<Arc<Served>>,
     /// The server of each place in the order of ties, and the place of each server.
     server_at: Vec<u32>,
     place_of: Vec<u32>,
@@ -55,6 +57,7 @@ impl Loads {
         Self {
             by,
             units: servers.iter().map(|_| AtomicU32::new(0)).collect(),
+            served: servers.iter().map(|server| server.served.0.clone()).collect(),
             keys: (servers.len() > FEW).then(|| Least::new(servers.len())),
             servers,
             server_at,
@@ -87,7 +90,7 @@ impl Loads {
             return NEVER;
         }
         let state = &self.servers[server];
-        let served = state.served.0.load(Relaxed);
+        let served = self.served[server].load(Relaxed);
         let limit = state.maxconn.load(Relaxed);
         match self.by {
             By::Room => u32::from(limit > 0 && (served >= limit || !state.queue.is_empty())),

@@ -13,7 +13,7 @@ use std::sync::atomic::{
 
 use arc_swap::ArcSwap;
 use runtime::shard::{self, Padded};
-use state::server::changes;
+use state::server::{Served, changes};
 use state::{Answer, Server};
 
 use crate::loads::{By, Loads};
@@ -28,6 +28,8 @@ pub struct Wish {
     pub hash: Option<u32>,
     /// A server that just failed: any other is better, if there is one.
     pub avoid: Option<usize>,
+    /// About what time it is, in µs of the monotonic clock: what the caller knows already, to spare a look.
+    pub now_us: u64,
 }
 
 /// Tables that take more work than this (some 100 µs) are worked out on a thread of their own.
@@ -44,6 +46,8 @@ pub struct Picker {
 pub(crate) struct Core {
     members: Vec<Member>,
     pub(crate) servers: Vec<Arc<Server>>,
+    /// Their counts, one step nearer.
+    pub(crate) served: Vec<Arc<Served>>,
     pub(crate) method: Method,
     pub(crate) balance_factor: u32,
     pub(crate) preserve: PreserveAffinity,
@@ -129,6 +133,7 @@ impl Picker {
             table: ArcSwap::default(),
             positions: (0..shard::groups()).map(|_| Padded(AtomicUsize::new(0))).collect(),
             in_flight,
+            served: servers.iter().map(|server| server.served.0.clone()).collect(),
             loads: (method == Method::Loads).then(|| Loads::new(by, servers.clone())),
             servers,
             members,
@@ -163,9 +168,19 @@ impl Picker {
         self.core.servers.get(index).is_some_and(|server| server.effective_weight() > 0)
     }
 
-    /// Says that a request is now served by `index`; call it behind [`Server::try_enter`].
+    /// Says that a request is served by `index` from `now_us` on; call it behind [`Server::try_enter`].
     #[inline]
-    pub fn entered(&self, index: usize) {
+    pub fn entered(&self, index: usize, now_us: u64) {
+        match self.core.method {
+            Method::Random(2..) => self.core.served[index].recent.tick(now_us),
+            Method::PeakEwma { .. } => {
+                let served = &self.core.served[index];
+                if served.load(Relaxed) == 1 {
+                    served.latency.begin(now_us);
+                }
+            }
+            _ => {}
+        }
         if self.core.balance_factor > 0 {
             self.core.in_flight.0.fetch_add(1, Relaxed);
         }
@@ -199,7 +214,7 @@ impl Picker {
     #[inline]
     pub fn answered(&self, index: usize, now_us: u64, taken_us: u64, answer: Answer) {
         if let Method::PeakEwma { decay_us } = self.core.method {
-            self.core.servers[index].served.0.latency.record(now_us, taken_us, answer, decay_us);
+            self.core.served[index].latency.record(now_us, taken_us, answer, decay_us);
         }
     }
 

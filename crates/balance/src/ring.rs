@@ -2,7 +2,7 @@
 //! unit of weight, at HAProxy's places, so that both map a key to the same server.
 //!
 //! Made once for a state of the servers and only read afterwards: a sorted array with an index over the top bits
-//! of the places. Places are spread evenly, so the index leads within a step or two of the point looked for,
+//! of the places. Places are spread evenly, so the index leads to within a line of cache of the point looked for,
 //! whatever the number of servers. [`crate::table`] makes it, [`crate::picker`] asks it.
 
 use base::hash;
@@ -12,20 +12,19 @@ use state::server::ServerAddress;
 use crate::settings::HashKey;
 
 /// Points of all servers in order.
+///
+/// What costs time on a large ring is memory that is not in the cache. So a point is one word: the slice that it
+/// lies in gives the upper bits of its place, the word holds the lower ones and the server.
 #[derive(Debug, Default)]
 pub struct Ring {
-    points: Box<[Point]>,
-    /// The first point of each slice of places.
+    /// The lower bits of the place, then the server.
+    points: Box<[u32]>,
+    /// The first point of each slice, and the number of points.
     index: Box<[u32]>,
-    /// How far a place is shifted down to give its slice.
+    /// How many bits of a place lie below the slice.
     shift: u32,
-}
-
-/// A place, and the server that stands there.
-#[derive(Debug, Clone, Copy)]
-struct Point {
-    place: u32,
-    server: u32,
+    /// How many bits of a word hold the server; not more than the slices leave.
+    server_bits: u32,
 }
 
 /// The numbers that one id reserves: the points of the largest weight, 256 × 16.
@@ -58,26 +57,29 @@ pub fn base_of(server: &Server, key: HashKey, guid: Option<&str>) -> u32 {
 impl Ring {
     /// A ring of servers: index, where its points are taken from, how many (weight × 16).
     pub fn new(servers: impl Iterator<Item = (usize, u32, u32)>) -> Self {
-        let mut points: Vec<Point> = servers
+        let mut points: Vec<(u32, u32)> = servers
             .flat_map(|(index, base, count)| {
-                (0..count).map(move |point| Point {
-                    place: hash::avalanche(base.wrapping_add(point)),
-                    server: index as u32,
-                })
+                (0..count).map(move |point| (hash::avalanche(base.wrapping_add(point)), index as u32))
             })
             .collect();
         // Servers that share a place (the same address twice) stay in the order of the configuration.
-        points.sort_by_key(|point| point.place);
-        let bits = points.len().next_power_of_two().trailing_zeros().clamp(1, 24);
-        let shift = 32 - bits;
+        points.sort_by_key(|(place, _)| *place);
+        let last = points.iter().map(|(_, server)| *server).max().unwrap_or(0);
+        let server_bits = u32::BITS - last.leading_zeros();
+        // About eight points a slice: a line of cache, and an index an eighth as large.
+        let bits = (points.len() / 8).next_power_of_two().trailing_zeros().clamp(server_bits.max(1), 28);
+        let shift = u32::BITS - bits;
         let mut index = Vec::with_capacity((1 << bits) + 1);
-        for (at, point) in points.iter().enumerate() {
-            while index.len() <= (point.place >> shift) as usize {
+        for (at, (place, _)) in points.iter().enumerate() {
+            while index.len() <= (place >> shift) as usize {
                 index.push(at as u32);
             }
         }
         index.resize((1 << bits) + 1, points.len() as u32);
-        Self { points: points.into(), index: index.into(), shift }
+        let mask = (1 << shift) - 1;
+        let points =
+            points.into_iter().map(|(place, server)| (place & mask) << server_bits | server).collect();
+        Self { points, index: index.into(), shift, server_bits }
     }
 
     /// How many points stand on it.
@@ -93,7 +95,12 @@ impl Ring {
     /// The server at point `at` in the order of places, going round.
     pub fn at(&self, at: usize) -> Option<usize> {
         let count = self.points.len();
-        (count > 0).then(|| self.points[at % count].server as usize)
+        (count > 0).then(|| self.server(at % count))
+    }
+
+    #[inline]
+    fn server(&self, at: usize) -> usize {
+        (self.points[at] & ((1 << self.server_bits) - 1)) as usize
     }
 
     /// The point nearest to `hash`; of two at the same distance the one before.
@@ -102,12 +109,40 @@ impl Ring {
         let count = self.points.len();
         let slice = (hash >> self.shift) as usize;
         let (low, high) = (self.index[slice] as usize, self.index[slice + 1] as usize);
-        let next = low + self.points[low..high].partition_point(|point| point.place < hash);
-        let next = if next == count { 0 } else { next };
+        let wanted = (hash & ((1 << self.shift) - 1)) << self.server_bits;
+        let points = &self.points[low..high];
+        // Counted without a branch on what is loaded: one request's miss does not hold up the next.
+        let below = if points.len() <= 32 {
+            points.iter().map(|point| usize::from(*point < wanted)).sum()
+        } else {
+            points.partition_point(|point| *point < wanted)
+        };
+        let next = low + below;
+        let after = match next {
+            _ if next < high => {
+                (self.points[next] >> self.server_bits | (slice as u32) << self.shift).wrapping_sub(hash)
+            }
+            _ => self.place_from(next % count, slice).wrapping_sub(hash),
+        };
         let previous = if next == 0 { count - 1 } else { next - 1 };
-        let after = self.points[next].place.wrapping_sub(hash);
-        let before = hash.wrapping_sub(self.points[previous].place);
-        if before <= after { previous } else { next }
+        let before = match next {
+            _ if next > low => {
+                hash.wrapping_sub(self.points[previous] >> self.server_bits | (slice as u32) << self.shift)
+            }
+            _ => hash.wrapping_sub(self.place_from(previous, slice)),
+        };
+        if before <= after { previous } else { next % count }
+    }
+
+    /// The place of point `at`, which lies in a slice near `slice`, going round.
+    fn place_from(&self, at: usize, mut slice: usize) -> u32 {
+        let slices = self.index.len() - 1;
+        let forward = self.index[slice + 1] as usize <= at;
+        // The nearest point is a slice or two away, unless hardly any point stands on the ring.
+        while !(self.index[slice] as usize <= at && at < self.index[slice + 1] as usize) {
+            slice = if forward { slice + 1 } else { slice + slices - 1 } % slices;
+        }
+        self.points[at] >> self.server_bits | (slice as u32) << self.shift
     }
 
     /// The server nearest to `hash` that `accepts` takes, going on around the ring until one does. When none
@@ -118,7 +153,7 @@ impl Ring {
             return None;
         }
         let start = self.nearest(hash);
-        let first = self.points[start].server as usize;
+        let first = self.server(start);
         if accepts(first) {
             return Some(first);
         }
@@ -127,17 +162,17 @@ impl Ring {
 
     #[cold]
     fn walk(&self, start: usize, mut accepts: impl FnMut(usize) -> bool) -> Option<usize> {
-        let around = self.points[start + 1..].iter().chain(&self.points[..start]);
-        let mut refused = self.points[start].server;
-        for point in around {
-            if point.server != refused {
-                if accepts(point.server as usize) {
-                    return Some(point.server as usize);
+        let mut refused = self.server(start);
+        for at in (start + 1..self.points.len()).chain(0..start) {
+            let server = self.server(at);
+            if server != refused {
+                if accepts(server) {
+                    return Some(server);
                 }
-                refused = point.server;
+                refused = server;
             }
         }
-        self.points.last().map(|point| point.server as usize)
+        self.points.len().checked_sub(1).map(|last| self.server(last))
     }
 }
 
@@ -178,11 +213,17 @@ mod tests {
         assert_eq!(Ring::new(std::iter::empty()).find(7, |_| true), None);
     }
 
+    fn place(ring: &Ring, at: usize) -> u32 {
+        let slice = ring.index.partition_point(|first| *first as usize <= at) - 1;
+        ring.points[at] >> ring.server_bits | (slice as u32) << ring.shift
+    }
+
     #[test]
     fn the_index_finds_what_a_plain_search_finds() {
-        for servers in [1, 2, 3, 50] {
+        for servers in [1, 2, 3, 50, 400] {
             let ring = of((0..servers).map(|index| (index, 1 + index as u32 % 7)));
-            let places: Vec<u32> = ring.points.iter().map(|point| point.place).collect();
+            let places: Vec<u32> = (0..ring.len()).map(|at| place(&ring, at)).collect();
+            assert!(places.is_sorted());
             let edges = [0, u32::MAX].into_iter().chain(places.iter().flat_map(|place| {
                 [place.wrapping_sub(1), *place, place.wrapping_add(1), place.wrapping_add(1 << 20)]
             }));

@@ -39,7 +39,7 @@ fn farms(count: usize) -> impl Iterator<Item = Farm> {
 }
 
 fn hash(key: usize) -> Wish {
-    Wish { hash: Some((key as u32).wrapping_mul(0x9e37_79b9)), avoid: None }
+    Wish { hash: Some((key as u32).wrapping_mul(0x9e37_79b9)), ..Wish::default() }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use base::address::{Accepts, Place, PortRule, Transport};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
+use runtime::placement::{Placement, ThreadSet};
 use syntax::Word;
 
 use crate::args::Args;
@@ -16,6 +17,7 @@ use crate::plan::global::UnixBind;
 use crate::resolve::names::{group_id, resolve_host, user_id};
 use crate::surface;
 use crate::tables::global::octal;
+use crate::tables::threads::thread_set;
 
 /// The parameters of a bind line.
 #[derive(Debug, Clone, Default)]
@@ -42,7 +44,8 @@ pub struct BindDraft<'a> {
     pub expose_fds: bool,
     pub nice: i32,
     pub congestion: Option<&'a str>,
-    pub shards: Shards,
+    pub shards: Option<Shards>,
+    pub threads: Vec<ThreadSet>,
     pub severity_output: SeverityOutput,
 }
 
@@ -96,7 +99,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("tcp-md5sig",       "<key>",         "TCP segments are signed",                          |d, a| text(&mut d.md5sig, a)),
     row("tcp-ut",           "<delay>",       "how long sent data may go unacknowledged",         |d, a| { let word = a.value()?; d.tcp_ut = Some(a.time(word, Milliseconds)?); Ok(()) }),
     row("tfo",              "",              "takes data with the SYN",                          |d, _| { d.tfo = true; Ok(()) }),
-    row("thread",           "<sets>",        "which threads accept; all do here",                without_effect),
+    row("thread",           "[<group>/]<set>[,...]", "which threads accept",                     thread),
     row("transparent",      "",              "takes connections meant for other addresses",      |d, _| { d.transparent = true; Ok(()) }),
     row("uid",              "<uid>",         "the owner of a UNIX socket, by number",            |d, a| some(&mut d.uid, a)),
     row("user",             "<user>",        "the owner of a UNIX socket",                       user),
@@ -237,11 +240,20 @@ fn severity_output<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Ou
 
 fn shards<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.shards = match word.as_str() {
+    draft.shards = Some(match word.as_str() {
         "by-group" => Shards::ByGroup,
         "by-thread" => Shards::ByThread,
         _ => Shards::Count(args.number(word, 1, 4096)?),
-    };
+    });
+    Ok(())
+}
+
+fn thread<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.threads.clear();
+    for part in word.split(',') {
+        draft.threads.push(thread_set(word, part)?);
+    }
     Ok(())
 }
 
@@ -319,11 +331,26 @@ fn one_address(
 }
 
 /// Makes the socket of one address.
-pub fn make(draft: &BindDraft<'_>, address: BindAddress, shown: String, id: u32, unix: &UnixBind) -> Bind {
+///
+/// # Errors
+/// None of the threads that it names exists.
+pub fn make(
+    draft: &BindDraft<'_>,
+    address: BindAddress,
+    shown: String,
+    id: u32,
+    unix: &UnixBind,
+    placement: &Placement,
+) -> Result<Bind, String> {
+    let workers = placement.select(&draft.threads);
+    if workers.is_empty() {
+        let count = placement.workers();
+        return Err(format!("none of the threads that `thread` names exists: there are {count}"));
+    }
     let name = draft.name.map_or_else(|| format!("sock-{id}"), str::to_owned);
     let is_unix = matches!(address, BindAddress::Unix(_));
     let or = |own: Option<u32>, common: Option<u32>| if is_unix { own.or(common) } else { own };
-    Bind {
+    Ok(Bind {
         address,
         listener: Arc::new(state::Listener::new(id, name.into(), shown.into(), draft.maxconn)),
         accept_proxy: draft.accept_proxy,
@@ -345,7 +372,8 @@ pub fn make(draft: &BindDraft<'_>, address: BindAddress, shown: String, id: u32,
         nice: draft.nice,
         congestion: draft.congestion.map(Into::into),
         shards: draft.shards,
+        workers,
         severity_output: draft.severity_output,
         tos: None,
-    }
+    })
 }

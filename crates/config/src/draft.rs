@@ -25,6 +25,8 @@ pub enum Kind {
     Userlist,
     /// `http-errors`.
     HttpErrors,
+    /// `healthcheck`.
+    Healthcheck,
     /// A section HAProxy has and this program does not: its lines are passed over.
     Unsupported,
 }
@@ -40,6 +42,7 @@ impl Kind {
             Self::Listen => Where::L,
             Self::Userlist => Where::USERLIST,
             Self::HttpErrors => Where::ERRORS,
+            Self::Healthcheck => Where::HEALTHCHECK,
             Self::Unsupported => Where(0),
         }
     }
@@ -65,7 +68,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("dynamic-update", Kind::Unsupported),
     ("fcgi-app", Kind::Unsupported),
     ("haterm", Kind::Unsupported),
-    ("healthcheck", Kind::Unsupported),
+    ("healthcheck", Kind::Healthcheck),
     ("log-forward", Kind::Unsupported),
     ("log-profile", Kind::Unsupported),
     ("mailers", Kind::Unsupported),

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::plan::proxy::{LentToServers, Proxy};
+use crate::plan::proxy::Proxy;
 use crate::plan::server::ServerSettings;
 use crate::plan::{Global, ProxyIndex};
 use crate::{Boot, Loaded, Plan, load_text};
 
 /// Parameters that only servers of the configuration may have.
 const NOT_ADDED: &[&str] = &[
+    "healthcheck",
     "init-addr",
     "init-state",
     "non-stick",
@@ -26,7 +27,7 @@ const NOT_ADDED: &[&str] = &[
 
 /// Parameters that a server added at run time may have, for `add server help`.
 pub fn keywords() -> impl Iterator<Item = &'static str> {
-    crate::server::TABLE.iter().map(|row| row.name).filter(|name| !NOT_ADDED.contains(name))
+    crate::server::rows().map(|row| row.name).filter(|name| !NOT_ADDED.contains(name))
 }
 
 /// What `add server` asks for.
@@ -102,14 +103,13 @@ pub(crate) fn quoted(word: &str) -> String {
 
 /// Gives the server what those of the configuration have of their backend.
 fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
-    let LentToServers { check_kind, disable_on_404, send_state, .. } = &proxy.lent;
     if let Some(check) = &mut server.check {
-        check.kind = check_kind.clone();
+        if let Some(kind) = &proxy.lent.check_kind {
+            check.kind = kind.clone();
+        }
         check.timeout = proxy.timeouts.check;
         check.connect_timeout = proxy.timeouts.connect;
         check.log = proxy.options.log_health_checks;
-        check.disable_on_404 = *disable_on_404;
-        check.send_state = *send_state;
         // Here it has to be said.
         check.send_proxy = words.iter().any(|word| word == "check-send-proxy");
     }

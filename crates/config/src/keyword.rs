@@ -16,7 +16,7 @@ use crate::tables;
 
 /// The sections a keyword may stand in: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Where(pub u8);
+pub struct Where(pub u16);
 
 impl Where {
     /// `defaults`.
@@ -34,6 +34,9 @@ impl Where {
     /// `http-errors`.
     pub const ERRORS: Self = Self(64);
 
+    /// `healthcheck`.
+    pub const HEALTHCHECK: Self = Self(128);
+
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -48,7 +51,8 @@ impl Where {
     pub fn letters(self) -> String {
         let names =
             [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B"), (Self::GLOBAL, "global")];
-        let more = [(Self::USERLIST, "userlist"), (Self::ERRORS, "http-errors")];
+        let more =
+            [(Self::USERLIST, "userlist"), (Self::ERRORS, "http-errors"), (Self::HEALTHCHECK, "healthcheck")];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
 }
@@ -68,6 +72,8 @@ pub mod places {
     pub const FL: Where = Where(6);
     /// listen, backend.
     pub const LB: Where = Where(12);
+    /// defaults, listen, backend, healthcheck.
+    pub const DLBH: Where = DLB.or(Where::HEALTHCHECK);
     /// defaults, backend.
     pub const DB: Where = Where(9);
     /// defaults, listen.
@@ -212,7 +218,11 @@ pub fn find(words: &[Word], within: &Section) -> Result<&'static Keyword, Diagno
     let first = &words[0];
     let rows = index().get(first.as_str()).map_or(&[][..], Vec::as_slice);
     let matches = |row: &&&'static Keyword| {
-        row.name.split(' ').skip(1).zip(1..).all(|(part, at)| words.get(at).is_some_and(|word| *word == part))
+        row.name
+            .split(' ')
+            .skip(1)
+            .zip(1..)
+            .all(|(part, at)| words.get(at).is_some_and(|word| names(word, part)))
     };
     if let Some(row) = rows.iter().filter(|row| row.places.holds(place)).find(matches) {
         return Ok(row);
@@ -224,6 +234,13 @@ pub fn find(words: &[Word], within: &Section) -> Result<&'static Keyword, Diagno
         return Err(unknown_second(words, rows, place, section));
     }
     Err(unknown(first, place, section))
+}
+
+/// Whether `word` is the `part` of a keyword's name; a variable may stand in parentheses behind it.
+fn names(word: &Word, part: &str) -> bool {
+    *word == part
+        || part.ends_with("-var") | part.ends_with("-var-fmt")
+            && word.strip_prefix(part).is_some_and(|rest| rest.starts_with('('))
 }
 
 /// A keyword of another section. HAProxy ignores it with a warning where a proxy only lacks the side it concerns.
@@ -268,6 +285,7 @@ pub fn sections(places: Where) -> String {
         (Where::B, "backend"),
         (Where::USERLIST, "userlist"),
         (Where::ERRORS, "http-errors"),
+        (Where::HEALTHCHECK, "healthcheck"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

@@ -8,12 +8,14 @@
 
 mod args;
 pub mod bind;
+mod check;
 pub mod draft;
 pub mod dynamic;
 pub mod keyword;
 pub mod plan;
 mod resolve;
 pub mod server;
+mod server_check;
 mod settings;
 mod surface;
 pub mod tables;

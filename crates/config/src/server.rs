@@ -13,10 +13,11 @@ use syntax::Word;
 
 use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
+use crate::plan::check::InitState;
 use crate::plan::server::{Observe, OnError, SendProxy, Source, UseSource};
 use crate::resolve::names::resolve_host;
 use crate::settings::DefaultServers;
-use crate::surface;
+use crate::{server_check, surface};
 use balance::HashKey;
 
 /// One way to find a server's address at start (`init-addr`).
@@ -72,7 +73,9 @@ pub struct ServerDraft<'a> {
     pub check_address: Option<IpAddr>,
     pub check_port: Option<u16>,
     pub check_send_proxy: bool,
-    pub initially_up: bool,
+    pub check_via_socks4: bool,
+    pub initial: InitState,
+    pub healthcheck: Option<&'a Word>,
     pub agent: bool,
     pub agent_address: Option<IpAddr>,
     pub agent_port: Option<u16>,
@@ -129,7 +132,9 @@ impl Default for ServerDraft<'_> {
             check_address: None,
             check_port: None,
             check_send_proxy: false,
-            initially_up: true,
+            check_via_socks4: false,
+            initial: InitState::None,
+            healthcheck: None,
             agent: false,
             agent_address: None,
             agent_port: None,
@@ -159,7 +164,7 @@ pub struct ServerKeyword {
     apply: for<'a> fn(&mut ServerDraft<'a>, &mut Args<'a, '_>) -> Outcome,
 }
 
-const fn row(
+pub(crate) const fn row(
     name: &'static str,
     signature: &'static str,
     doc: &'static str,
@@ -168,31 +173,19 @@ const fn row(
     ServerKeyword { name, signature, doc, apply }
 }
 
-/// The rows.
+/// The rows but those about checks, which are in [`crate::server_check`].
 #[rustfmt::skip]
 pub static TABLE: &[ServerKeyword] = &[
     //  name                  arguments        what it does                                                 setting
-    row("addr",               "<address>",     "where it is checked instead",                               addr),
     row("backup",             "",              "serves only when all others are down",                      |d, _| { d.backup = true; Ok(()) }),
     row("no-backup",          "",              "serves with the others",                                    |d, _| { d.backup = false; Ok(()) }),
     row("cc",                 "<algorithm>",   "TCP's congestion control",                                  |d, a| text(&mut d.congestion, a)),
-    row("check",              "",              "checks its health",                                         |d, _| { d.check = true; Ok(()) }),
-    row("no-check",           "",              "does not check its health",                                 |d, _| { d.check = false; Ok(()) }),
-    row("check-send-proxy",   "",              "checks begin with a PROXY header",                          |d, _| { d.check_send_proxy = true; Ok(()) }),
-    row("no-check-send-proxy", "",             "checks begin without a PROXY header",                       |d, _| { d.check_send_proxy = false; Ok(()) }),
     row("cookie",             "<value>",       "the cookie's value that means this server",                 |d, a| text(&mut d.cookie, a)),
     row("disabled",           "",              "starts in maintenance",                                     |d, _| { d.disabled = true; Ok(()) }),
     row("enabled",            "",              "starts in service",                                         |d, _| { d.disabled = false; Ok(()) }),
-    row("error-limit",        "<count>",       "errors in a row before on-error acts",                      |d, a| number(&mut d.error_limit, a, 1, i32::MAX as u32)),
-    row("fall",               "<count>",       "failed checks that take it down",                           |d, a| number(&mut d.fall, a, 1, i32::MAX as u32)),
-    row("rise",               "<count>",       "passed checks that bring it up",                            |d, a| number(&mut d.rise, a, 1, i32::MAX as u32)),
-    row("inter",              "<delay>",       "between two checks",                                        inter),
-    row("fastinter",          "<delay>",       "between two checks while its state is changing",            |d, a| delay(&mut d.fastinter, a)),
-    row("downinter",          "<delay>",       "between two checks while it is down",                       |d, a| delay(&mut d.downinter, a)),
     row("hash-key",           "{ id | id32 | guid | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
     row("id",                 "<value>",       "its number in the backend",                                 id),
     row("init-addr",          "{ last | libc | none | <ip> },[...]", "how its address is found at start",   init_addr),
-    row("init-state",         "{ fully-up | up | down | fully-down }", "its state before the first check",   init_state),
     row("max-reuse",          "<count>",       "how often a connection is used again",                      |d, a| number(&mut d.max_reuse, a, -1, i64::from(i32::MAX))),
     row("maxconn",            "<count>",       "how many requests at once",                                 |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
     row("maxqueue",           "<count>",       "how many may wait for it",                                  |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
@@ -200,15 +193,10 @@ pub static TABLE: &[ServerKeyword] = &[
     row("namespace",          "<name>",        "the network namespace it is reached from",                  |d, a| text(&mut d.namespace, a)),
     row("non-stick",          "",              "never enters stick tables",                                 |d, a| { a.warn("`non-stick` has no effect: stick tables are not supported yet"); d.non_stick = true; Ok(()) }),
     row("stick",              "",              "may enter stick tables",                                    |d, _| { d.non_stick = false; Ok(()) }),
-    row("observe",            "{ none | layer4 | layer7 }", "takes errors of traffic as failed checks",     observe),
-    row("on-error",           "{ fastinter | fail-check | sudden-death | mark-down }", "what errors of traffic do", on_error),
-    row("on-marked-down",     "shutdown-sessions", "what happens when it goes down",                        on_marked_down),
-    row("on-marked-up",       "shutdown-backup-sessions", "what happens when it comes up",                  on_marked_up),
     row("pool-conn-name",     "<expression>",  "connections are used again only under the same name",       |d, a| { d.pool_conn_name = Some(a.value()?); Ok(()) }),
     row("pool-low-conn",      "<count>",       "below this many, idle connections are not taken over",      |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
     row("pool-max-conn",      "<count>",       "how many idle connections are kept",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
     row("pool-purge-delay",   "<delay>",       "between two purges of idle connections",                    |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
-    row("port",               "<port>",        "the port that is checked instead",                          |d, a| { d.check_port = Some(port(a)?); Ok(()) }),
     row("proto",              "<name>",        "the protocol spoken",                                       proto),
     row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options),
     row("redir",              "<prefix>",      "sends clients to the server itself",                        |d, a| text(&mut d.redirect, a)),
@@ -217,7 +205,6 @@ pub static TABLE: &[ServerKeyword] = &[
     row("send-proxy-v2",      "",              "begins with a PROXY header, version 2",                     |d, _| { v2(d); Ok(()) }),
     row("no-send-proxy-v2",   "",              "begins without a PROXY header",                             |d, _| { d.send_proxy = SendProxy::None; Ok(()) }),
     row("set-proxy-v2-tlv-fmt", "(<id>) <fmt>", "adds to a PROXY header of version 2",                      |_, _| Ok(())),
-    row("slowstart",          "<time>",        "how long its weight rises once it is up",                   |d, a| delay(&mut d.slow_start, a)),
     row("socks4",             "<addr>:<port>", "a SOCKS4 proxy on the way",                                 socks4),
     row("source",             "<addr>[:<port>] …", "the address it sees",                                   |d, a| { d.source = Some(Rc::new(parse_source(a)?)); Ok(()) }),
     row("strict-maxconn",     "",              "maxconn limits connections, not requests",                  |d, _| { d.strict_maxconn = true; Ok(()) }),
@@ -225,24 +212,22 @@ pub static TABLE: &[ServerKeyword] = &[
     row("tcp-ut",             "<delay>",       "how long sent data may go unacknowledged",                  |d, a| delay(&mut d.tcp_ut, a)),
     row("tfo",                "",              "sends the first data with the SYN",                         |d, _| { d.tfo = true; Ok(()) }),
     row("no-tfo",             "",              "sends no data with the SYN",                                |d, _| { d.tfo = false; Ok(()) }),
-    row("track",              "[<backend>/]<server>", "has the state of another server",                    |d, a| { d.track = Some(a.value()?); Ok(()) }),
     row("weight",             "<weight>",      "its share, 0 to 256",                                       weight),
     row("no-ssl",             "",              "plain text, the only way here yet",                         |_, _| Ok(())),
     row("no-check-ssl",       "",              "plain text, the only way here yet",                         |_, _| Ok(())),
-    row("agent-check",        "",              "asks an agent of its own beside",                           |d, _| { d.agent = true; Ok(()) }),
-    row("no-agent-check",     "",              "asks no agent",                                             |d, _| { d.agent = false; Ok(()) }),
-    row("agent-addr",         "<address>",     "where the agent is",                                        agent_addr),
-    row("agent-port",         "<port>",        "the agent's port",                                          |d, a| { d.agent_port = Some(port(a)?); Ok(()) }),
-    row("agent-inter",        "<delay>",       "between two questions to the agent",                        |d, a| { let word = a.value()?; d.agent_inter = a.time(word, Milliseconds)?; Ok(()) }),
-    row("agent-send",         "<string>",      "what the agent is told first",                              |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
     row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { d.guid = Some(a.value()?); Ok(()) }),
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
 ];
 
+/// Every parameter: those of this file and those about checks.
+pub fn rows() -> impl Iterator<Item = &'static ServerKeyword> {
+    TABLE.iter().chain(server_check::TABLE)
+}
+
 /// Applies the parameters left in `args`. `title` is `server be/s1` or `default-server`, for messages.
 pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, title: &str) -> Outcome {
     while let Some(word) = args.next() {
-        if let Some(row) = TABLE.iter().find(|row| word == row.name) {
+        if let Some(row) = rows().find(|row| word == row.name) {
             args.parameter = Some(row.name);
             (row.apply)(draft, args).map_err(|error| titled(error, title))?;
             args.parameter = None;
@@ -306,7 +291,7 @@ fn unknown(word: &Word, title: &str) -> Diagnostic {
             .at(word.span())
             .haproxy(format!("'{title}' : '{name}' is not supported yet"));
     }
-    let mut known: Vec<&str> = TABLE.iter().map(|row| row.name).chain(surface::server_keywords()).collect();
+    let mut known: Vec<&str> = rows().map(|row| row.name).chain(surface::server_keywords()).collect();
     known.sort_unstable();
     let near = diag::suggest(word, known);
     let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
@@ -321,7 +306,7 @@ fn text<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
     Ok(())
 }
 
-fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
+pub(crate) fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
 where
     T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
 {
@@ -330,50 +315,9 @@ where
     Ok(())
 }
 
-fn delay(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
+pub(crate) fn delay(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
     let word = args.value()?;
     *value = Some(args.time(word, Milliseconds)?);
-    Ok(())
-}
-
-fn inter<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.value()?;
-    let time = args.time(word, Milliseconds)?;
-    if time.is_zero() {
-        return Err(args
-            .wrong("`inter` must not be zero")
-            .haproxy("invalid value 0 for argument 'inter' of server."));
-    }
-    draft.inter = time;
-    Ok(())
-}
-
-fn port(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
-    let word = args.value()?;
-    args.number(word, 1, u16::MAX)
-}
-
-fn agent_addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.value()?;
-    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
-    let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
-    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
-    draft.agent_address = Some(ip);
-    if let Some(port) = ports.iter().next() {
-        draft.agent_port = Some(port);
-    }
-    Ok(())
-}
-
-fn addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.value()?;
-    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
-    let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
-    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
-    draft.check_address = Some(ip);
-    if let Some(port) = ports.iter().next() {
-        draft.check_port = Some(port);
-    }
     Ok(())
 }
 
@@ -404,46 +348,6 @@ fn hash_key<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome
             ("addr-port", HashKey::AddrPort),
         ],
     )?;
-    Ok(())
-}
-
-fn observe<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.value()?;
-    draft.observe = args
-        .choice(word, &[("none", Observe::None), ("layer4", Observe::Layer4), ("layer7", Observe::Layer7)])?;
-    Ok(())
-}
-
-fn on_error<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.value()?;
-    draft.on_error = args.choice(
-        word,
-        &[
-            ("fastinter", OnError::FastInter),
-            ("fail-check", OnError::FailCheck),
-            ("sudden-death", OnError::SuddenDeath),
-            ("mark-down", OnError::MarkDown),
-        ],
-    )?;
-    Ok(())
-}
-
-fn on_marked_down<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.value()?;
-    draft.shutdown_sessions_when_down = args.choice(word, &[("shutdown-sessions", true)])?;
-    Ok(())
-}
-
-fn on_marked_up<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.value()?;
-    draft.shutdown_backups_when_up = args.choice(word, &[("shutdown-backup-sessions", true)])?;
-    Ok(())
-}
-
-fn init_state<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.value()?;
-    draft.initially_up =
-        args.choice(word, &[("fully-up", true), ("up", true), ("down", false), ("fully-down", false)])?;
     Ok(())
 }
 

@@ -11,11 +11,14 @@ use std::time::Duration;
 use state::Mode;
 use syntax::Word;
 
+use crate::args::Args;
+pub(crate) use crate::check::{CheckDraft, CheckMode};
 use crate::draft::{Kind, Section, Statement};
+use crate::keyword::Negation;
 use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::Logger;
 use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
-use crate::plan::server::{HttpExpect, Source};
+use crate::plan::server::Source;
 use crate::server::ServerDraft;
 
 /// A `log` line of a proxy.
@@ -71,43 +74,6 @@ pub struct StatsDraft<'a> {
     pub node: Option<&'a str>,
     /// `stats show-desc`: empty for global's.
     pub description: Option<String>,
-}
-
-/// The kind of the health checks of a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CheckMode {
-    /// A connection.
-    #[default]
-    Tcp,
-    /// `option httpchk`.
-    Http,
-    /// `option tcp-check`.
-    Script,
-}
-
-/// What health checks of a backend ask.
-#[derive(Debug, Clone, Default)]
-pub struct CheckDraft<'a> {
-    /// Which kind.
-    pub mode: CheckMode,
-    /// `option httpchk` or `http-check send`: method, URI, version.
-    pub method: Option<&'a str>,
-    /// Likewise.
-    pub uri: Option<&'a str>,
-    /// Likewise.
-    pub version: Option<String>,
-    /// Header fields.
-    pub headers: Vec<(Box<str>, Box<str>)>,
-    /// The body.
-    pub body: Box<[u8]>,
-    /// `http-check expect`.
-    pub expect: Vec<HttpExpect>,
-    /// `http-check disable-on-404`.
-    pub disable_on_404: bool,
-    /// `http-check send-state`.
-    pub send_state: bool,
-    /// `tcp-check …`.
-    pub steps: Vec<crate::plan::server::CheckStep>,
 }
 
 /// The `default-server` lines so far: what they make of servers below them.
@@ -316,14 +282,20 @@ impl<'a> Settings<'a> {
         own
     }
 
-    /// The health check of its own: what defaults say is forgotten at its first line, but for the kind.
+    /// The health check of its own: the lines of defaults are forgotten at its first line, but for the kind.
     pub fn own_check(&mut self) -> &mut CheckDraft<'a> {
         let check = Rc::make_mut(&mut self.check);
         if std::mem::take(&mut self.check_inherited) {
-            let CheckDraft { mode, disable_on_404, send_state, .. } = *check;
-            *check = CheckDraft { mode, disable_on_404, send_state, ..CheckDraft::default() };
+            check.http.clear();
+            check.tcp.clear();
         }
         check
+    }
+
+    /// Chooses the kind of check that an `option` line names, or none when it is negated.
+    pub fn set_check_mode(&mut self, mode: CheckMode, args: &Args<'a, '_>) {
+        self.own_check().mode =
+            if args.statement.negation == Negation::None { mode } else { CheckMode::Connect };
     }
 
     /// Whether it has a frontend's side.

@@ -50,6 +50,32 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ),
     ("defaults\n timeout client 1s[\n", &["[WARNING] [2] : '[' behind a time is ignored"]),
     ("defaults\n mode foo\n", &["[ALERT] [2] : unknown proxy mode 'foo'."]),
+    (
+        "global\n cpu-map auto:1/1-4 0\n",
+        &["[ALERT] [2] : 'auto:' needs as many CPUs as threads: 4 threads and 1 CPUs are named"],
+    ),
+    (
+        "global\n cpu-map x 0\n",
+        &["[ALERT] [2] : 'x' is none of 'all', 'odd', 'even', a number and a range like '1-4'"],
+    ),
+    (
+        "global\n cpu-map 1 z\n",
+        &["[ALERT] [2] : 'z' is no set of CPUs; a number or a range like '0-3'; CPUs are counted from 0"],
+    ),
+    (
+        "global\n cpu-set only-nodes 0\n",
+        &[
+            "[ALERT] [2] : 'cpu-set' does not know 'only-nodes'; did you mean 'only-node' maybe ?; one of: drop-cpu, only-cpu, drop-node, only-node, drop-cluster, only-cluster, drop-core, only-core, drop-thread, only-thread, reset",
+        ],
+    ),
+    (
+        "global\n nbthread 2\n thread-groups 3\n",
+        &["[ALERT] 3 thread groups need at least as many threads, and there are 2"],
+    ),
+    (
+        "global\n nbthread 2\nfrontend f\n timeout client 1s\n bind :1 thread 3\n",
+        &["[ALERT] [5] : none of the threads that 'thread' names exists: there are 2"],
+    ),
     ("defaults\n maxconn\n", &["[ALERT] [2] : 'maxconn' expects an integer argument."]),
     (
         "backend b\n balance foo\n",

@@ -8,9 +8,10 @@ use std::time::Duration;
 use balance::{Algorithm, HashFunction, HashKind, PreserveAffinity, UriPart};
 use common::plan;
 use config::plan::bind::{BindAddress, Level, Shards};
+use config::plan::check::{Action, CheckKind, Script, Send, Text};
 use config::plan::log::{LogFormat, LogTarget};
 use config::plan::proxy::{ConnectionMode, CookieOperation, Proxy, RestrictNames, Reuse};
-use config::plan::server::{CheckKind, CheckStep, Observe, OnError, SendProxy, ServerSettings, UseSource};
+use config::plan::server::{Observe, OnError, SendProxy, ServerSettings, UseSource};
 use config::plan::{Global, Plan};
 use state::Mode;
 use state::server::ServerAddress;
@@ -29,12 +30,21 @@ fn global_keywords_set_the_process() {
         ("daemon", |g| g.daemon),
         ("maxconn 1000", |g| g.maxconn == Some(1000)),
         ("maxconn 0", |g| g.maxconn.is_none()),
-        ("nbthread 4", |g| g.threads == Some(4)),
-        ("thread-groups 2", |g| g.thread_groups == Some(2)),
+        ("nbthread 4", |g| g.wishes.threads == Some(4) && g.workers() == 4),
+        ("nbthread 4\n thread-groups 2", |g| g.placement.groups == [0..2, 2..4]),
+        ("nbthread 3\n max-threads-per-group 2", |g| g.placement.groups == [0..2, 2..3]),
+        ("nbthread 4\n thread-groups 2\n thread-group 1 1 busy-polling", |g| {
+            g.placement.groups == [0..1, 1..4] && g.placement.busy_polling == [true, false, false, false]
+        }),
+        ("nbthread 2\n cpu-map auto:1/1-2 0 1", |g| g.placement.cpus == [Some([0].into()), Some([1].into())]),
+        ("cpu-set reset drop-cpu 63\n cpu-policy group-by-2-ccx threads-per-core 1", |g| {
+            g.wishes.reset && g.wishes.one_per_core && g.wishes.rules.len() == 1
+        }),
+        ("nbthread 4\n cpu-affinity per-group loose\n thread-hard-limit 9", |g| g.workers() == 4),
         ("user root", |g| g.uid == Some(0)),
         ("gid 7", |g| g.gid == Some(7)),
         ("chroot /var/empty", |g| g.chroot.as_deref() == Some("/var/empty".as_ref())),
-        ("busy-polling\n no busy-polling", |g| !g.busy_polling),
+        ("busy-polling\n no busy-polling", |g| !g.wishes.busy_polling),
         ("no strict-limits", |g| !g.strict_limits),
         ("hard-stop-after 30s", |g| g.hard_stop_after == seconds(30)),
         ("stats timeout 2m", |g| g.stats_timeout == Duration::from_secs(120)),
@@ -201,7 +211,7 @@ fn proxy_keywords_set_the_proxy() {
         ("bind :80-82,127.0.0.1:90 name web", |p| p.binds.len() == 5 && &*p.binds[1].listener.name == "web"),
         ("bind \"*:${PORT}\" shards by-thread", |p| {
             p.binds[1].address == BindAddress::Ip(([0, 0, 0, 0], 8080).into())
-                && p.binds[1].shards == Shards::ByThread
+                && p.binds[1].shards == Some(Shards::ByThread)
         }),
         ("bind fd@${PORT}", |p| p.binds[1].address == BindAddress::Inherited(8080)),
         ("bind /run/x.sock mode 600 accept-proxy", |p| {
@@ -276,59 +286,106 @@ fn server_parameters_set_the_server() {
         ("server s name.invalid:80 init-addr last,10.0.0.7", |s| {
             **s.state.address.load() == ServerAddress::Ip(([10, 0, 0, 7], 80).into())
         }),
-        ("option httpchk\n server s 10.0.0.1:80 check", |s| {
-            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Http { method, uri, version, .. }
-                if (&**method, &**uri, &**version) == ("OPTIONS", "/", "HTTP/1.0"))
-        }),
-        (
-            "option httpchk GET /x HTTP/1.1\\r\\nHost:\\ w\n http-check expect ! status 500-599\n server s 10.0.0.1:80 check",
-            |s| {
-                matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Http { method, headers, version, expect, .. }
-                if &**method == "GET" && headers[0] == ("Host".into(), "w".into()) && &**version == "HTTP/1.1" && expect[0].negate)
-            },
-        ),
-        (
-            "option httpchk\n http-check send meth PUT uri /p hdr A b body hi\n server s 10.0.0.1:80 check",
-            |s| {
-                matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Http { method, body, headers, .. }
-                if &**method == "PUT" && &**body == b"hi" && headers.len() == 1)
-            },
-        ),
-        (
-            "option tcp-check\n tcp-check send PING\\r\\n\n tcp-check expect string +PONG\n server s 10.0.0.1:80 check",
-            |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 2),
-        ),
-        (
-            "option redis-check\n server s 10.0.0.1:80 check",
-            |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 3),
-        ),
-        ("option smtpchk EHLO me\n server s 10.0.0.1:80 check", |s| {
-            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps)
-                if matches!(&steps[1], CheckStep::Send(bytes) if &**bytes == b"EHLO me\r\n"))
-        }),
-        ("option pgsql-check user u\n server s 10.0.0.1:80 check", |s| {
-            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps)
-                if matches!(&steps[0], CheckStep::Send(bytes) if bytes.len() == 16 && bytes[3] == 16))
-        }),
-        (
-            "option mysql-check user u pre-41\n server s 10.0.0.1:80 check",
-            |s| matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps) if steps.len() == 5),
-        ),
-        ("option ldap-check\n no option ldap-check\n server s 10.0.0.1:80 check", |s| {
-            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Tcp)
-        }),
-        ("option ssl-hello-chk\n server s 10.0.0.1:80 check", |s| {
-            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Script(steps)
-                if matches!(&steps[0], CheckStep::Send(bytes) if bytes.len() == 5 + usize::from(bytes[4])))
-        }),
-        ("option tcp-check\n server s 10.0.0.1:80 check", |s| {
-            matches!(&*s.check.as_ref().unwrap().kind, CheckKind::Tcp)
-        }),
     ];
     for (text, holds) in cases {
         let plan = plan(&format!("backend b\n {text}\n"));
         assert!(holds(&plan.proxies[0].servers[0]), "{text}");
     }
+}
+
+/// The script of the only server's check.
+fn script(plan: &Plan) -> &Script {
+    match &*plan.proxies[0].servers[0].check.as_ref().expect("a check").kind {
+        CheckKind::Script(script) => script,
+        CheckKind::External { .. } => panic!("a script"),
+    }
+}
+
+/// A script as one line: steps with their numbers.
+fn told(script: &Script) -> String {
+    let steps = script.steps.iter().map(|step| {
+        let what = match &step.action {
+            Action::Connect(connect) if connect.implied => "(connect)".to_owned(),
+            Action::Connect(_) => "connect".to_owned(),
+            Action::Send(Send::Bytes(bytes)) => format!("send:{}", bytes.escape_ascii()),
+            Action::Send(_) => "send-lf".to_owned(),
+            Action::Request(request) => {
+                let uri = match &request.uri {
+                    Text::Fixed(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    Text::Format(_) => "%".to_owned(),
+                };
+                let names: Vec<&str> = request.headers.iter().map(|(name, _)| &**name).collect();
+                format!("{} {uri} {}{names:?}", request.method, request.version)
+            }
+            Action::Expect(expect) if expect.negate => "!expect".to_owned(),
+            Action::Expect(_) => "expect".to_owned(),
+            Action::SetVar(..) => "set".to_owned(),
+            Action::UnsetVar(_) => "unset".to_owned(),
+        };
+        let comment = step.comment.as_ref().map(|comment| format!("#{comment}")).unwrap_or_default();
+        format!("{} {what}{comment}", step.number)
+    });
+    steps.collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn checks_are_scripts_with_what_was_implied_written_out() {
+    #[rustfmt::skip]
+    let cases = [
+        ("", "0 (connect)"),
+        ("option tcp-check", "0 (connect)"),
+        ("option ldap-check\n no option ldap-check", "0 (connect)"),
+        ("tcp-check send x", "0 (connect)"),
+        ("option httpchk", "0 (connect) | 1 OPTIONS / HTTP/1.0[] | 2 expect"),
+        ("option httpchk /a", "0 (connect) | 1 OPTIONS /a HTTP/1.0[] | 2 expect"),
+        ("option httpchk GET /a HTTP/1.1 w\n http-check expect ! status 500-599", "0 (connect) | 1 GET /a HTTP/1.1[\"host\"] | 2 !expect"),
+        ("option httpchk HEAD /a\n http-check send meth PUT hdr A b", "0 (connect) | 1 PUT /a HTTP/1.0[\"A\"] | 2 expect"),
+        ("http-check send meth PUT uri /p hdr A b\n option httpchk GET /a", "0 (connect) | 1 GET /a HTTP/1.0[\"A\"] | 2 expect"),
+        ("option httpchk\n http-check set-var(check.a) int(1)\n http-check connect\n http-check send uri-lf %[var(check.a)]", "2 set | 3 connect | 1 OPTIONS % HTTP/1.0[] | 2 expect"),
+        ("option tcp-check\n tcp-check comment c\n tcp-check send a\n tcp-check send b\n tcp-check expect string x\n tcp-check expect string y comment own", "0 (connect) | 2 send:a#c | 3 send:b#c | 4 expect | 5 expect#own"),
+        ("option tcp-check\n tcp-check comment c\n tcp-check connect\n tcp-check send a", "2 connect#c | 3 send:a"),
+        ("option redis-check", "1 connect | 2 send:*1\\r\\n$4\\r\\nPING\\r\\n | 3 expect"),
+        ("option smtpchk EHLO me", "1 connect | 2 expect | 3 expect | 4 send:EHLO me\\r\\n | 5 expect | 6 send:QUIT\\r\\n | 7 expect"),
+        ("option pgsql-check user u", "1 connect | 2 send:\\x00\\x00\\x00\\x10\\x00\\x03\\x00\\x00user\\x00u\\x00\\x00 | 3 !expect | 4 expect"),
+        ("option mysql-check", "1 connect | 2 expect"),
+    ];
+    for (lines, steps) in cases {
+        let plan = plan(&format!("backend b\n {lines}\n server s 10.0.0.1:80 check\n"));
+        assert_eq!(told(script(&plan)), steps, "{lines}");
+    }
+}
+
+#[test]
+fn a_check_of_defaults_is_inherited_until_a_line_of_its_own_begins_another() {
+    let plan = plan(
+        "defaults\n option httpchk GET /d\n http-check send hdr A b\nbackend a\n server s 10.0.0.1:80 check\n\
+         backend b\n http-check send meth PUT\n server s 10.0.0.1:80 check\n\
+         backend c\n no option httpchk\n server s 10.0.0.1:80 check\n\
+         backend d\n server s 10.0.0.1:80 check\n",
+    );
+    let kind = |index: usize| plan.proxies[index].servers[0].check.as_ref().expect("a check").kind.clone();
+    let shown: Vec<String> = (0..4)
+        .map(|index| match &*kind(index) {
+            CheckKind::Script(script) => told(script),
+            CheckKind::External { .. } => String::new(),
+        })
+        .collect();
+    assert_eq!(shown[0], "0 (connect) | 1 GET /d HTTP/1.0[\"A\"] | 2 expect");
+    assert_eq!(shown[1], "0 (connect) | 1 PUT / HTTP/1.0[] | 2 expect");
+    assert_eq!(shown[2], "0 (connect)");
+    assert_eq!(shown[3], shown[0]);
+}
+
+#[test]
+fn scripts_without_expressions_are_shared_by_all_who_inherit_them() {
+    let text = "defaults\n option httpchk GET /d\nbackend a\n server s 10.0.0.1:80 check\nbackend b\n server s 10.0.0.1:80 check\n";
+    let plan = plan(text);
+    let kinds: Vec<_> = plan
+        .proxies
+        .iter()
+        .map(|proxy| proxy.servers[0].check.as_ref().expect("a check").kind.clone())
+        .collect();
+    assert!(std::sync::Arc::ptr_eq(&kinds[0], &kinds[1]));
 }
 
 #[test]

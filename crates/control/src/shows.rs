@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::{WallTime, now_ms};
-use runtime::{shard, worker};
+use runtime::{shard, topology, worker};
 use state::Server;
 use state::counters;
 
@@ -433,27 +433,50 @@ pub(crate) fn activity(call: &mut Call<'_>) -> Reply {
             }
         };
     };
+    let activity: Vec<_> = (0..workers).map(worker::activity).collect();
+    line("loops_slept", activity.iter().map(|a| a.sleeps).collect());
+    line("busy_ms", activity.iter().map(|a| a.busy.as_millis() as u64).collect());
+    line("tasks", activity.iter().map(|a| a.tasks as u64).collect());
+    line("queued", activity.iter().map(|a| a.queued as u64).collect());
+    line("messages", activity.iter().map(|a| a.messages).collect());
     line("accepted", process.iter().map(|c| c.connections.get()).collect());
     line("requests", process.iter().map(|c| c.requests.get()).collect());
     line("connections", (0..workers).map(|worker| worker::connections(worker) as u64).collect());
     line("panics", process.iter().map(|c| c.panics.get()).collect());
     line("accept_failures", process.iter().map(|c| c.accept_failures.get()).collect());
     line("dropped_logs", process.iter().map(|c| c.dropped_logs.get()).collect());
+    let checks: Vec<_> = call.runtime.process.checks.all().collect();
+    line("check_started", checks.iter().map(|c| c.started.get()).collect());
+    line("check_adopted", checks.iter().map(|c| c.adopted.get()).collect());
+    line("check_active", checks.iter().map(|c| u64::from(c.present())).collect());
+    line("check_running", checks.iter().map(|c| c.running.get().max(0) as u64).collect());
     Reply::Text(out)
 }
 
 pub(crate) fn threads(call: &mut Call<'_>) -> Reply {
-    let groups = call.runtime.view().thread_groups;
-    let mut out = format!("Thread count: {} in {groups} group(s)\n", shard::workers());
+    let placement = call.runtime.view().placement.clone();
+    let uptime = now_ms().saturating_sub(call.runtime.started_ms).max(1);
+    let mut out = format!("Thread count: {} in {} group(s)\n", shard::workers(), placement.groups.len());
     for index in 0..shard::workers() {
         let own = if index == shard::current_worker() { '*' } else { ' ' };
         let counters = call.runtime.process.counters.all().nth(index);
         let (accepted, requests) = counters.map_or((0, 0), |c| (c.connections.get(), c.requests.get()));
-        let connections = worker::connections(index);
+        let activity = worker::activity(index);
+        let idle = 100u64.saturating_sub(activity.busy.as_millis() as u64 * 100 / uptime);
+        let polls = placement.busy_polling.get(index).copied().unwrap_or_default();
+        let cpus = placement.cpus.get(index).and_then(Option::as_ref);
+        let cpus = cpus.map_or_else(|| "any".to_owned(), topology::show_list);
         let _ = writeln!(
             out,
-            "{own} Thread {} : connections={connections} accepted={accepted} requests={requests}",
-            index + 1
+            "{own} Thread {} : group={} cpus={cpus} polling={} idle={idle}% connections={} tasks={} queued={} sleeps={} messages={} accepted={accepted} requests={requests}",
+            index + 1,
+            placement.group_index(index) + 1,
+            if polls { "busy" } else { "sleeping" },
+            worker::connections(index),
+            activity.tasks,
+            activity.queued,
+            activity.sleeps,
+            activity.messages,
         );
     }
     Reply::Text(out)

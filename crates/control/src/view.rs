@@ -126,7 +126,7 @@ pub struct View {
     /// The limit of open files.
     pub open_files: u64,
     /// Thread groups.
-    pub thread_groups: usize,
+    pub placement: runtime::placement::Placement,
     /// Lists of patterns: ACLs and maps.
     pub patterns: Arc<sample::pattern::PatternSets>,
 }
@@ -146,7 +146,7 @@ impl Default for View {
             startup_log: String::new(),
             busy_polling: false,
             open_files: 0,
-            thread_groups: 1,
+            placement: Default::default(),
             patterns: Arc::default(),
         }
     }

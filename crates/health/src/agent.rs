@@ -3,175 +3,254 @@
 //!
 //! An agent that cannot be reached changes nothing: whether the server lives is the health check's business.
 
-use std::rc::Rc;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::clock::now_ms;
-use config::plan::server::SendProxy;
-use runtime::timer::Timer;
+use config::plan::check::AgentSettings;
+use net::dial::Target;
 use state::Admin;
-use state::server::{CheckResult, Operational};
+use state::server::{Operational, ServerAddress};
 use state::transition;
 
-use crate::probe::{LinkError, Outcome, connect, error_text};
-use crate::{Context, Subject, verdict};
+use crate::link::{ConnectError, Link, LinkError, open_plain};
+use crate::outcome::{Outcome, Verdict, connect_error, error_text};
+use crate::verdict::{Asked, keep, logs, reason, tell_check};
+use crate::{Context, Peer, verdict};
 
 /// What an agent said.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Report<'a> {
-    weight: Option<Weight>,
-    maxconn: Option<u32>,
+    /// `75%` or what stands behind `weight:`.
+    weight: Option<&'a str>,
+    /// What stands behind `maxconn:`.
+    maxconn: Option<&'a str>,
     /// `ready`, `drain` or `maint`.
-    admin: Option<&'a str>,
-    /// `up`, `down`, `fail` or `stopped`.
+    admin: Option<&'static str>,
+    /// `up`, `down`, `fail` or `stopped`, as it was written.
     state: Option<&'a str>,
     /// What follows a sharp.
     description: &'a str,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Weight {
-    Absolute(u32),
-    Percent(u32),
+    /// The first word that is none of these.
+    unknown: Option<&'a str>,
 }
 
 impl<'a> Report<'a> {
-    /// Reads the first line; words are apart by blanks or commas. Unknown words are passed over.
+    /// Reads a line; words are apart by blanks or commas. Of several of one kind the last counts.
     fn parse(line: &'a str) -> Self {
         let mut report = Report::default();
-        let line = line.split(['\r', '\n']).next().unwrap_or_default();
         let (words, description) = line.split_once('#').unwrap_or((line, ""));
-        report.description = description.trim();
-        for word in words.split([' ', '\t', ',']) {
-            let bare = word.strip_prefix("weight:").unwrap_or(word);
-            let lower = ["ready", "drain", "maint", "up", "down", "fail", "stopped"]
-                .into_iter()
-                .find(|known| known.eq_ignore_ascii_case(word));
-            match lower {
-                Some(known @ ("ready" | "drain" | "maint")) => report.admin = Some(known),
-                Some(known) => report.state = Some(known),
-                None => {
-                    if let Some(percent) = bare.strip_suffix('%').and_then(|digits| digits.parse().ok()) {
-                        report.weight = Some(Weight::Percent(percent));
-                    } else if let (true, Ok(weight)) = (bare != word, bare.parse()) {
-                        report.weight = Some(Weight::Absolute(weight));
-                    } else if let Some(limit) = word.strip_prefix("maxconn:").and_then(|d| d.parse().ok()) {
-                        report.maxconn = Some(limit);
-                    }
-                }
-            }
+        report.description = description.trim_start();
+        for word in words.split([' ', '\t', ',']).filter(|word| !word.is_empty()) {
+            report.word(word);
         }
         report
     }
+
+    fn word(&mut self, word: &'a str) {
+        let is = |known: &&&'static str| known.eq_ignore_ascii_case(word);
+        let behind = |prefix: &str| match word.get(..prefix.len()) {
+            Some(start) if start.eq_ignore_ascii_case(prefix) => Some(&word[prefix.len()..]),
+            _ => None,
+        };
+        if ["up", "down", "stopped", "fail"].iter().any(|known| is(&known)) {
+            self.state = Some(word);
+        } else if let Some(known) = ["ready", "drain", "maint"].iter().find(is) {
+            self.admin = Some(known);
+        } else if word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('%') {
+            self.weight = Some(word);
+        } else if let Some(limit) = behind("maxconn:") {
+            self.maxconn = Some(limit);
+        } else if let Some(weight) = behind("weight:") {
+            self.weight = Some(weight);
+        } else {
+            self.unknown = self.unknown.or(Some(word));
+        }
+    }
+
+    /// Whether the server is up, if the agent says so or the contrary.
+    fn is_up(&self) -> Option<bool> {
+        self.state.map(|state| state.eq_ignore_ascii_case("up"))
+    }
 }
 
-/// Asks the agent of `subject` for as long as the task lives; first after `delay`.
-pub(crate) async fn watch(subject: Subject, send: Box<[u8]>, context: Rc<Context>, delay: Duration) {
-    let timer = Timer::new();
-    timer.set_after(now_ms(), Some(delay));
-    loop {
-        timer.expired().await;
-        if subject.server.agent_checked.load(Relaxed) {
-            let start = now_ms();
-            subject.server.agent.running.store(true, Relaxed);
-            let answer = ask(&subject, &send, &context).await;
-            subject.server.agent.running.store(false, Relaxed);
-            let took = now_ms() - start;
-            match answer {
-                Ok(line) if subject.server.agent_checked.load(Relaxed) => {
-                    apply(&subject, &line, took, &context)
-                }
-                Ok(_) => {}
-                Err(outcome) => keep(&subject, outcome.status, took, outcome.info),
-            }
-        }
-        timer.set_after(now_ms(), Some(subject.settings.inter));
+/// Asks the agent once and does what it says.
+pub(crate) async fn ask(peer: &Peer, settings: &AgentSettings, context: &Arc<Context>) {
+    let (server, start) = (peer.server(), now_ms());
+    server.agent.running.store(true, Relaxed);
+    let answer = converse(peer, settings, context).await;
+    server.agent.running.store(false, Relaxed);
+    // What it said while it was disabled counts no more.
+    if !server.agent_checked.load(Relaxed) {
+        return;
     }
+    let took = Duration::from_millis(now_ms() - start);
+    match answer {
+        Ok((Some(line), _open)) => apply(peer, &line, took, context),
+        // The admin is told that the agent misbehaves; nothing else changes.
+        Ok((None, _)) => {
+            let status = server.agent.last.load().status;
+            let status = if status.is_empty() { "CHECKED" } else { status };
+            note(peer, Outcome::new(status, 0, "Ignoring incomplete line from agent"), took, context);
+        }
+        Err(outcome) => {
+            note(peer, outcome, took, context);
+        }
+    }
+}
+
+/// Keeps a result and tells it where it changed.
+fn note(peer: &Peer, outcome: Outcome, took: Duration, context: &Arc<Context>) -> Outcome {
+    let outcome = Outcome { duration: took, ..outcome };
+    let before = keep(&peer.server().agent, &outcome);
+    if logs(peer) && before != outcome.status && outcome.status != "CHECKED" {
+        tell_check(peer, &outcome, Asked::Agent, context);
+    }
+    outcome
 }
 
 /// The longest line taken from an agent.
 const MAX_LINE: usize = 1024;
 
-async fn ask(subject: &Subject, send: &[u8], context: &Context) -> Result<String, Outcome> {
+/// The first line that the agent answers with, `None` when it ends without a line's end; and the connection, which ends
+/// when what was said is done: who sees it closed sees the rest done too.
+async fn converse(
+    peer: &Peer,
+    settings: &AgentSettings,
+    context: &Context,
+) -> Result<(Option<String>, Link), Outcome> {
     let broken = |error: LinkError| match error {
-        LinkError::Timeout => Outcome::new("L7TOUT", None, ""),
-        LinkError::Io(error) => Outcome::new("SOCKERR", None, error_text(&error)),
+        LinkError::Timeout => Outcome::new("L7TOUT", 0, ""),
+        LinkError::Io(error) => Outcome::new("SOCKERR", 0, error_text(&error)),
     };
-    let mut link = connect(subject, subject.settings.port, SendProxy::None, "").await?;
-    if !send.is_empty() {
-        link.write_all(send).await.map_err(broken)?;
+    let target = target(peer, settings).ok_or_else(|| Outcome::new("SOCKERR", 0, ""))?;
+    let limit = settings.timeout.unwrap_or(settings.inter);
+    let opened = open_plain(peer, &target, settings.connect_timeout, limit).await;
+    let mut link = opened.map_err(|error| match error {
+        ConnectError::Timeout => Outcome::new("L4TOUT", 0, ""),
+        ConnectError::Failed(error) => Outcome::new("L4CON", 0, connect_error(&error)),
+        ConnectError::Broken(error) => Outcome::new("L4CON", 0, error_text(&error)),
+        ConnectError::Unknown(text) => Outcome::new("SOCKERR", 0, text),
+    })?;
+    if !settings.send.is_empty() {
+        link.write_all(&settings.send).await.map_err(broken)?;
     }
-    let mut line = Vec::new();
-    while !line.iter().any(|b| matches!(b, b'\r' | b'\n')) && line.len() < MAX_LINE.min(context.buffer) {
-        if link.read(&mut line).await.map_err(broken)? == 0 {
-            break;
+    let (mut line, most) = (Vec::new(), MAX_LINE.min(context.buffer));
+    loop {
+        if let Some(end) = line.iter().position(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            line.truncate(end);
+            return Ok((Some(String::from_utf8_lossy(&line).into_owned()), link));
+        }
+        if line.len() >= most || link.read(&mut line, most).await.map_err(broken)? == 0 {
+            return Ok((None, link));
         }
     }
-    if line.is_empty() {
-        return Err(Outcome::new("L7RSP", None, "Agent check got no answer"));
-    }
-    Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Keeps a result for the statistics.
-fn keep(subject: &Subject, status: &'static str, took: u64, description: String) {
-    let result = CheckResult { status, code: None, duration_ms: took, description };
-    subject.server.agent.last.store(Arc::new(result));
+fn target(peer: &Peer, settings: &AgentSettings) -> Option<Target> {
+    let ip = match &**peer.server().address.load() {
+        _ if settings.address.is_some() => settings.address,
+        ServerAddress::Ip(address) => Some(address.ip()),
+        _ => None,
+    };
+    ip.map(|ip| Target::Ip(SocketAddr::new(ip, settings.port)))
 }
 
 /// Does what a line says.
-fn apply(subject: &Subject, line: &str, took: u64, context: &Rc<Context>) {
+fn apply(peer: &Peer, line: &str, took: Duration, context: &Arc<Context>) {
     let report = Report::parse(line);
-    let server = &subject.server;
-    match report.weight {
-        Some(Weight::Absolute(weight)) if weight <= 256 => server.set_weight(weight),
-        Some(Weight::Percent(percent)) => {
-            server.set_weight((u64::from(server.initial_weight) * u64::from(percent) / 100).min(256) as u32);
-        }
-        _ => {}
+    if let Some(state) = report.admin {
+        administer(peer, state, context);
+    }
+    let mut warning = None;
+    if let Some(weight) = report.weight {
+        warning = set_weight(peer, weight).err();
     }
     if let Some(limit) = report.maxconn {
-        server.set_maxconn(limit);
+        warning = warning.or(set_maxconn(peer, limit).err());
     }
-    if let Some(state) = report.admin {
-        administer(subject, state, context);
-    }
-    let said = line.split(['\r', '\n']).next().unwrap_or_default();
-    match report.state {
-        Some("up") => {
-            keep(subject, "L7OK", took, said.to_owned());
-            server.agent.level.store(1, Relaxed);
-            let level = server.health.level.load(Relaxed);
-            let healthy = !server.checked.load(Relaxed) || level >= server.health.rise.load(Relaxed);
-            if healthy && server.operational() == Operational::Stopped {
-                verdict::go(subject, Operational::Running, ", agent reports up", context);
+    let level = &peer.server().agent.level;
+    match (report.state, report.is_up()) {
+        (Some(word), Some(up)) => {
+            let was = level.swap(u32::from(up), Relaxed);
+            if !up && was > 0 {
+                peer.server().agent.failed.fetch_add(1, Relaxed);
             }
-        }
-        Some(word) => {
-            keep(subject, "L7STS", took, said.to_owned());
-            if server.agent.level.swap(0, Relaxed) > 0 {
-                server.agent.failed.fetch_add(1, Relaxed);
-            }
-            let description = if report.description.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", report.description)
+            let said = match report.description {
+                "" if report.unknown.is_some() => report.unknown.unwrap_or_default(),
+                _ if up && report.unknown.is_some() => report.unknown.unwrap_or_default(),
+                description if description.is_empty() || up => warning.unwrap_or(description),
+                description => description,
             };
-            let why = format!(", reason: Layer7 wrong status, info: \"agent reports {word}{description}\"");
-            verdict::go(subject, Operational::Stopped, &why, context);
+            let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
+            let status = if up { "L7OK" } else { "L7STS" };
+            let outcome = Outcome::new(status, 0, format!("via agent : {word}{said}"));
+            settle(peer, &note(peer, outcome, took, context), context);
         }
-        None => keep(subject, "L7OK", took, said.to_owned()),
+        _ => {
+            let info = match (report.unknown, warning) {
+                (Some(word), _) => format!("agent reports an error : {word}"),
+                (None, Some(warning)) => format!("agent warns : {warning}"),
+                (None, None) => String::new(),
+            };
+            note(peer, Outcome::new("CHECKED", 0, info), took, context);
+        }
     }
-    if let Some((level, text)) = transition::refresh_backend(&subject.proxy, now_ms()) {
-        (context.notify)(&subject.proxy, level, &text);
+    if let Some((level, text)) = transition::refresh_backend(&peer.backend.state, now_ms()) {
+        (context.notify)(&peer.backend.state, level, &text);
     }
 }
 
+/// Brings the server's state in line with what the agent says of it.
+fn settle(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
+    let server = peer.server();
+    let why = if logs(peer) { String::new() } else { reason(outcome) };
+    let stopped = server.operational() == Operational::Stopped;
+    if outcome.verdict == Verdict::Failed {
+        if !stopped {
+            verdict::go(peer, Operational::Stopped, &why, context);
+        }
+        return;
+    }
+    let level = server.health.level.load(Relaxed);
+    let healthy = !server.checked.load(Relaxed) || level >= server.health.rise.load(Relaxed);
+    if healthy && stopped {
+        verdict::go(peer, Operational::Running, &why, context);
+    }
+}
+
+/// `50%` of the configured weight, or a weight. The error is what is told of a value that cannot be.
+fn set_weight(peer: &Peer, text: &str) -> Result<(), &'static str> {
+    let server = peer.server();
+    let weight = match text.split_once('%') {
+        Some((digits, "")) => {
+            let percent: u64 = digits.parse().map_err(|_| "Invalid weight")?;
+            (u64::from(server.initial_weight) * percent / 100).min(256) as u32
+        }
+        Some(_) => return Err("Trailing garbage in weight string"),
+        None => {
+            let weight = text.parse().map_err(|_| "Invalid weight")?;
+            if weight > 256 {
+                return Err("Absolute weight can only be between 0 and 256 inclusive.");
+            }
+            weight
+        }
+    };
+    server.set_weight(weight);
+    Ok(())
+}
+
+fn set_maxconn(peer: &Peer, text: &str) -> Result<(), &'static str> {
+    let limit = text.parse().map_err(|_| "maxconn string contained invalid characters")?;
+    peer.server().set_maxconn(limit);
+    Ok(())
+}
+
 /// `ready`, `drain`, `maint`: as an administrator would set it.
-fn administer(subject: &Subject, state: &str, context: &Rc<Context>) {
-    let server = &subject.server;
+fn administer(peer: &Peer, state: &str, context: &Arc<Context>) {
+    let server = peer.server();
     let (set, clear) = match state {
         "ready" => (0, Admin::FORCED_MAINT | Admin::FORCED_DRAIN),
         "drain" => (Admin::FORCED_DRAIN, Admin::FORCED_MAINT),
@@ -184,8 +263,8 @@ fn administer(subject: &Subject, state: &str, context: &Rc<Context>) {
         return;
     }
     let change = transition::Administrative { before, after: server.admin(), was_down, requeued, via: "" };
-    if let Some((level, text)) = transition::administrative(&subject.proxy, server, &change) {
-        (context.notify)(&subject.proxy, level, &text);
+    if let Some((level, text)) = transition::administrative(&peer.backend.state, server, &change) {
+        (context.notify)(&peer.backend.state, level, &text);
     }
 }
 
@@ -197,11 +276,11 @@ mod tests {
     fn an_agents_words_are_read_in_any_order() {
         #[rustfmt::skip]
         let cases = [
-            ("75%,maxconn:30,maint,down\n", Report { weight: Some(Weight::Percent(75)), maxconn: Some(30), admin: Some("maint"), state: Some("down"), description: "" }),
-            ("up ready weight:20\r\nignored", Report { weight: Some(Weight::Absolute(20)), admin: Some("ready"), state: Some("up"), ..Report::default() }),
-            ("weight:50% DRAIN",           Report { weight: Some(Weight::Percent(50)), admin: Some("drain"), ..Report::default() }),
-            ("fail # disk is full",        Report { state: Some("fail"), description: "disk is full", ..Report::default() }),
-            ("20 hello maxconn:x",         Report::default()),
+            ("75%,maxconn:30,maint,down",  Report { weight: Some("75%"), maxconn: Some("30"), admin: Some("maint"), state: Some("down"), ..Report::default() }),
+            ("up ready weight:20",         Report { weight: Some("20"), admin: Some("ready"), state: Some("up"), ..Report::default() }),
+            ("weight:50%\tDRAIN",          Report { weight: Some("50%"), admin: Some("drain"), ..Report::default() }),
+            ("Fail # disk is full",        Report { state: Some("Fail"), description: "disk is full", ..Report::default() }),
+            ("20 hello, up down",          Report { unknown: Some("20"), state: Some("down"), ..Report::default() }),
         ];
         for (line, report) in cases {
             assert_eq!(Report::parse(line), report, "{line:?}");

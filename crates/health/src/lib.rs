@@ -1,15 +1,24 @@
 //! Health checks: what they ask, what the answers mean, and what follows for servers and backends.
 //!
-//! One local task a checked server. [`start`] is called on every worker, which takes its share of the servers; the
-//! returned [`Checks`] ends them when dropped (a reload). Results go into [`state::Server`], messages to a
-//! [`Notify`] that the binary wires to the logs.
+//! One task a checked server, one more a server with an agent. [`Checks::new`] gathers them once, [`Checks::start`] is
+//! called on every worker and takes its share; the returned [`Running`] ends those that are then on that worker when it
+//! is dropped. A check stays where it is until its own wake-up finds its worker too busy (`balance`). Results go into
+//! [`state::Server`], messages to a [`Notify`] that the binary wires to the logs.
 
 #![forbid(unsafe_code)]
 
 mod agent;
-mod http_check;
-mod probe;
+mod answer;
+mod balance;
+mod expect;
+mod external;
+mod facts;
+mod link;
+mod outcome;
+mod protocol;
+mod request;
 mod script;
+mod task;
 mod verdict;
 mod watch;
 
@@ -19,231 +28,203 @@ use std::time::Duration;
 
 use config::Plan;
 use config::plan::Proxy;
-use config::plan::server::{CheckSettings, SendProxy, ServerSettings, Source};
-use tokio::task::JoinHandle;
+use config::plan::check::{AgentSettings, CheckKind, CheckSettings};
+use config::plan::server::ServerSettings;
+use state::{Process, Server};
 
-pub use probe::{Outcome, Verdict};
+pub use outcome::{Outcome, Verdict};
+pub use task::Running;
 
 /// Takes a message: the backend it is about, its syslog level, its text.
 pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
-/// Everything a check of one server needs to know.
+/// A server of a plan.
 #[derive(Clone)]
-pub struct Subject {
+pub(crate) struct Peer {
     /// The backend.
-    pub proxy: Arc<state::Proxy>,
-    /// The server.
-    pub server: Arc<state::Server>,
+    backend: Arc<Proxy>,
+    /// The server's place in it.
+    index: usize,
+}
+
+impl Peer {
+    /// The server line.
+    fn own(&self) -> &ServerSettings {
+        &self.backend.servers[self.index]
+    }
+
+    /// The server as it is now.
+    fn server(&self) -> &Arc<Server> {
+        &self.own().state
+    }
+}
+
+/// A server with its check.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    peer: Peer,
     /// What is asked, and when.
-    pub settings: CheckSettings,
-    /// `slowstart`.
-    pub slow_start: Option<Duration>,
-    /// `on-marked-down shutdown-sessions`.
-    pub shutdown_when_down: bool,
-    /// `on-marked-up shutdown-backup-sessions`.
-    pub shutdown_backups_when_up: bool,
-    /// `source`.
-    pub source: Option<Source>,
-    /// `namespace`.
-    pub namespace: Option<Box<str>>,
-    /// The header sent with `check-send-proxy`.
-    pub send_proxy: SendProxy,
+    settings: Arc<CheckSettings>,
 }
 
-/// What all checks share.
-pub struct Context {
+impl Subject {
+    fn own(&self) -> &ServerSettings {
+        self.peer.own()
+    }
+
+    fn server(&self) -> &Arc<Server> {
+        self.peer.server()
+    }
+
+    fn backend(&self) -> &Proxy {
+        &self.peer.backend
+    }
+
+    /// Runs the check once; `then` is done before its connection ends.
+    async fn check<T>(&self, context: &Context, then: impl FnOnce(Outcome) -> T) -> T {
+        let start = base::clock::now_ms();
+        let (mut outcome, _link) = match &*self.settings.kind {
+            CheckKind::Script(script) => script::run(self, context, script).await,
+            CheckKind::External { command, path, preserve_env } => {
+                let (path, forks) = (path.as_deref(), context.forks);
+                (external::run(self, command, path, *preserve_env, forks).await, None)
+            }
+        };
+        outcome.duration = Duration::from_millis(base::clock::now_ms() - start);
+        then(outcome)
+    }
+}
+
+/// What all checks of a plan share, on whatever worker they are.
+pub(crate) struct Context {
     /// Where messages go.
-    pub notify: Notify,
+    notify: Notify,
+    /// The process, for expressions and for its counters of checks.
+    process: Arc<Process>,
     /// `node`, for `http-check send-state`.
-    pub node: Box<str>,
+    node: Box<str>,
     /// `spread-checks`, in percent.
-    pub spread: u32,
+    spread: u32,
     /// The largest answer read: `tune.bufsize`.
-    pub buffer: usize,
-    /// Servers that follow another's state, by the address of the one followed.
-    followers: HashMap<*const state::Server, Vec<Follower>>,
+    buffer: usize,
+    /// `tune.max-checks-per-thread`, 0 for no limit.
+    at_once: usize,
+    /// `insecure-fork-wanted`.
+    forks: bool,
+    /// Servers that follow another's state, by the one followed. Written when one is added or removed at run time.
+    followers: RwLock<HashMap<Followed, Vec<Peer>>>,
 }
 
-/// A server with `track`.
-struct Follower {
-    proxy: Arc<state::Proxy>,
-    server: Arc<state::Server>,
-    slow_start: Option<Duration>,
-}
-
-/// The checks of one worker; dropping it ends them.
-#[derive(Debug)]
-pub struct Checks(Vec<JoinHandle<()>>);
-
-impl Drop for Checks {
-    fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
+impl Context {
+    /// The servers that follow `server`.
+    fn followers(&self, server: &Arc<Server>) -> Vec<Peer> {
+        let followers = self.followers.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        followers.get(&Followed::of(server)).cloned().unwrap_or_default()
     }
 }
 
-/// Starts the calling worker's share of a plan's checks: server `i` of all those checked goes to worker `i mod n`.
-pub fn start(plan: &Plan, notify: Notify) -> Checks {
-    let subjects = subjects(plan);
-    let context = std::rc::Rc::new(Context {
-        notify,
-        node: plan.global.node.clone().unwrap_or_default(),
-        spread: plan.global.spread_checks,
-        buffer: plan.global.tune.bufsize,
-        followers: followers(plan),
-    });
-    let workers = runtime::shard::workers();
-    let own = runtime::current_worker();
-    let shortest = subjects.iter().map(|subject| subject.settings.inter).min().unwrap_or_default();
-    let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));
-    let count = subjects.len() as u32;
-    let tasks = subjects.into_iter().enumerate().filter(|(index, _)| index % workers == own).map(
-        |(index, subject)| {
-            // The first checks are spread over the shortest interval, so that they do not all fall together.
-            let delay = spread * index as u32 / count;
-            tokio::task::spawn_local(watch::watch(subject, context.clone(), delay))
-        },
-    );
-    let mut tasks: Vec<JoinHandle<()>> = tasks.collect();
-    for (index, (subject, send)) in agents(plan).into_iter().enumerate() {
-        if index % workers == own {
-            let delay = subject.settings.inter.min(spread.max(Duration::from_millis(1))) / 2;
-            tasks.push(tokio::task::spawn_local(agent::watch(subject, send, context.clone(), delay)));
-        }
+/// A server that others track, told apart by where it is in memory, which it keeps for the plan's life.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Followed(usize);
+
+impl Followed {
+    fn of(server: &Arc<Server>) -> Self {
+        Self(Arc::as_ptr(server) as usize)
     }
-    Checks(tasks)
 }
 
-/// Starts the checks of one server that was added at run time, on the calling worker; they end when the result is dropped.
-pub fn start_one(plan: &Plan, proxy: &Proxy, server: &ServerSettings, notify: Notify) -> Checks {
-    let context = std::rc::Rc::new(Context {
-        notify,
-        node: plan.global.node.clone().unwrap_or_default(),
-        spread: plan.global.spread_checks,
-        buffer: plan.global.tune.bufsize,
-        // Nobody follows a server that may be removed.
-        followers: HashMap::new(),
-    });
-    let mut tasks = Vec::new();
-    if let Some(subject) = subject(&proxy.state, server) {
-        let delay = Duration::ZERO;
-        tasks.push(tokio::task::spawn_local(watch::watch(subject, context.clone(), delay)));
-    }
-    if let Some((subject, send)) = agent(proxy, server) {
-        tasks.push(tokio::task::spawn_local(agent::watch(subject, send, context, Duration::ZERO)));
-    }
-    Checks(tasks)
+/// The checks of a plan.
+pub struct Checks {
+    context: Arc<Context>,
+    subjects: Vec<Subject>,
+    agents: Vec<(Peer, AgentSettings)>,
+    /// Over how long the first checks are spread.
+    spread: Duration,
 }
 
-/// Servers added at run time that follow another. Written when one is added or removed, read when a state changes.
-static ADDED: RwLock<Vec<(Arc<state::Server>, Arc<Follower>)>> = RwLock::new(Vec::new());
-
-/// Lets a server that was added at run time follow the state of `followed`.
-pub fn follow(followed: &Arc<state::Server>, proxy: &Arc<state::Proxy>, server: &ServerSettings) {
-    let follower =
-        Follower { proxy: proxy.clone(), server: server.state.clone(), slow_start: server.slow_start };
-    let mut added = ADDED.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-    added.push((followed.clone(), Arc::new(follower)));
-}
-
-/// Ends that.
-pub fn unfollow(server: &Arc<state::Server>) {
-    let mut added = ADDED.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-    added.retain(|(_, follower)| !Arc::ptr_eq(&follower.server, server));
-}
-
-/// The followers of `server` that were added.
-fn added_followers(server: &Arc<state::Server>) -> Vec<Arc<Follower>> {
-    let added = ADDED.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let of_server = added.iter().filter(|(followed, _)| Arc::ptr_eq(followed, server));
-    of_server.map(|(_, follower)| follower.clone()).collect()
-}
-
-/// The servers with an agent, as subjects whose check is the conversation with it, and what it is told.
-fn agents(plan: &Plan) -> Vec<(Subject, Box<[u8]>)> {
-    let mut agents = Vec::new();
-    for proxy in plan.proxies.iter().filter(|proxy| !proxy.disabled) {
-        agents.extend(proxy.servers.iter().filter_map(|server| agent(proxy, server)));
-    }
-    agents
-}
-
-/// The agent of one server, if it has one, and what it is told.
-fn agent(proxy: &Proxy, server: &ServerSettings) -> Option<(Subject, Box<[u8]>)> {
-    let agent = server.agent.as_ref()?;
-    let settings = CheckSettings {
-        inter: agent.inter,
-        fastinter: None,
-        downinter: None,
-        rise: 1,
-        fall: 1,
-        address: agent.address,
-        port: Some(agent.port),
-        send_proxy: false,
-        timeout: agent.timeout,
-        connect_timeout: agent.connect_timeout,
-        kind: Arc::new(config::plan::server::CheckKind::Tcp),
-        log: proxy.options.log_health_checks,
-        disable_on_404: false,
-        send_state: false,
-        initially_up: true,
-    };
-    let subject = Subject {
-        proxy: proxy.state.clone(),
-        server: server.state.clone(),
-        settings,
-        slow_start: server.slow_start,
-        shutdown_when_down: server.shutdown_sessions_when_down,
-        shutdown_backups_when_up: server.shutdown_backups_when_up,
-        source: server.source.clone(),
-        namespace: server.namespace.clone(),
-        send_proxy: SendProxy::None,
-    };
-    Some((subject, agent.send.clone()))
-}
-
-/// The checked servers of a plan, in its order. Sets what the statistics show of their checks.
-fn subjects(plan: &Plan) -> Vec<Subject> {
-    let servers = plan
-        .proxies
-        .iter()
-        .filter(|proxy| !proxy.disabled)
-        .flat_map(|proxy| proxy.servers.iter().filter_map(|server| subject(&proxy.state, server)));
-    servers.collect()
-}
-
-fn subject(proxy: &Arc<state::Proxy>, server: &ServerSettings) -> Option<Subject> {
-    let settings = server.check.clone()?;
-    Some(Subject {
-        proxy: proxy.clone(),
-        server: server.state.clone(),
-        slow_start: server.slow_start,
-        shutdown_when_down: server.shutdown_sessions_when_down,
-        shutdown_backups_when_up: server.shutdown_backups_when_up,
-        source: server.source.clone(),
-        namespace: server.namespace.clone(),
-        send_proxy: match server.send_proxy {
-            _ if !settings.send_proxy => SendProxy::None,
-            SendProxy::None => SendProxy::V1,
-            version => version,
-        },
-        settings,
-    })
-}
-
-fn followers(plan: &Plan) -> HashMap<*const state::Server, Vec<Follower>> {
-    let mut followers: HashMap<_, Vec<_>> = HashMap::new();
-    for proxy in &plan.proxies {
-        for server in proxy.servers.iter() {
-            if let Some((_, followed)) = &server.track {
-                followers.entry(Arc::as_ptr(followed)).or_default().push(Follower {
-                    proxy: proxy.state.clone(),
-                    server: server.state.clone(),
-                    slow_start: server.slow_start,
-                });
+impl Checks {
+    /// Gathers the checks and agents of `plan`, in its order.
+    pub fn new(plan: &Plan, process: Arc<Process>, notify: Notify) -> Self {
+        let peers = || {
+            let backends = plan.proxies.iter().filter(|proxy| !proxy.disabled);
+            backends.flat_map(|backend| {
+                (0..backend.servers.len()).map(|index| Peer { backend: backend.clone(), index })
+            })
+        };
+        let subjects: Vec<Subject> = peers()
+            .filter_map(|peer| {
+                let settings = Arc::new(peer.own().check.clone()?);
+                Some(Subject { peer, settings })
+            })
+            .collect();
+        let agents: Vec<(Peer, AgentSettings)> =
+            peers().filter_map(|peer| peer.own().agent.clone().map(|agent| (peer, agent))).collect();
+        let checks = subjects.iter().map(|subject| subject.settings.inter);
+        let shortest = checks.chain(agents.iter().map(|(_, agent)| agent.inter)).min().unwrap_or_default();
+        let mut followers: HashMap<Followed, Vec<Peer>> = HashMap::new();
+        for peer in peers() {
+            if let Some((_, followed)) = &peer.own().track {
+                followers.entry(Followed::of(followed)).or_default().push(peer);
             }
         }
+        let context = Context {
+            notify,
+            process,
+            node: plan.global.node.clone().unwrap_or_default(),
+            spread: plan.global.spread_checks,
+            buffer: plan.global.tune.bufsize,
+            at_once: plan.global.tune.max_checks_per_thread as usize,
+            forks: plan.global.insecure_fork_wanted,
+            followers: RwLock::new(followers),
+        };
+        let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));
+        Self { context: Arc::new(context), subjects, agents, spread }
     }
-    followers
+
+    /// Checks a server that was added at run time: `backend`'s at place `index`. Its checks end when it is removed.
+    pub fn add(&self, backend: &Arc<Proxy>, index: usize) {
+        let peer = Peer { backend: backend.clone(), index };
+        if let Some((_, followed)) = &peer.own().track {
+            let mut followers =
+                self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+            followers.entry(Followed::of(followed)).or_default().push(peer.clone());
+        }
+        if let Some(settings) = peer.own().check.clone() {
+            let subject = Subject { peer: peer.clone(), settings: Arc::new(settings) };
+            watch::prepare(&subject);
+            task::begin(&self.context, index, task::Task::check(subject, Duration::ZERO));
+        }
+        if let Some(agent) = peer.own().agent.clone() {
+            task::begin(&self.context, index, task::Task::agent(peer, agent, Duration::ZERO));
+        }
+    }
+
+    /// Lets a server that was removed follow nobody any more.
+    pub fn forget(&self, server: &Arc<Server>) {
+        let mut followers = self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        followers.values_mut().for_each(|peers| peers.retain(|peer| !Arc::ptr_eq(peer.server(), server)));
+    }
+
+    /// Starts the calling worker's share: check `i` of all begins on worker `i mod n`, and the first ones are spread over
+    /// the shortest interval so that they do not all fall together.
+    pub fn start(&self) -> Running {
+        let running = Running::enter(&self.context);
+        let (workers, own) = (runtime::shard::workers(), runtime::current_worker());
+        let count = (self.subjects.len() + self.agents.len()) as u32;
+        let mine = |index: usize| (index % workers == own).then(|| self.spread * index as u32 / count);
+        for (index, subject) in self.subjects.iter().enumerate() {
+            if let Some(delay) = mine(index) {
+                watch::prepare(subject);
+                running.spawn(task::Task::check(subject.clone(), delay));
+            }
+        }
+        for (index, (peer, agent)) in self.agents.iter().enumerate() {
+            if let Some(delay) = mine(self.subjects.len() + index) {
+                running.spawn(task::Task::agent(peer.clone(), agent.clone(), delay));
+            }
+        }
+        running
+    }
 }
 
 #[cfg(test)]

@@ -1,167 +1,372 @@
-//! `tcp-check`: connections, bytes sent and bytes expected, step by step.
+//! A check that is a conversation: its steps in order, and what is told of the one where it ended.
 
-use config::plan::server::{CheckStep, ExpectBytes, SendProxy};
+use std::io;
 
-use crate::probe::{Link, LinkError, Outcome, connect, error_text};
-use crate::{Context, Subject};
+use config::plan::check::{Action, Connect, Expect, Family, Matcher, Script, Send, Source, Spelling, Step};
+use sample::value::Value;
+use state::server::Operational;
 
-/// Where a script stands, for messages.
-struct Place<'a> {
-    number: usize,
-    what: String,
-    comment: Option<&'a str>,
+use crate::answer::Answer;
+use crate::expect::{Failure, Judgement, binary, judge_bytes, judge_http};
+use crate::facts::Facts;
+use crate::link::{ConnectError, Link, LinkError, open};
+use crate::outcome::{Outcome, connect_error, error_text};
+use crate::{Context, Subject, request};
+
+/// Where a conversation stands.
+struct Conversation<'a> {
+    subject: &'a Subject,
+    context: &'a Context,
+    script: &'a Script,
+    facts: Facts,
+    link: Option<Link>,
+    answer: Option<Answer>,
+    /// Nothing was received since the last question: an answer must be read before it is judged.
+    must_read: bool,
+    /// Nothing more will come.
+    ended: bool,
+    /// The number reported with the result.
+    code: i32,
+    /// What the last answer says of itself.
+    said: Option<Vec<u8>>,
 }
 
-impl Place<'_> {
-    /// ` at step 2 of tcp-check (expect string 'nope')`.
-    fn suffix(&self) -> String {
-        let comment = self.comment.map(|text| format!(" comment: '{text}'")).unwrap_or_default();
-        format!(" at step {} of tcp-check ({}){comment}", self.number, self.what)
+/// Runs the steps in order. The connection comes back with the outcome: it ends when what follows is done, so that who
+/// sees it closed sees the rest done too.
+pub(crate) async fn run(subject: &Subject, context: &Context, script: &Script) -> (Outcome, Option<Link>) {
+    let mut talk = Conversation {
+        subject,
+        context,
+        script,
+        facts: Facts::new(subject, &context.process),
+        link: None,
+        answer: None,
+        must_read: true,
+        ended: false,
+        code: 0,
+        said: None,
+    };
+    let mut last = None;
+    for step in &script.steps {
+        match talk.step(step).await {
+            Ok(true) => last = Some(step),
+            Ok(false) => {}
+            Err(outcome) => return (outcome, talk.link),
+        }
     }
+    (talk.passed(last), talk.link)
 }
 
-/// Runs the steps in order. Without a leading `connect` the server's own address is connected to first.
-pub(crate) async fn run(subject: &Subject, context: &Context, steps: &[CheckStep]) -> Outcome {
-    let connects = steps.iter().find(|step| !matches!(step, CheckStep::Comment(_)));
-    let mut link = None;
-    if !matches!(connects, Some(CheckStep::Connect { .. })) {
-        match connect(subject, None, subject.send_proxy, "").await {
-            Ok(opened) => link = Some(opened),
-            Err(outcome) => return outcome,
+impl Conversation<'_> {
+    /// Takes one step; whether it was one that talks.
+    async fn step(&mut self, step: &Step) -> Result<bool, Outcome> {
+        if matches!(step.action, Action::SetVar(..) | Action::UnsetVar(_)) {
+            self.variable(&step.action);
+            return Ok(false);
         }
+        self.code = 0;
+        match &step.action {
+            Action::Connect(connect) => self.connect(connect, step).await?,
+            Action::Send(send) => self.send(send, step).await?,
+            Action::Request(own) => {
+                let bytes = request::write(own, self.script, &self.facts, self.subject, self.context);
+                self.answer = Some(Answer::new(&own.method, self.context.buffer));
+                self.write(&bytes, step).await?;
+            }
+            Action::Expect(expect) => self.expect(expect, step).await?,
+            Action::SetVar(..) | Action::UnsetVar(_) => {}
+        }
+        Ok(true)
     }
-    let mut received = Vec::new();
-    let mut place = Place { number: 0, what: String::new(), comment: None };
-    let mut talked = false;
-    let mut report = None;
-    for step in steps {
-        if let CheckStep::Comment(text) = step {
-            place.comment = Some(text);
-            continue;
-        }
-        if let CheckStep::Report { pattern, text } = step {
-            report = Some(reported(pattern, text, &received));
-            continue;
-        }
-        place.number += 1;
-        place.what = describe(step);
-        let done = match (step, &mut link) {
-            (CheckStep::Connect { port, send_proxy }, link) => {
-                received.clear();
-                let header = match (*send_proxy, subject.send_proxy) {
-                    (false, _) => SendProxy::None,
-                    (true, SendProxy::None) => SendProxy::V1,
-                    (true, version) => version,
+
+    fn variable(&self, action: &Action) {
+        let env = self.facts.env();
+        match action {
+            Action::UnsetVar(var) => var.unset(&env),
+            Action::SetVar(var, conditions, source) => {
+                let text;
+                let value = match source {
+                    Source::Expression(expression) => expression.eval(&env),
+                    Source::Format(format) => {
+                        text = self.facts.render(format);
+                        Some(Value::str(&text))
+                    }
                 };
-                // The former connection ends before the next begins.
-                *link = None;
-                connect(subject, *port, header, &place.suffix()).await.map(|opened| *link = Some(opened))
+                if let Some(value) = value.filter(|value| conditions.allow(&env, var, value)) {
+                    var.set(&env, &value);
+                }
             }
-            (CheckStep::Send(bytes), Some(link)) => {
-                // What is expected next is looked for in what comes from now on.
-                received.clear();
-                talked = true;
-                link.write_all(bytes).await.map_err(|error| broken(&error, &place))
+            _ => {}
+        }
+    }
+
+    /// Forgets what was received.
+    fn listen_anew(&mut self) {
+        self.facts.received.clear();
+        self.facts.transaction.response.clear();
+        self.facts.transaction.has_response = false;
+        (self.must_read, self.ended, self.said) = (true, false, None);
+    }
+
+    async fn connect(&mut self, connect: &Connect, step: &Step) -> Result<(), Outcome> {
+        // The former connection ends before the next begins.
+        self.link = None;
+        self.listen_anew();
+        let (status, error) = match open(self.subject, connect, &self.facts).await {
+            Ok(link) => {
+                self.facts.connected(link.ends());
+                self.link = Some(link);
+                return Ok(());
             }
-            (CheckStep::Expect { negate, min_recv, what }, Some(link)) => {
-                talked = true;
-                let rule = Rule { negate: *negate, least: *min_recv, what };
-                expect(link, &rule, &mut received, context.buffer, &place).await
-            }
-            _ => Err(Outcome::new("SOCKERR", None, place.suffix())),
+            Err(ConnectError::Unknown(text)) => ("SOCKERR", text.to_owned()),
+            Err(ConnectError::Failed(error)) => ("L4CON", connect_error(&error)),
+            Err(ConnectError::Timeout) => ("L4TOUT", String::new()),
+            Err(ConnectError::Broken(error)) => ("L4CON", error_text(&error)),
         };
-        if let Err(outcome) = done {
-            return outcome;
+        Err(Outcome::new(status, 0, error + &self.place(step)))
+    }
+
+    async fn send(&mut self, send: &Send, step: &Step) -> Result<(), Outcome> {
+        let made;
+        let bytes: &[u8] = match send {
+            Send::Bytes(bytes) => bytes,
+            Send::Format(format) => {
+                made = self.facts.render(format);
+                &made
+            }
+            Send::Hex(format) => match binary(&self.facts.render(format)) {
+                Some(bytes) => {
+                    made = bytes;
+                    &made
+                }
+                None => return Err(self.unsent("failed to build log-format string".to_owned(), step)),
+            },
+        };
+        if bytes.len() > self.context.buffer {
+            let sizes = format!("({}) for buffer size ({})", bytes.len(), self.context.buffer);
+            return Err(self.unsent(format!("string too large {sizes}"), step));
+        }
+        self.write(bytes, step).await
+    }
+
+    fn unsent(&self, what: String, step: &Step) -> Outcome {
+        let comment = comment(step);
+        Outcome::new("L7RSP", 0, format!("tcp-check send : {what} at step {}{comment}", step.number))
+    }
+
+    async fn write(&mut self, bytes: &[u8], step: &Step) -> Result<(), Outcome> {
+        // What is expected next is looked for in what comes from now on.
+        self.listen_anew();
+        let Some(link) = &mut self.link else { return Err(self.broken(&no_link(), step)) };
+        match link.write_all(bytes).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.broken(&error, step)),
         }
     }
-    if let Some((code, text)) = report {
-        return Outcome::new("L7OK", Some(code), text);
-    }
-    if talked { Outcome::new("L7OK", Some(0), "(tcp-check)") } else { Outcome::new("L4OK", None, "") }
-}
 
-fn describe(step: &CheckStep) -> String {
-    match step {
-        CheckStep::Connect { port: Some(port), .. } => format!("connect port {port}"),
-        CheckStep::Connect { port: None, .. } => "connect".into(),
-        CheckStep::Send(_) => "send".into(),
-        CheckStep::Expect { what: ExpectBytes::Bytes(bytes), .. } => {
-            format!("expect string '{}'", String::from_utf8_lossy(bytes))
-        }
-        CheckStep::Expect { what: ExpectBytes::Regex(regex), .. } => format!("expect regex '{regex}'"),
-        CheckStep::Comment(_) | CheckStep::Report { .. } => String::new(),
-    }
-}
-
-/// The code and the information that a passed check reports.
-fn reported(pattern: &regex::bytes::Regex, text: &str, received: &[u8]) -> (u32, String) {
-    let found = pattern.captures(received);
-    let group = |number| {
-        found.as_ref().and_then(|found| Some(String::from_utf8_lossy(found.get(number)?.as_bytes())))
-    };
-    let code = group(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    (code, group(2).map_or_else(|| text.to_owned(), std::borrow::Cow::into_owned))
-}
-
-fn broken(error: &LinkError, place: &Place<'_>) -> Outcome {
-    match error {
-        LinkError::Timeout => Outcome::new("L7TOUT", None, place.suffix()),
-        LinkError::Io(error) => Outcome::new("SOCKERR", None, error_text(error) + &place.suffix()),
-    }
-}
-
-struct Rule<'a> {
-    negate: bool,
-    /// `min-recv`: with it, a mismatch is conclusive once so many bytes are there; without it only at the end.
-    least: Option<usize>,
-    what: &'a ExpectBytes,
-}
-
-impl Rule<'_> {
-    fn matches(&self, received: &[u8]) -> bool {
-        match self.what {
-            ExpectBytes::Bytes(bytes) => memchr::memmem::find(received, bytes).is_some(),
-            ExpectBytes::Regex(regex) => regex.is_match(received),
+    fn broken(&self, error: &LinkError, step: &Step) -> Outcome {
+        let place = self.place(step);
+        match (error, &step.action) {
+            (LinkError::Timeout, Action::Expect(expect)) => {
+                Outcome::new(expect.timeout_status.unwrap_or("L7TOUT"), 0, place)
+            }
+            (LinkError::Timeout, _) => Outcome::new("L7TOUT", 0, place),
+            (LinkError::Io(error), _) => Outcome::new("SOCKERR", 0, error_text(error) + &place),
         }
     }
-}
 
-/// Reads until the rule is decided: it matched, a mismatch is conclusive, the peer closed, or the buffer is full.
-async fn expect(
-    link: &mut Link,
-    rule: &Rule<'_>,
-    received: &mut Vec<u8>,
-    limit: usize,
-    place: &Place<'_>,
-) -> Result<(), Outcome> {
-    let mut ended = false;
-    loop {
-        let full = received.len() >= limit;
-        if ended || full || (!received.is_empty() && received.len() >= rule.least.unwrap_or(1)) {
-            let matched = rule.matches(received);
-            if matched || ended || full || rule.least.is_some() {
-                return if matched != rule.negate { Ok(()) } else { Err(mismatch(rule, place)) };
+    /// Reads until the step is decided: as expected, conclusively not, the peer closed, or the buffer is full.
+    async fn expect(&mut self, expect: &Expect, step: &Step) -> Result<(), Outcome> {
+        loop {
+            if self.must_read {
+                self.read(step).await?;
+            }
+            let judgement = match &self.answer {
+                Some(answer) if answer.has_head() => {
+                    self.code = i32::from(self.facts.transaction.response.status());
+                    if self.is_gentle_stop() {
+                        return Ok(());
+                    }
+                    let complete = self.ended || answer.is_complete(&self.facts);
+                    judge_http(expect, &self.facts, complete)
+                }
+                Some(answer) if self.ended || answer.is_broken() => {
+                    Judgement::Failed(Failure { status: "L7RSP", fixed: true, ..Failure::default() })
+                }
+                Some(_) => Judgement::Wait,
+                None => {
+                    let full = self.facts.received.len() >= self.context.buffer;
+                    judge_bytes(expect, &self.facts, self.ended || full)
+                }
+            };
+            match judgement {
+                Judgement::Wait => self.must_read = true,
+                Judgement::Passed => return Ok(()),
+                Judgement::PassedSaying(info) => {
+                    self.said = Some(info);
+                    return Ok(());
+                }
+                Judgement::Failed(failure) => return Err(self.failed(expect, step, failure)),
             }
         }
-        match link.read(received).await {
-            Ok(0) if received.is_empty() => {
-                let text = format!("TCPCHK got an empty response at step {}", place.number);
-                return Err(Outcome::new("L7RSP", None, text));
+    }
+
+    /// `http-check disable-on-404`, which has precedence over what is expected.
+    fn is_gentle_stop(&self) -> bool {
+        let running = self.subject.server().operational() != Operational::Stopped;
+        self.script.disable_on_404 && self.code == 404 && running
+    }
+
+    async fn read(&mut self, step: &Step) -> Result<(), Outcome> {
+        self.must_read = false;
+        let limit = self.context.buffer;
+        let Some(link) = &mut self.link else { return Err(self.broken(&no_link(), step)) };
+        let read = match &mut self.answer {
+            Some(answer) => {
+                // What was understood leaves the buffer.
+                let limit = limit.max(answer.raw.len() + 1);
+                link.read(&mut answer.raw, limit).await
             }
-            // Nothing more will come: what there is decides, however short.
-            Ok(0) => ended = true,
+            None => link.read(&mut self.facts.received, limit).await,
+        };
+        match read {
+            Ok(0) => {
+                self.ended = true;
+                if let Some(answer) = &mut self.answer {
+                    answer.end();
+                }
+            }
             Ok(_) => {}
-            Err(error) => return Err(broken(&error, place)),
+            // What came before a reset is judged; nothing at all is an error.
+            Err(LinkError::Io(_)) if self.has_something() => self.ended = true,
+            Err(error) => return Err(self.broken(&error, step)),
         }
+        if let Some(answer) = &mut self.answer {
+            answer.advance(&mut self.facts);
+        }
+        Ok(())
+    }
+
+    fn has_something(&self) -> bool {
+        !self.facts.received.is_empty() || self.answer.as_ref().is_some_and(Answer::has_head)
+    }
+
+    fn failed(&mut self, expect: &Expect, step: &Step, failure: Failure) -> Outcome {
+        let status = match expect.error_status {
+            Some(status) if !failure.fixed => status,
+            _ => failure.status,
+        };
+        let mut code = failure.code.unwrap_or(self.code);
+        let mut info = failure.info.clone();
+        if !info.is_empty() {
+            info.extend_from_slice(comment(step).as_bytes());
+        } else if let Some(format) = &expect.on_error {
+            info = self.facts.render(format);
+            info.extend_from_slice(comment(step).as_bytes());
+        } else {
+            info.extend_from_slice(self.usual_failure(expect, step, failure.matched).as_bytes());
+        }
+        if let Some(number) = expect.code.as_ref().and_then(|expression| self.facts.number(expression)) {
+            code = number as i32;
+        }
+        Outcome::new(status, code, info)
+    }
+
+    /// What is told when neither the step nor the answer says anything.
+    fn usual_failure(&self, expect: &Expect, step: &Step, matched: bool) -> String {
+        let (number, comment) = (step.number, comment(step));
+        if !self.has_something() {
+            return format!("TCPCHK got an empty response at step {number}{comment}");
+        }
+        if self.script.family == Family::Protocol {
+            return comment;
+        }
+        let verb = if matched { "matched unwanted content" } else { "did not match content" };
+        let what = match &expect.what {
+            Matcher::Status(_) => "(status codes)".to_owned(),
+            Matcher::Bytes(bytes, Spelling::Text) | Matcher::Body(bytes) => {
+                format!(" '{}'", String::from_utf8_lossy(bytes))
+            }
+            Matcher::Bytes(_, Spelling::Hex) => " (binary)".to_owned(),
+            Matcher::Regex(_) | Matcher::StatusRegex(_) | Matcher::BodyRegex(_) => " (regex)".to_owned(),
+            Matcher::HexRegex(_) => " (binary regex)".to_owned(),
+            Matcher::Format(_) | Matcher::BodyFormat(_) => " (log-format string)".to_owned(),
+            Matcher::HexFormat(_) => " (log-format binary)".to_owned(),
+            Matcher::Header(_) => " (header pattern)".to_owned(),
+            Matcher::Mysql { .. } | Matcher::LdapBind | Matcher::SpopHello => " (custom function)".to_owned(),
+        };
+        format!("TCPCHK {verb}{what} at step {number}{comment}")
+    }
+
+    /// Everything was as expected.
+    fn passed(&self, last: Option<&Step>) -> Outcome {
+        match last.map(|step| &step.action) {
+            Some(Action::Expect(expect)) => {
+                let mut code = self.code;
+                if self.answer.is_some() && self.is_gentle_stop() {
+                    return Outcome::new("L7OKC", code, "");
+                }
+                let status = expect.ok_status.unwrap_or("L7OK");
+                if let Some(info) = &self.said {
+                    return Outcome::new(status, code, info);
+                }
+                let info = match &expect.on_success {
+                    Some(format) => self.facts.render(format),
+                    None if self.script.family == Family::Tcp => b"(tcp-check)".to_vec(),
+                    None => Vec::new(),
+                };
+                if let Some(number) = expect.code.as_ref().and_then(|code| self.facts.number(code)) {
+                    code = number as i32;
+                }
+                Outcome::new(status, code, info)
+            }
+            Some(Action::Connect(Connect { implied: true, .. })) => Outcome::new("L4OK", 0, ""),
+            Some(Action::Connect(_)) => Outcome::new("L4OK", 0, "(tcp-check)"),
+            _ => Outcome::new("L7OK", 0, "(tcp-check)"),
+        }
+    }
+
+    /// ` at step 2 of tcp-check (expect string 'nope')`; nothing but for `option tcp-check`.
+    fn place(&self, step: &Step) -> String {
+        if self.script.family != Family::Tcp {
+            return String::new();
+        }
+        if step.number == 0 {
+            return " at initial connection step of tcp-check".to_owned();
+        }
+        let what = match &step.action {
+            Action::Connect(Connect { port: Some(config::plan::check::Port::Fixed(port)), .. }) => {
+                format!(" (connect port {port})")
+            }
+            Action::Connect(_) => " (connect)".to_owned(),
+            Action::Send(_) | Action::Request(_) => " (send)".to_owned(),
+            Action::Expect(expect) => match &expect.what {
+                Matcher::Bytes(bytes, Spelling::Text) => {
+                    format!(" (expect string '{}')", String::from_utf8_lossy(bytes))
+                }
+                Matcher::Bytes(bytes, Spelling::Hex) => {
+                    let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+                    format!(" (expect binary '{digits}')")
+                }
+                Matcher::Regex(_) => " (expect regex)".to_owned(),
+                Matcher::HexRegex(_) => " (expect binary regex)".to_owned(),
+                Matcher::Format(_) => " (expect log-format string)".to_owned(),
+                Matcher::HexFormat(_) => " (expect log-format binary)".to_owned(),
+                _ => " (expect custom function)".to_owned(),
+            },
+            Action::SetVar(..) | Action::UnsetVar(_) => String::new(),
+        };
+        let comment = step.comment.as_ref().map(|text| format!(" comment: '{text}'")).unwrap_or_default();
+        format!(" at step {} of tcp-check{what}{comment}", step.number)
     }
 }
 
-fn mismatch(rule: &Rule<'_>, place: &Place<'_>) -> Outcome {
-    let comment = place.comment.map(|text| format!(" comment: '{text}'")).unwrap_or_default();
-    let verb = if rule.negate { "matched unwanted content" } else { "did not match content" };
-    let what = match rule.what {
-        ExpectBytes::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        ExpectBytes::Regex(regex) => regex.to_string(),
-    };
-    Outcome::new("L7RSP", None, format!("TCPCHK {verb} '{what}' at step {}{comment}", place.number))
+/// The comment of a step behind a message about an answer.
+fn comment(step: &Step) -> String {
+    step.comment.as_ref().map(|text| format!(" comment: {text}")).unwrap_or_default()
+}
+
+/// A step that talks where no connection was made: scripts begin with one.
+fn no_link() -> LinkError {
+    LinkError::Io(io::ErrorKind::NotConnected.into())
 }

@@ -1,38 +1,47 @@
 //! What a check's outcome does to the server: the level, the state, its followers, its sessions, and the messages.
 
 use std::fmt::Write;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::clock::now_ms;
 use runtime::{shard, timer, worker};
-use state::server::{CheckResult, Operational};
+use state::server::{CheckResult, Demand, Health, Operational};
 use state::sessions::{self, Kill};
 use state::transition::{self, ALERT, NOTICE};
 use state::{Proxy, Server};
 
-use crate::http_check::level;
-use crate::probe::{Outcome, Verdict};
-use crate::{Context, Subject};
+use crate::outcome::{Outcome, Verdict};
+use crate::request::level;
+use crate::{Context, Peer};
 
-/// Counts an outcome and carries out what follows.
-pub(crate) fn apply(subject: &Subject, outcome: &Outcome, context: &Rc<Context>) {
-    let health = &subject.server.health;
-    let before = health.last.load_full();
-    health.last.store(Arc::new(CheckResult {
+/// Counts an outcome of a health check and carries out what follows.
+pub(crate) fn apply(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
+    let server = peer.server();
+    let before = keep(&server.health, outcome);
+    let moved = count(server, outcome.verdict);
+    if logs(peer) && (moved || before != outcome.status) {
+        tell_check(peer, outcome, Asked::Server, context);
+    }
+    let why = if logs(peer) { String::new() } else { reason(outcome) };
+    settle(peer, outcome.verdict, &why, context);
+}
+
+/// `option log-health-checks`.
+pub(crate) fn logs(peer: &Peer) -> bool {
+    peer.backend.options.log_health_checks
+}
+
+/// Keeps a result for the statistics; gives the status before.
+pub(crate) fn keep(health: &Health, outcome: &Outcome) -> &'static str {
+    let result = CheckResult {
         status: outcome.status,
         code: outcome.code,
         duration_ms: outcome.duration.as_millis() as u64,
         description: outcome.info.clone(),
-    }));
-    let moved = count(&subject.server, outcome.verdict);
-    if subject.settings.log && (moved || before.status != outcome.status) {
-        tell_check(subject, outcome, context);
-    }
-    let why = if subject.settings.log { String::new() } else { reason(outcome) };
-    settle(subject, outcome.verdict, &why, context);
+    };
+    health.last.swap(Arc::new(result)).status
 }
 
 /// Moves the level; whether it moved. A level below `rise` after a failure falls to 0; one that reaches `rise` after a
@@ -59,46 +68,77 @@ fn count(server: &Server, verdict: Verdict) -> bool {
 }
 
 /// `, reason: Layer7 wrong status, code: 503, info: "x", check duration: 1ms`.
-fn reason(outcome: &Outcome) -> String {
-    let result = CheckResult { status: outcome.status, ..CheckResult::default() };
-    let mut out = format!(", reason: {}", result.meaning().1);
-    if let Some(code) = outcome.code {
-        let _ = write!(out, ", code: {code}");
-    }
-    if !outcome.info.is_empty() {
-        let _ = write!(out, ", info: \"{}\"", outcome.info.replace(['\r', '\n', '"'], "."));
-    }
+pub(crate) fn reason(outcome: &Outcome) -> String {
+    let mut out = cause(outcome.status, outcome.code, &outcome.info);
     let _ = write!(out, ", check duration: {}ms", outcome.duration.as_millis());
     out
 }
 
+fn cause(status: &'static str, code: Option<i32>, info: &str) -> String {
+    let result = CheckResult { status, ..CheckResult::default() };
+    let mut out = format!(", reason: {}", result.meaning().1);
+    if let Some(code) = code {
+        let _ = write!(out, ", code: {code}");
+    }
+    if !info.is_empty() {
+        out.push_str(", info: \"");
+        for byte in info.bytes() {
+            match byte {
+                b' '..=b'~' if !matches!(byte, b'<' | b'>' | b'"') => out.push(char::from(byte)),
+                _ => {
+                    let _ = write!(out, "<{byte:02X}>");
+                }
+            }
+        }
+        out.push('"');
+    }
+    out
+}
+
+/// Who was asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The server.
+    Server,
+    /// Its agent.
+    Agent,
+}
+
 /// `option log-health-checks`.
-fn tell_check(subject: &Subject, outcome: &Outcome, context: &Context) {
-    let server = &subject.server;
-    let done = match outcome.verdict {
+pub(crate) fn tell_check(peer: &Peer, outcome: &Outcome, asked: Asked, context: &Context) {
+    let text = format!("{}.", check_line(peer, outcome.verdict, asked, &reason(outcome)));
+    (context.notify)(&peer.backend.state, NOTICE, &text);
+}
+
+fn check_line(peer: &Peer, verdict: Verdict, asked: Asked, why: &str) -> String {
+    let server = peer.server();
+    let done = match verdict {
         Verdict::Passed => "succeeded",
         Verdict::Conditional => "conditionally succeeded",
         Verdict::Failed => "failed",
     };
-    let (word, level, of) = level(server);
+    let (kind, (word, level, of)) = match asked {
+        Asked::Server => ("Health", level(server)),
+        Asked::Agent => {
+            ("Agent", if server.agent.level.load(Relaxed) > 0 { ("UP", 1, 1) } else { ("DOWN", 0, 1) })
+        }
+    };
     let word = match word {
         "DOWN" => "DOWN",
         _ if server.user_weight() == 0 => "DRAIN",
         _ => "UP",
     };
-    let text = format!(
-        "Health check for {}server {}/{} {done}{}, status: {level}/{of} {word}.",
+    format!(
+        "{kind} check for {}server {}/{} {done}{why}, status: {level}/{of} {word}",
         if server.backup { "backup " } else { "" },
         server.proxy,
         server.name,
-        reason(outcome)
-    );
-    (context.notify)(&subject.proxy, NOTICE, &text);
+    )
 }
 
 /// Brings the server's state in line with its level.
-fn settle(subject: &Subject, verdict: Verdict, why: &str, context: &Rc<Context>) {
-    let server = &subject.server;
+fn settle(peer: &Peer, verdict: Verdict, why: &str, context: &Arc<Context>) {
+    let server = peer.server();
     let level = server.health.level.load(Relaxed);
     let up = level >= server.health.rise.load(Relaxed);
     // What the agent holds down, a check does not bring up.
@@ -114,19 +154,21 @@ fn settle(subject: &Subject, verdict: Verdict, why: &str, context: &Rc<Context>)
         (Operational::Running | Operational::Starting, Verdict::Passed) => return,
         (_, Verdict::Passed) => Operational::Running,
     };
-    go(subject, wanted, why, context);
+    go(peer, wanted, why, context);
 }
 
 /// Changes the server's state with all that its configuration wants done then.
-pub(crate) fn go(subject: &Subject, wanted: Operational, why: &str, context: &Rc<Context>) {
-    let server = &subject.server;
-    let change = Change { wanted, why, via: None, slow_start: subject.slow_start };
-    transit(&subject.proxy, server, &change, context);
-    if wanted == Operational::Stopped && subject.shutdown_when_down {
+pub(crate) fn go(peer: &Peer, wanted: Operational, why: &str, context: &Arc<Context>) {
+    let server = peer.server();
+    let own = peer.own();
+    let change = Change { wanted, why, via: None, slow_start: own.slow_start };
+    transit(&peer.backend.state, server, &change, context);
+    if wanted == Operational::Stopped && own.shutdown_sessions_when_down {
         kill_on_every_worker(Kill::ServerDown, vec![server.clone()]);
     }
-    if wanted == Operational::Running && subject.shutdown_backups_when_up && !server.backup {
-        let backups = subject.proxy.servers.load().iter().filter(|server| server.backup).cloned().collect();
+    if wanted == Operational::Running && own.shutdown_backups_when_up && !server.backup {
+        let backups =
+            peer.backend.state.servers.load().iter().filter(|server| server.backup).cloned().collect();
         kill_on_every_worker(Kill::ServerUp, backups);
     }
 }
@@ -154,7 +196,7 @@ struct Change<'a> {
 }
 
 /// Sets the state, tells it, and does the same to the servers that follow.
-fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, context: &Rc<Context>) {
+fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, context: &Arc<Context>) {
     let was = server.operational();
     let now = now_ms();
     let requeued = server.queue.len();
@@ -190,13 +232,9 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
         (context.notify)(proxy, level, &text);
     }
     let via = format!(" via {}/{}", server.proxy, server.name);
-    for follower in context.followers.get(&Arc::as_ptr(server)).into_iter().flatten() {
-        let change = Change { via: Some(&via), why: "", slow_start: follower.slow_start, ..*change };
-        transit(&follower.proxy, &follower.server, &change, context);
-    }
-    for follower in crate::added_followers(server) {
-        let change = Change { via: Some(&via), why: "", slow_start: follower.slow_start, ..*change };
-        transit(&follower.proxy, &follower.server, &change, context);
+    for follower in &context.followers(server) {
+        let change = Change { via: Some(&via), why: "", slow_start: follower.own().slow_start, ..*change };
+        transit(&follower.backend.state, follower.server(), &change, context);
     }
 }
 
@@ -223,21 +261,30 @@ async fn ramp(server: Arc<Server>, duration: Duration) {
 }
 
 /// What real traffic asked for (`observe`, `on-error`).
-pub(crate) fn meet(subject: &Subject, demand: state::server::Demand, context: &Rc<Context>) {
-    use state::server::Demand;
-    let health = &subject.server.health;
-    let why = ", reason: Health analyze, info: \"Detected errors on real traffic\"";
-    let moved = match demand {
+pub(crate) fn meet(peer: &Peer, demand: Demand, context: &Arc<Context>) {
+    let health = &peer.server().health;
+    let (errors, trouble) = health.take_errors();
+    let rise = health.rise.load(Relaxed);
+    match demand {
         Demand::FastInter => return,
-        Demand::FailCheck => count(&subject.server, Verdict::Failed),
+        Demand::FailCheck => {}
         Demand::SuddenDeath => {
-            let rise = health.rise.load(Relaxed);
-            health.level.fetch_update(Relaxed, Relaxed, |level| (level > rise).then_some(rise + 1)).is_ok()
-                && count(&subject.server, Verdict::Failed)
+            let _ = health.level.fetch_update(Relaxed, Relaxed, |level| (level > rise).then_some(rise + 1));
         }
-        Demand::MarkDown => health.level.swap(0, Relaxed) > 0,
-    };
+        Demand::MarkDown => {
+            let _ = health.level.fetch_update(Relaxed, Relaxed, |level| (level > rise).then_some(rise));
+        }
+    }
+    let info = format!("Detected {errors} consecutive errors, last one was: {}", trouble.text());
+    let outcome = Outcome::new("HANA", 0, info);
+    let before = keep(health, &outcome);
+    let why = cause(outcome.status, outcome.code, &outcome.info);
+    let moved = count(peer.server(), Verdict::Failed);
+    if logs(peer) && (moved || before != outcome.status) {
+        let text = format!("{}.", check_line(peer, Verdict::Failed, Asked::Server, &why));
+        (context.notify)(&peer.backend.state, NOTICE, &text);
+    }
     if moved {
-        settle(subject, Verdict::Failed, why, context);
+        settle(peer, Verdict::Failed, if logs(peer) { "" } else { &why }, context);
     }
 }

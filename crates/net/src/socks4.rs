@@ -10,6 +10,8 @@ use crate::stream::Stream;
 
 /// Version 4, and the command to connect.
 const CONNECT: [u8; 2] = [4, 1];
+/// The user, up to a NUL.
+const USER: &[u8] = b"HAProxy\0";
 /// What the second byte of the answer says when the proxy has connected.
 const GRANTED: u8 = 90;
 /// An answer's length.
@@ -25,12 +27,12 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// A request to be connected to `target`, by a user without a name.
+    /// A request to be connected to `target`, by the user that HAProxy is to such proxies.
     pub fn new(target: SocketAddrV4) -> Self {
         let mut request = CONNECT.to_vec();
         request.extend_from_slice(&target.port().to_be_bytes());
         request.extend_from_slice(&target.ip().octets());
-        request.push(0);
+        request.extend_from_slice(USER);
         Self { request, sent: 0, answer: [0; ANSWER], received: 0 }
     }
 

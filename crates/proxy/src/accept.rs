@@ -6,7 +6,6 @@
 use std::cell::OnceCell;
 use std::future::poll_fn;
 use std::io;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,20 +57,20 @@ fn start(newcomer: Newcomer) {
 }
 
 /// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend stops.
-/// `group` are the workers that may serve its connections.
+/// `workers` are those that may serve its connections.
 pub async fn serve(
     worker: Rc<Worker>,
     listener: Listener,
     frontend: usize,
     bind: usize,
-    group: Range<usize>,
+    workers: Arc<[usize]>,
 ) {
     let proxy = worker.proxy(frontend).plan.clone();
     let entry = proxy.binds[bind].listener.clone();
     let tune = &worker.shared.plan.global.tune;
     let (most, spread) = (tune.maxaccept, tune.multi_queue);
     let mut in_a_row = 0;
-    let mut turn = worker.index;
+    let mut turn = 0;
     loop {
         if proxy.state.admission() == Admission::Paused {
             sit_out(&proxy, &entry, &listener).await;
@@ -102,10 +101,10 @@ pub async fn serve(
                 }
                 let target = match spread {
                     MultiQueue::Off => worker.index,
-                    MultiQueue::On => choose(worker.index, &group),
+                    MultiQueue::On => choose(worker.index, &workers),
                     MultiQueue::Fair => {
-                        turn = if turn + 1 < group.end { turn + 1 } else { group.start };
-                        turn
+                        turn = (turn + 1) % workers.len();
+                        workers[turn]
                     }
                 };
                 hand_over(&worker, accepted, frontend, bind, target);
@@ -216,12 +215,12 @@ fn hand_over(worker: &Rc<Worker>, accepted: Accepted, frontend: usize, bind: usi
     }
 }
 
-/// Of two workers of the group drawn at random, the one with fewer connections.
-fn choose(own: usize, group: &Range<usize>) -> usize {
-    if group.len() <= 1 {
+/// Of two workers drawn at random, the one with fewer connections.
+fn choose(own: usize, workers: &[usize]) -> usize {
+    if workers.len() <= 1 {
         return own;
     }
-    let draw = || fastrand::usize(group.clone());
+    let draw = || workers[fastrand::usize(..workers.len())];
     let (first, second) = (draw(), draw());
     match worker::connections(first).cmp(&worker::connections(second)) {
         std::cmp::Ordering::Greater => second,
@@ -253,13 +252,13 @@ mod tests {
 
     #[test]
     fn a_group_of_one_keeps_its_connections() {
-        assert_eq!(choose(3, &(3..4)), 3);
+        assert_eq!(choose(3, &[3]), 3);
     }
 
     #[test]
     fn a_connection_stays_within_its_group() {
         for _ in 0..100 {
-            assert!((4..8).contains(&choose(5, &(4..8))));
+            assert!((4..8).contains(&choose(5, &[4, 5, 6, 7])));
         }
     }
 }

@@ -116,19 +116,19 @@ fn try_assign(
     if let Some(bound) = x.bound {
         let settings = &backend.servers[bound.server];
         if settings.state.is_up() || bound.even_down {
-            return Ok(match enter(client, backend, settings) {
+            return Ok(match enter(client, backend, settings, x.txn.times.request) {
                 Some(lease) => Assigned::Place(lease),
                 None => Assigned::Wait(Some(bound.server)),
             });
         }
         x.bound = None;
     }
-    let wish = Wish { hash: x.hash, avoid };
+    let wish = Wish { hash: x.hash, avoid, now_us: x.txn.times.request };
     let picked = preferred(client, backend, avoid)
         .or_else(|| prepared.picker().pick(wish, |server| limit(backend, server)))
         .ok_or(Fault::NoServer)?;
     if backend.state.queue.is_empty()
-        && let Some(lease) = enter(client, backend, &backend.servers[picked])
+        && let Some(lease) = enter(client, backend, &backend.servers[picked], x.txn.times.request)
     {
         return Ok(Assigned::Place(lease));
     }
@@ -151,18 +151,18 @@ fn preferred(client: &Connection, backend: &Proxy, avoid: Option<usize>) -> Opti
     (short && state.effective_weight() > 0).then_some(server)
 }
 
-fn enter(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings) -> Option<Lease> {
+fn enter(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings, now: u64) -> Option<Lease> {
     let server = &settings.state;
     let limit = limit(backend, server);
     if limit > 0 && !server.queue.is_empty() {
         return None;
     }
-    server.try_enter(limit).then(|| lease(client, backend, settings))
+    server.try_enter(limit).then(|| lease(client, backend, settings, now))
 }
 
-fn lease(client: &Connection, backend: &Proxy, settings: &ServerSettings) -> Lease {
+fn lease(client: &Connection, backend: &Proxy, settings: &ServerSettings, now: u64) -> Lease {
     let picker = client.worker.proxy(backend.index).picker();
-    picker.entered(settings.index);
+    picker.entered(settings.index, now);
     let since = if picker.wants_answers() { now_us() } else { 0 };
     Lease { worker: client.worker.clone(), backend: backend.index, server: settings.index, since }
 }
@@ -237,7 +237,9 @@ async fn wait(
             Some(settings) => take_place(client, backend, settings),
             None => {
                 let picker = client.worker.proxy(backend.index).picker();
-                match picker.pick(Wish { hash: x.hash, avoid }, |server| limit(backend, server)) {
+                match picker
+                    .pick(Wish { hash: x.hash, avoid, now_us: now_us() }, |server| limit(backend, server))
+                {
                     None => return Poll::Ready(Err(Fault::NoServer)),
                     Some(picked) => take_place(client, backend, &backend.servers[picked]),
                 }
@@ -266,7 +268,7 @@ async fn wait(
 
 fn take_place(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings) -> Option<Lease> {
     let limit = limit(backend, &settings.state);
-    settings.state.try_enter(limit).then(|| lease(client, backend, settings))
+    settings.state.try_enter(limit).then(|| lease(client, backend, settings, now_us()))
 }
 
 fn waiting<T>(client: &mut Connection, context: &mut Context<'_>, watch: bool) -> Poll<Result<T, Fault>> {

@@ -1,5 +1,6 @@
 //! One HTTP request from its first byte to its log line: read [`serve`] from top to bottom.
 
+use state::server::Trouble;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -423,16 +424,27 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
     };
     lease.answered(Answer::Bad);
     match lease.settings().observe {
-        Observe::Layer4 if !connected => tell(lease.settings(), false),
-        Observe::Layer7 => tell(lease.settings(), false),
+        Observe::Layer4 if !connected => tell(lease.settings(), Err(Trouble::Connection)),
+        Observe::Layer7 => tell(lease.settings(), Err(trouble(fault))),
         Observe::None | Observe::Layer4 => {}
+    }
+}
+
+/// What the checks are told of a fault.
+fn trouble(fault: Fault) -> Trouble {
+    match fault {
+        Fault::ConnectFailed(_) | Fault::ConnectTimeout => Trouble::Connection,
+        Fault::ResponseTimeout | Fault::ServerTimeout => Trouble::Timeout,
+        Fault::EmptyResponse | Fault::Truncated => Trouble::Close,
+        Fault::BadResponse(_) | Fault::BadResponseBody => Trouble::Response,
+        _ => Trouble::Read,
     }
 }
 
 /// Tells the checks of `server` how a connection or an exchange with it went.
 #[inline]
-pub(crate) fn tell(server: &ServerSettings, ok: bool) {
+pub(crate) fn tell(server: &ServerSettings, seen: Result<(), Trouble>) {
     if server.observe != Observe::None {
-        server.state.health.observe(ok, server.error_limit, server.on_error.demand());
+        server.state.health.observe(seen, server.error_limit, server.on_error.demand());
     }
 }

@@ -91,7 +91,7 @@ async fn reach(
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 crate::exchange::count_request(x, backend, &lease);
-                crate::exchange::tell(lease.settings(), true);
+                crate::exchange::tell(lease.settings(), Ok(()));
                 lease.answered(Answer::Good);
                 return Ok((upstream, lease));
             }

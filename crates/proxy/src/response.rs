@@ -1,6 +1,7 @@
 //! The response: waiting for its head while the request is still on its way, forwarding its body, and what
 //! becomes of both connections afterwards.
 
+use state::server::Trouble;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -280,7 +281,8 @@ fn note_head(x: &mut Exchange, backend: &Proxy, upstream: &Upstream) {
     upstream.server.state.counters.mine().traffic.responses.add(status);
     // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are such.
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
-    tell(&upstream.server, !(failed && upstream.server.observe == Observe::Layer7));
+    let failed = failed && upstream.server.observe == Observe::Layer7;
+    tell(&upstream.server, if failed { Err(Trouble::Status) } else { Ok(()) });
     backend.state.backend.mine().traffic.responses.add(status);
 }
 

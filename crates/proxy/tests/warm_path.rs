@@ -102,9 +102,9 @@ fn serve(plan: Plan) -> SocketAddr {
         proxy::accept::install(&worker);
         tokio::task::spawn_local(proxy::worker::background(worker.clone()));
         let listener = net::Listener::from_fd(watched.into()).expect("a listening socket can be watched");
-        proxy::accept::serve(worker, listener, frontend, 0, 0..1).await;
+        proxy::accept::serve(worker, listener, frontend, 0, Arc::new([0])).await;
     };
-    inboxes.spawn(0, main).expect("a thread starts");
+    inboxes.spawn(0, Default::default(), main).expect("a thread starts");
     address
 }
 

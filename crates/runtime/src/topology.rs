@@ -5,7 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
+
+use rustix::thread::CpuSet;
 
 /// Numbers of CPUs as the kernel counts them, from 0.
 pub type Cpus = BTreeSet<usize>;
@@ -47,6 +51,30 @@ struct Raw {
     /// The first CPU of those that share the last-level cache.
     cache: Option<usize>,
     capacity: u64,
+}
+
+/// This machine, read once.
+pub fn machine() -> &'static Topology {
+    static MACHINE: OnceLock<Topology> = OnceLock::new();
+    MACHINE.get_or_init(|| Topology::read(Path::new("/sys/devices/system")))
+}
+
+/// The CPUs that the calling thread may run on; empty where the system does not tell.
+pub fn allowed() -> Cpus {
+    let set = rustix::thread::sched_getaffinity(None);
+    set.map(|set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()).unwrap_or_default()
+}
+
+/// Binds the calling thread to `cpus`.
+///
+/// # Errors
+/// What the system says: none of them is online, or allowed.
+pub fn bind(cpus: &Cpus) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
+        set.set(*cpu);
+    }
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
 /// `0-3,8` as a set. What is no list gives an empty set.

@@ -5,14 +5,16 @@
 
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::{Builder, LocalOptions, RuntimeMetrics};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::shard::{self, Padded};
 use crate::timer;
+use crate::topology::{self, Cpus};
 
 /// What a mailbox takes: run once, on the worker's thread.
 pub type Message = Box<dyn FnOnce() + Send>;
@@ -21,9 +23,41 @@ struct Mailboxes {
     senders: Vec<UnboundedSender<Message>>,
     /// Connections each worker serves. Written by the worker itself and by those who hand it a connection.
     connections: Vec<Padded<AtomicUsize>>,
+    /// What each runtime says of itself, once it runs.
+    metrics: Vec<OnceLock<RuntimeMetrics>>,
+    /// Messages taken. Written by the worker itself.
+    messages: Vec<Padded<AtomicU64>>,
+    /// Workers that still poll without sleeping. Written once, when the process begins to stop.
+    polling: AtomicBool,
 }
 
 static MAILBOXES: OnceLock<Mailboxes> = OnceLock::new();
+
+/// Where a worker runs and how it waits.
+#[derive(Debug, Clone, Default)]
+pub struct Place {
+    /// The number of its group.
+    pub group: usize,
+    /// The CPUs that it is bound to; `None` leaves it to the system.
+    pub cpus: Option<Cpus>,
+    /// Whether it polls without sleeping.
+    pub busy_polling: bool,
+}
+
+/// What a worker did so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Activity {
+    /// Tasks that live on it: connections, listeners, checks.
+    pub tasks: usize,
+    /// Tasks and wake-ups that other threads sent and it has not taken yet.
+    pub queued: usize,
+    /// Time it was busy since it started, while it is not polling without sleeping.
+    pub busy: Duration,
+    /// How often it went to sleep.
+    pub sleeps: u64,
+    /// Messages it took from its mailbox.
+    pub messages: u64,
+}
 
 /// The receiving ends of all mailboxes, to be handed to [`spawn`] in order.
 pub struct Inboxes(std::vec::IntoIter<UnboundedReceiver<Message>>);
@@ -35,7 +69,13 @@ pub fn prepare(count: usize) -> io::Result<Inboxes> {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
     let connections = (0..count).map(|_| Padded(AtomicUsize::new(0))).collect();
     MAILBOXES
-        .set(Mailboxes { senders, connections })
+        .set(Mailboxes {
+            senders,
+            connections,
+            metrics: (0..count).map(|_| OnceLock::new()).collect(),
+            messages: (0..count).map(|_| Padded(AtomicU64::new(0))).collect(),
+            polling: AtomicBool::new(true),
+        })
         .map_err(|_| io::Error::other("the workers were already prepared"))?;
     Ok(Inboxes(receivers.into_iter()))
 }
@@ -51,6 +91,30 @@ pub fn post(index: usize, message: impl FnOnce() + Send + 'static) -> bool {
 /// Connections that worker `index` serves.
 pub fn connections(index: usize) -> usize {
     MAILBOXES.get().map_or(0, |boxes| boxes.connections[index].0.load(Relaxed))
+}
+
+/// What worker `index` did so far; nothing before it started.
+pub fn activity(index: usize) -> Activity {
+    let Some(boxes) = MAILBOXES.get() else { return Activity::default() };
+    let messages = boxes.messages.get(index).map_or(0, |count| count.0.load(Relaxed));
+    let Some(metrics) = boxes.metrics.get(index).and_then(OnceLock::get) else {
+        return Activity { messages, ..Activity::default() };
+    };
+    Activity {
+        tasks: metrics.num_alive_tasks(),
+        queued: metrics.global_queue_depth(),
+        busy: metrics.worker_total_busy_duration(0),
+        sleeps: metrics.worker_park_count(0),
+        messages,
+    }
+}
+
+/// Lets workers sleep again that poll without: a process that only waits for its last connections leaves the CPU to
+/// its successor.
+pub fn end_busy_polling() {
+    if let Some(boxes) = MAILBOXES.get() {
+        boxes.polling.store(false, Relaxed);
+    }
 }
 
 /// Counts a connection of worker `index` for as long as it lives.
@@ -76,8 +140,9 @@ impl Drop for Load {
 }
 
 impl Inboxes {
-    /// Starts the next worker: a thread named `weir/INDEX` that runs `main` and its mailbox until `main` ends.
-    pub fn spawn<F, Fut>(&mut self, index: usize, main: F) -> io::Result<JoinHandle<()>>
+    /// Starts the next worker: a thread named `weir/INDEX`, placed as `place` says, that runs `main` and its mailbox
+    /// until `main` ends.
+    pub fn spawn<F, Fut>(&mut self, index: usize, place: Place, main: F) -> io::Result<JoinHandle<()>>
     where
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = ()> + 'static,
@@ -85,14 +150,26 @@ impl Inboxes {
         let inbox = self.0.next().ok_or_else(|| io::Error::other("every worker was already started"))?;
         std::thread::Builder::new().name(format!("weir/{index}")).spawn(move || {
             shard::enter_worker(index);
-            if let Err(error) = run(inbox, main) {
+            shard::enter_group(place.group);
+            if let Some(Err(error)) = place.cpus.as_ref().map(topology::bind) {
+                eprintln!(
+                    "worker {index}: cannot be bound to CPUs {}: {error}",
+                    topology::show_list(&place.cpus.unwrap_or_default())
+                );
+            }
+            if let Err(error) = run(index, inbox, place.busy_polling, main) {
                 eprintln!("worker {index}: {error}");
             }
         })
     }
 }
 
-fn run<F, Fut>(mut inbox: UnboundedReceiver<Message>, main: F) -> io::Result<()>
+fn run<F, Fut>(
+    index: usize,
+    mut inbox: UnboundedReceiver<Message>,
+    busy_polling: bool,
+    main: F,
+) -> io::Result<()>
 where
     F: FnOnce() -> Fut,
     Fut: Future<Output = ()> + 'static,
@@ -102,14 +179,28 @@ where
         .max_blocking_threads(4)
         .event_interval(61)
         .build_local(LocalOptions::default())?;
+    let boxes = MAILBOXES.get().ok_or_else(|| io::Error::other("no mailboxes were prepared"))?;
+    let _ = boxes.metrics[index].set(runtime.handle().metrics());
+    let taken = &boxes.messages[index].0;
     runtime.block_on(async move {
         tokio::task::spawn_local(timer::drive());
         tokio::task::spawn_local(async move {
             while let Some(message) = inbox.recv().await {
+                taken.store(taken.load(Relaxed) + 1, Relaxed);
                 message();
             }
         });
+        if busy_polling {
+            tokio::task::spawn_local(poll_busily(&boxes.polling));
+        }
         main().await;
     });
     Ok(())
+}
+
+/// A task that is always ready: the reactor and the timers are asked after each round of the others, and never slept on.
+async fn poll_busily(going: &AtomicBool) {
+    while going.load(Relaxed) {
+        tokio::task::yield_now().await;
+    }
 }

@@ -99,5 +99,5 @@ pub fn columns(scope: &Scope<'_>) -> Columns {
 
 /// Whether the direction looked at is the response: what `hdr` and `payload` mean.
 pub fn is_response(place: Place) -> bool {
-    matches!(place, Place::TcpResponseContent | Place::HttpResponse)
+    matches!(place, Place::TcpResponseContent | Place::HttpResponse | Place::Check)
 }

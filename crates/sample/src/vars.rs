@@ -121,6 +121,8 @@ pub struct Limits {
     pub transaction: usize,
     /// `reqres`: those of a request, and of a response.
     pub message: usize,
+    /// `check`: those of a health check.
+    pub check: usize,
 }
 
 /// Bytes that a variable counts beside its text.
@@ -397,6 +399,7 @@ impl Var {
         let all = with(HELD.load(Relaxed));
         let inner = match scope {
             VarScope::Request | VarScope::Response => within(limits.message, with(message)),
+            VarScope::Check => within(limits.check, with(message)),
             _ => true,
         };
         let in_transaction = match scope {

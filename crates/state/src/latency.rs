@@ -1,15 +1,20 @@
 //! How long a server's answers take: an average that follows peaks at once and forgets them with time.
 //!
 //! Fed by request tasks when an answer begins or an attempt fails, read by the balancer (`balance peak-ewma`) on
-//! every pick. One relaxed atomic: of two updates in the same instant one may be lost, which an average bears.
+//! every pick. Relaxed atomics: of two updates in the same instant one may be lost, which an average bears.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The average and when it was last written, in one word: the instant in units of 64 µs in the upper half (it
-/// goes round after 76 hours, which at worst makes one old average count too much), µs as a float in the lower. 0
-/// when nothing was ever measured.
+/// The average of a server's answers.
 #[derive(Debug, Default)]
-pub struct Latency(AtomicU64);
+pub struct Latency {
+    /// The average and when it was last written, in one word: the instant in units of 64 µs in the upper half (it
+    /// goes round after 76 hours, which at worst makes one old average count too much), µs as a float in the lower.
+    /// 0 when nothing was ever measured. Negative when the last answer was a failure.
+    average: AtomicU64,
+    /// Since when the server has had requests, in the same units.
+    busy_since: AtomicU32,
+}
 
 /// How an attempt at a server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +29,10 @@ pub enum Answer {
 const MOST_US: f32 = 900e6;
 
 impl Latency {
-    fn unpack(word: u64) -> Option<(u32, f32)> {
-        (word != 0).then(|| ((word >> 32) as u32, f32::from_bits(word as u32)))
+    /// The instant, the average, and whether the last answer was a failure.
+    fn unpack(word: u64) -> Option<(u32, f32, bool)> {
+        let average = f32::from_bits(word as u32);
+        (word != 0).then(|| ((word >> 32) as u32, average.abs(), average < 0.0))
     }
 
     /// What is left at `now` of what was written `then`, both in units of 64 µs.
@@ -35,43 +42,64 @@ impl Latency {
         if elapsed == 0 {
             return 1.0;
         }
-        (-(elapsed as f32 * 64.0) / decay_us.max(1) as f32).exp()
+        // The beginning of the series of e^x, turned over: within 2 % up to x = 1, and it costs a division.
+        let x = elapsed as f32 * 64.0 / decay_us.max(1) as f32;
+        1.0 / (1.0 + x * (1.0 + x * (0.5 + x / 6.0)))
     }
 
     /// Takes an answer into account that took `taken_us`. A peak counts whole at once; what is faster pulls the
     /// average down in proportion to the time since the last answer, over `decay_us`. A failure counts like an
     /// answer that took `decay_us`, in the same proportion, so that the average grows by the rate of failures:
-    /// a server that fails fast looks slow.
+    /// a server that fails fast looks slow. A failure behind a failure doubles it besides, up to `decay_us`: nothing
+    /// but failures is found out within a few requests.
     pub fn record(&self, now_us: u64, taken_us: u64, answer: Answer, decay_us: u32) {
         let sample = match answer {
             Answer::Good => taken_us as f32,
             Answer::Bad => taken_us.max(decay_us.into()) as f32,
         };
         let now = (now_us >> 6) as u32;
-        let average = match Self::unpack(self.0.load(Relaxed)) {
+        let average = match Self::unpack(self.average.load(Relaxed)) {
             None => sample,
-            Some((_, average)) if sample > average && answer == Answer::Good => sample,
-            Some((then, average)) => {
+            Some((_, average, _)) if sample > average && answer == Answer::Good => sample,
+            Some((then, average, failed)) => {
                 let left = Self::share_left(then, now, decay_us);
-                average * left + sample * (1.0 - left)
+                let blend = average * left + sample * (1.0 - left);
+                if answer == Answer::Bad && failed { blend.max((2.0 * average).min(sample)) } else { blend }
             }
         };
         // Not zero even for an answer that took no measurable time: zero says that nothing was measured.
         let average = average.clamp(1.0, MOST_US);
-        self.0.store(u64::from(now) << 32 | u64::from(average.to_bits()), Relaxed);
+        let average = if answer == Answer::Bad { -average } else { average };
+        self.average.store(u64::from(now) << 32 | u64::from(average.to_bits()), Relaxed);
     }
 
-    /// The average at `now_us`, in µs: what was seen long ago counts less, so that a server that was slow is tried
-    /// again. `None` before the first answer.
+    /// Says that a server without requests got one: from now on its silence means something.
     #[inline]
-    pub fn read(&self, now_us: u64, decay_us: u32) -> Option<f32> {
-        let (then, average) = Self::unpack(self.0.load(Relaxed))?;
-        Some(average * Self::share_left(then, (now_us >> 6) as u32, decay_us))
+    pub fn begin(&self, now_us: u64) {
+        self.busy_since.store((now_us >> 6) as u32, Relaxed);
+    }
+
+    /// How long an answer is to be expected to take at `now_us`, in µs. `None` before the first answer.
+    ///
+    /// Of a server without requests what was seen counts less with time, so that one that was slow is tried again.
+    /// One with requests may have stopped answering: it will take at least as long as it has been silent.
+    #[inline]
+    pub fn read(&self, now_us: u64, decay_us: u32, busy: bool) -> Option<f32> {
+        let (then, average, _) = Self::unpack(self.average.load(Relaxed))?;
+        let now = (now_us >> 6) as u32;
+        if !busy {
+            return Some(average * Self::share_left(then, now, decay_us));
+        }
+        let since = |instant: u32| (now.wrapping_sub(instant) as i32).max(0) as u32;
+        let silent = since(then).min(since(self.busy_since.load(Relaxed)));
+        // What it forgot while it had nothing to do.
+        let left = Self::share_left(then, now.wrapping_sub(silent), decay_us);
+        Some((average * left).max(silent as f32 * 64.0))
     }
 
     /// Forgets everything: the server came up again and is another one now, as far as anyone knows.
     pub fn forget(&self) {
-        self.0.store(0, Relaxed);
+        self.average.store(0, Relaxed);
     }
 }
 
@@ -84,12 +112,12 @@ mod tests {
     #[test]
     fn a_peak_counts_at_once_and_fades_by_the_decay() {
         let latency = Latency::default();
-        assert_eq!(latency.read(SECOND, 1_000_000), None);
+        assert_eq!(latency.read(SECOND, 1_000_000, false), None);
         latency.record(SECOND, 1_000, Answer::Good, 1_000_000);
         latency.record(SECOND, 100_000, Answer::Good, 1_000_000);
-        assert_eq!(latency.read(SECOND, 1_000_000), Some(100_000.0));
-        let later = latency.read(2 * SECOND, 1_000_000).unwrap();
-        assert!((36_000.0..37_500.0).contains(&later), "{later}");
+        assert_eq!(latency.read(SECOND, 1_000_000, false), Some(100_000.0));
+        let later = latency.read(2 * SECOND, 1_000_000, false).unwrap();
+        assert!((36_000.0..38_000.0).contains(&later), "{later}");
     }
 
     #[test]
@@ -97,10 +125,10 @@ mod tests {
         let latency = Latency::default();
         latency.record(SECOND, 100_000, Answer::Good, 1_000_000);
         latency.record(SECOND, 1_000, Answer::Good, 1_000_000);
-        assert_eq!(latency.read(SECOND, 1_000_000), Some(100_000.0));
+        assert_eq!(latency.read(SECOND, 1_000_000, false), Some(100_000.0));
         latency.record(3 * SECOND, 1_000, Answer::Good, 1_000_000);
-        let later = latency.read(3 * SECOND, 1_000_000).unwrap();
-        assert!((14_000.0..15_000.0).contains(&later), "{later}");
+        let later = latency.read(3 * SECOND, 1_000_000, false).unwrap();
+        assert!((14_000.0..18_000.0).contains(&later), "{later}");
     }
 
     #[test]
@@ -111,7 +139,7 @@ mod tests {
                 let answer = if number % one_in == 0 { Answer::Bad } else { Answer::Good };
                 latency.record(SECOND + number * 1_000, 500, answer, 1_000_000);
             }
-            latency.read(21 * SECOND, 1_000_000).unwrap()
+            latency.read(21 * SECOND, 1_000_000, false).unwrap()
         };
         let (all, tenth, none) =
             (average_with_failures_of(1), average_with_failures_of(10), average_with_failures_of(u64::MAX));
@@ -121,11 +149,28 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_has_requests_and_is_silent_looks_slow_but_not_one_that_had_none() {
+        let latency = Latency::default();
+        latency.record(SECOND, 1_000, Answer::Good, 1_000_000);
+        assert_eq!(latency.read(SECOND + 500_000, 1_000_000, true), Some(499_968.0));
+        latency.begin(9 * SECOND);
+        assert!(latency.read(9 * SECOND + 100, 1_000_000, true).unwrap() < 1_000.0);
+    }
+
+    #[test]
+    fn nothing_but_failures_is_found_out_within_a_few_requests() {
+        let latency = Latency::default();
+        latency.record(SECOND, 1_000, Answer::Good, 10_000_000);
+        (0..8).for_each(|_| latency.record(SECOND, 50, Answer::Bad, 10_000_000));
+        assert!(latency.read(SECOND, 10_000_000, false).unwrap() > 100_000.0);
+    }
+
+    #[test]
     fn what_is_forgotten_is_as_if_never_measured() {
         let latency = Latency::default();
         latency.record(SECOND, 0, Answer::Good, 1_000_000);
-        assert_eq!(latency.read(SECOND, 1_000_000), Some(1.0));
+        assert_eq!(latency.read(SECOND, 1_000_000, false), Some(1.0));
         latency.forget();
-        assert_eq!(latency.read(SECOND, 1_000_000), None);
+        assert_eq!(latency.read(SECOND, 1_000_000, false), None);
     }
 }

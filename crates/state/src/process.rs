@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use runtime::{Count, Rate, Sharded};
+use runtime::{Count, Gauge, Rate, Sharded};
 
 use crate::errors::Errors;
 
@@ -27,11 +27,43 @@ pub struct ProcessCounters {
     pub accept_failures: Count,
 }
 
+/// One worker's counts of health checks and agents (`show activity`).
+#[derive(Debug, Default)]
+pub struct CheckCounters {
+    /// Those that wait or run on this worker. Written by any worker: one that hands a check over counts it here at once.
+    present: AtomicU32,
+    /// Checks begun (`check_started`).
+    pub started: Count,
+    /// Those that came from another worker (`check_adopted`).
+    pub adopted: Count,
+    /// Those under way (`check_running`).
+    pub running: Gauge,
+}
+
+impl CheckCounters {
+    /// How many are on this worker.
+    pub fn present(&self) -> u32 {
+        self.present.load(Relaxed)
+    }
+
+    /// Counts one that comes.
+    pub fn enter(&self) {
+        self.present.fetch_add(1, Relaxed);
+    }
+
+    /// Counts one that leaves or ends.
+    pub fn leave(&self) {
+        self.present.fetch_sub(1, Relaxed);
+    }
+}
+
 /// One process.
 #[derive(Debug, Default)]
 pub struct Process {
     /// Counters.
     pub counters: Sharded<ProcessCounters>,
+    /// Health checks and agents.
+    pub checks: Sharded<CheckCounters>,
     /// Connections now, of all frontends (`CurrConns`). Written at accept and close.
     pub connections: AtomicU32,
     /// Connections to servers now, used and idle. Written when one is opened and when it is closed.

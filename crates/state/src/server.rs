@@ -12,12 +12,12 @@ use std::sync::atomic::{
 };
 
 use arc_swap::ArcSwap;
-use runtime::shard::Padded;
 use runtime::{Sharded, timer};
 
 use crate::counters::ServerCounters;
 use crate::latency::Latency;
 use crate::queue::Queue;
+use crate::recent::Recent;
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
 /// need look at its servers' versions. Written by whoever changes a server's state, weight or limit.
@@ -29,13 +29,21 @@ pub fn changes() -> u64 {
     CHANGES.load(Acquire)
 }
 
-/// What request tasks write of a server while they use it: together on lines of their own.
+/// What request tasks write of a server while they use it, together on lines of their own. It stands apart from
+/// the rest of the server, so that those of many servers lie close together: a balancer compares them at random.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Served {
     count: AtomicU32,
     /// How long its answers take. Written by request tasks of backends that balance by it.
     pub latency: Latency,
+    /// Requests of the last second. Written likewise.
+    pub recent: Recent,
 }
+
+/// A server's [`Served`], for the server and its balancers.
+#[derive(Debug, Default, Clone)]
+pub struct Counted(pub Arc<Served>);
 
 impl std::ops::Deref for Served {
     type Target = AtomicU32;
@@ -144,7 +152,7 @@ pub struct Server {
     pub version: AtomicU64,
     /// Requests being served now. Written by every worker that picks this server: the only shared write of a
     /// request beside its release.
-    pub served: Padded<Served>,
+    pub served: Counted,
     /// Connections to it now, used and idle. Written when one is opened and when it is closed.
     pub open: AtomicU32,
     /// Whether it was added at run time.
@@ -196,6 +204,11 @@ pub struct Health {
     pub port: AtomicU32,
     /// Errors in a row seen on real traffic (`observe`).
     pub errors: AtomicU32,
+    /// `init-state`: the level that a server begins with, and has again when it leaves maintenance; 0 for none, else one
+    /// more than the level. Written when the checks start.
+    initial: AtomicU32,
+    /// What was last seen on real traffic: a number of [`Trouble`].
+    trouble: AtomicU8,
     /// What the traffic asks of the checks; see [`Health::demand`].
     demand: AtomicU8,
     waiting: std::sync::Mutex<Option<std::task::Waker>>,
@@ -243,18 +256,72 @@ impl Health {
         std::task::Poll::Ready(demand)
     }
 
+    /// Sets the level of `init-state`; `None` where it is not said.
+    pub fn set_initial(&self, level: Option<u32>) {
+        self.initial.store(level.map_or(0, |level| level + 1), Relaxed);
+    }
+
     /// Tells of one exchange or connection (`observe`): a success ends a run of errors, the error that makes
     /// `limit` in a row asks for `action`.
     #[inline]
-    pub fn observe(&self, ok: bool, limit: u32, action: Demand) {
-        if ok {
+    pub fn observe(&self, seen: Result<(), Trouble>, limit: u32, action: Demand) {
+        let Err(trouble) = seen else {
             // Read first: nearly always zero, and then the line stays shared.
             if self.errors.load(Relaxed) != 0 {
                 self.errors.store(0, Relaxed);
             }
-        } else if self.errors.fetch_add(1, Relaxed) + 1 >= limit {
-            self.errors.store(0, Relaxed);
+            return;
+        };
+        if self.errors.fetch_add(1, Relaxed) + 1 >= limit {
+            self.trouble.store(trouble as u8, Relaxed);
             self.demand(action);
+        }
+    }
+
+    /// Begins a new run of errors; gives the length of the one that led to a demand, and the last of its errors.
+    pub fn take_errors(&self) -> (u32, Trouble) {
+        let trouble = TROUBLES.iter().find(|trouble| **trouble as u8 == self.trouble.load(Relaxed));
+        (self.errors.swap(0, Relaxed), trouble.copied().unwrap_or(Trouble::Connection))
+    }
+}
+
+/// What `observe` sees go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Trouble {
+    /// No connection.
+    Connection = 0,
+    /// A status that tells of an error of the server.
+    Status = 1,
+    /// Something that is no response.
+    Response = 2,
+    /// The connection broke.
+    Read = 3,
+    /// No response in time.
+    Timeout = 4,
+    /// The server closed before the response was there.
+    Close = 5,
+}
+
+const TROUBLES: [Trouble; 6] = [
+    Trouble::Connection,
+    Trouble::Status,
+    Trouble::Response,
+    Trouble::Read,
+    Trouble::Timeout,
+    Trouble::Close,
+];
+
+impl Trouble {
+    /// Its name in messages.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Connection => "L4 unsuccessful connection",
+            Self::Status => "Wrong http response",
+            Self::Response => "Invalid http response",
+            Self::Read => "Read error (http)",
+            Self::Timeout => "Read timeout (http)",
+            Self::Close => "Close from server (http)",
         }
     }
 }
@@ -264,8 +331,8 @@ impl Health {
 pub struct CheckResult {
     /// `L4OK`, `L7STS`, `UNK` …; empty before the first.
     pub status: &'static str,
-    /// The layer's code (HTTP status), if any.
-    pub code: Option<u32>,
+    /// The layer's code (HTTP status, exit status), if any.
+    pub code: Option<i32>,
     /// How long it took, in ms.
     pub duration_ms: u64,
     /// What was seen, for people.
@@ -277,6 +344,8 @@ pub struct CheckResult {
 pub const CHECK_STATUSES: &[(&str, &str, u32, bool)] = &[
     ("UNK", "Unknown", 0, false),
     ("INI", "Initializing", 1, false),
+    ("CHECKED", "No status change", 3, false),
+    ("HANA", "Health analyze", 4, false),
     ("SOCKERR", "Socket error", 5, false),
     ("L4OK", "Layer4 check passed", 6, true),
     ("L4TOUT", "Layer4 timeout", 7, false),
@@ -289,6 +358,9 @@ pub const CHECK_STATUSES: &[(&str, &str, u32, bool)] = &[
     ("L7OK", "Layer7 check passed", 15, true),
     ("L7OKC", "Layer7 check conditionally passed", 16, true),
     ("L7STS", "Layer7 wrong status", 17, false),
+    ("PROCERR", "External check error", 18, false),
+    ("PROCTOUT", "External check timeout", 19, false),
+    ("PROCOK", "External check passed", 20, true),
 ];
 
 impl CheckResult {
@@ -347,7 +419,7 @@ impl Server {
             }),
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
-            served: Padded::default(),
+            served: Counted::default(),
             open: AtomicU32::new(0),
             dynamic: AtomicBool::new(false),
             removed: AtomicBool::new(false),
@@ -461,8 +533,22 @@ impl Server {
         }
         let was_up = self.is_up();
         self.admin.store(new, Relaxed);
+        if Admin(old).in_maintenance() && !Admin(new).in_maintenance() {
+            self.begin_anew();
+        }
         self.note_change(was_up, now_ms);
         true
+    }
+
+    /// A server that is checked and has an `init-state` is again what it was at the start.
+    fn begin_anew(&self) {
+        let Some(level) = self.health.initial.load(Relaxed).checked_sub(1) else { return };
+        if self.checked.load(Relaxed) {
+            let up = level >= self.health.rise.load(Relaxed);
+            self.health.level.store(level, Relaxed);
+            let state = if up { Operational::Running } else { Operational::Stopped };
+            self.operational.store(state as u8, Relaxed);
+        }
     }
 
     /// Sets what checks found; says whether anything changed.

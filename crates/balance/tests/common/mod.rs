@@ -52,7 +52,7 @@ impl Farm {
 
     pub fn enter(&self, index: usize) {
         self.servers[index].enter();
-        self.picker.entered(index);
+        self.picker.entered(index, 2_000_000);
     }
 
     pub fn leave(&self, index: usize) {

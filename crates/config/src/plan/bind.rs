@@ -80,8 +80,10 @@ pub struct Bind {
     pub nice: i32,
     /// `cc`: the congestion control.
     pub congestion: Option<Box<str>>,
-    /// `shards`: sockets of the same address.
-    pub shards: Shards,
+    /// `shards`: sockets of the same address; `None` for what `tune.listener.default-shards` says.
+    pub shards: Option<Shards>,
+    /// `thread`: the workers that accept from it.
+    pub workers: Vec<usize>,
     /// `severity-output`.
     pub severity_output: SeverityOutput,
     /// `idle-ping`, `label`, `guid-prefix` and the like that change nothing here stand in the draft only.

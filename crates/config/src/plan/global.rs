@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::plan::bind::Bind;
+use runtime::placement::{Placement, Wishes};
+
+use crate::plan::bind::{Bind, Shards};
 use crate::plan::log::Logger;
 
 /// Settings of the process.
@@ -18,12 +20,10 @@ pub struct Global {
     pub quiet: bool,
     /// `zero-warning`.
     pub zero_warning: bool,
-    /// `nbthread`; `None` for one a core this process may run on.
-    pub threads: Option<usize>,
-    /// `thread-groups`; `None` for as many as `max_threads_per_group` makes.
-    pub thread_groups: Option<usize>,
-    /// `max-threads-per-group`.
-    pub max_threads_per_group: usize,
+    /// What the configuration says of threads and CPUs.
+    pub wishes: Wishes,
+    /// Where that puts the workers on this machine.
+    pub placement: Placement,
     /// `maxconn`; `None` to be derived from the descriptor limit.
     pub maxconn: Option<u32>,
     /// `maxconnrate`, `maxsessrate`; 0 for none.
@@ -68,8 +68,12 @@ pub struct Global {
     pub spread_checks: u32,
     /// `max-spread-checks`.
     pub max_spread_checks: Option<Duration>,
-    /// `busy-polling`.
-    pub busy_polling: bool,
+    /// `external-check`.
+    pub external_check: bool,
+    /// `external-check preserve-env`.
+    pub external_check_environment: bool,
+    /// `insecure-fork-wanted`.
+    pub insecure_fork_wanted: bool,
     /// `set-dumpable`.
     pub set_dumpable: bool,
     /// `server-state-base`, `server-state-file`.
@@ -106,10 +110,9 @@ pub struct Global {
 }
 
 impl Global {
-    /// How many workers run: `nbthread`, or one for each core that this process may use.
+    /// How many workers run.
     pub fn workers(&self) -> usize {
-        let available = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(available).max(1)
+        self.placement.workers()
     }
 }
 
@@ -187,6 +190,10 @@ pub struct Tune {
     pub max_pipes: usize,
     /// `tune.listener.multi-queue`.
     pub multi_queue: MultiQueue,
+    /// `tune.listener.default-shards`.
+    pub default_shards: Shards,
+    /// `tune.max-checks-per-thread`, 0 for none.
+    pub max_checks_per_thread: u32,
     /// `tune.vars.*-max-size` in bytes; 0 for none.
     pub vars_max: sample::vars::Limits,
 }
@@ -194,6 +201,7 @@ pub struct Tune {
 impl Default for Tune {
     fn default() -> Self {
         Self {
+            default_shards: Shards::default(),
             bufsize: 16_384,
             maxrewrite: 1_024,
             max_headers: 101,
@@ -210,6 +218,7 @@ impl Default for Tune {
             pipesize: 0,
             max_pipes: 0,
             multi_queue: MultiQueue::On,
+            max_checks_per_thread: 0,
             vars_max: sample::vars::Limits::default(),
         }
     }

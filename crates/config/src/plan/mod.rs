@@ -1,6 +1,7 @@
 //! The resolved plan: immutable, shared by all workers, the only form of the configuration that data ever meets.
 
 pub mod bind;
+pub mod check;
 pub mod global;
 pub mod log;
 pub mod proxy;

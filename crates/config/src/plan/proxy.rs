@@ -13,8 +13,9 @@ use state::Mode;
 
 use crate::plan::ProxyIndex;
 use crate::plan::bind::Bind;
+use crate::plan::check::CheckKind;
 use crate::plan::log::Logger;
-use crate::plan::server::{CheckKind, Source};
+use crate::plan::server::Source;
 use crate::plan::servers::Servers;
 
 /// One proxy.
@@ -146,12 +147,8 @@ pub struct Proxy {
 /// What servers have of their backend.
 #[derive(Debug)]
 pub struct LentToServers {
-    /// What their checks ask.
-    pub check_kind: Arc<CheckKind>,
-    /// `http-check disable-on-404`.
-    pub disable_on_404: bool,
-    /// `http-check send-state`.
-    pub send_state: bool,
+    /// What their checks are; `None` where a connection is all.
+    pub check_kind: Option<Arc<CheckKind>>,
     /// The arguments of its `default-server` lines, those inherited first.
     pub default_server: Vec<Box<str>>,
 }

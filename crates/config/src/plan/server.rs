@@ -7,6 +7,8 @@ use std::time::Duration;
 use balance::HashKey;
 use sample::format::Format;
 
+use crate::plan::check::{AgentSettings, CheckSettings};
+
 /// Settings of one server. What changes at run time is in [`state::Server`].
 #[derive(Debug)]
 pub struct ServerSettings {
@@ -56,7 +58,7 @@ pub struct ServerSettings {
     pub slow_start: Option<Duration>,
     /// `socks4`.
     pub socks4: Option<SocketAddr>,
-    /// `proto`: empty for HTTP/1.
+    /// `check` and its kin.
     pub check: Option<CheckSettings>,
     /// `agent-check` and its kin.
     pub agent: Option<AgentSettings>,
@@ -157,144 +159,4 @@ pub enum UseSource {
     ClientIp,
     /// `hdr_ip(name,occurrence)`: one found in a header.
     Header(Box<str>, i32),
-}
-
-/// Health checks of one server in their simple form, and the backend's check (see [`CheckKind`]).
-#[derive(Debug, Clone)]
-pub struct CheckSettings {
-    /// `inter`, `fastinter`, `downinter`.
-    pub inter: Duration,
-    /// Likewise; `None` for `inter`.
-    pub fastinter: Option<Duration>,
-    /// Likewise.
-    pub downinter: Option<Duration>,
-    /// `rise`.
-    pub rise: u32,
-    /// `fall`.
-    pub fall: u32,
-    /// `addr`, `port`: where to check instead.
-    pub address: Option<IpAddr>,
-    /// Likewise.
-    pub port: Option<u16>,
-    /// `check-send-proxy`.
-    pub send_proxy: bool,
-    /// `timeout check`; `None` for connect's and `inter`.
-    pub timeout: Option<Duration>,
-    /// `timeout connect`.
-    pub connect_timeout: Option<Duration>,
-    /// What is asked.
-    pub kind: Arc<CheckKind>,
-    /// `option log-health-checks`.
-    pub log: bool,
-    /// `http-check disable-on-404`.
-    pub disable_on_404: bool,
-    /// `http-check send-state`.
-    pub send_state: bool,
-    /// `init-state`: what it is before the first check.
-    pub initially_up: bool,
-}
-
-/// The agent of a server (`agent-check`).
-#[derive(Debug, Clone)]
-pub struct AgentSettings {
-    /// `agent-addr`; `None` for the server's own.
-    pub address: Option<IpAddr>,
-    /// `agent-port`.
-    pub port: u16,
-    /// `agent-inter`.
-    pub inter: Duration,
-    /// `agent-send`.
-    pub send: Box<[u8]>,
-    /// `timeout check`; `None` for `inter`.
-    pub timeout: Option<Duration>,
-    /// `timeout connect`.
-    pub connect_timeout: Option<Duration>,
-}
-
-/// What a health check asks.
-#[derive(Debug, Clone)]
-pub enum CheckKind {
-    /// A connection is enough.
-    Tcp,
-    /// `option httpchk`: a request and what is expected.
-    Http {
-        /// The request line's parts.
-        method: Box<str>,
-        /// The target.
-        uri: Box<str>,
-        /// The version, with fields (`HTTP/1.1`, Host …).
-        version: Box<str>,
-        /// Fields.
-        headers: Vec<(Box<str>, Box<str>)>,
-        /// The body.
-        body: Box<[u8]>,
-        /// What must hold.
-        expect: Vec<HttpExpect>,
-    },
-    /// Bytes sent and bytes expected, one after the other (`tcp-check send/expect`).
-    Script(Vec<CheckStep>),
-}
-
-/// `http-check expect`.
-#[derive(Debug, Clone)]
-pub struct HttpExpect {
-    /// `!`.
-    pub negate: bool,
-    /// What.
-    pub what: HttpExpectWhat,
-}
-
-/// What an `http-check expect` looks at.
-#[derive(Debug, Clone)]
-pub enum HttpExpectWhat {
-    /// Ranges of statuses.
-    Status(Vec<(u16, u16)>),
-    /// `rstatus`.
-    StatusRegex(regex::bytes::Regex),
-    /// `string`.
-    Body(Box<[u8]>),
-    /// `rstring`.
-    BodyRegex(regex::bytes::Regex),
-}
-
-/// A step of a scripted check.
-#[derive(Debug, Clone)]
-pub enum CheckStep {
-    /// Opens a connection (to another port).
-    Connect {
-        /// `port`.
-        port: Option<u16>,
-        /// `send-proxy`.
-        send_proxy: bool,
-    },
-    /// Sends bytes.
-    Send(Box<[u8]>),
-    /// Waits for bytes.
-    Expect {
-        /// `!`.
-        negate: bool,
-        /// `min-recv`.
-        min_recv: Option<usize>,
-        /// What.
-        what: ExpectBytes,
-    },
-    /// Takes what a passed check reports from what was last received: the code from the first group, the information
-    /// from the second, or the text given when the pattern has none.
-    Report {
-        /// What is looked for.
-        pattern: regex::bytes::Regex,
-        /// The information, when no group gives it.
-        text: Box<str>,
-    },
-    /// Names the step for messages.
-    Comment(Box<str>),
-}
-
-/// Bytes waited for.
-#[derive(Debug, Clone)]
-pub enum ExpectBytes {
-    /// These.
-    Bytes(Box<[u8]>),
-    /// What this matches.
-    Regex(regex::bytes::Regex),
 }

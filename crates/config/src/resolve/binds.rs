@@ -58,9 +58,11 @@ fn bind_line<'a>(
     }
     let numbered = addresses.into_iter().enumerate();
     let make = |(at, (address, shown)): (usize, _)| {
-        bind::make(&draft, address, shown, draft.id.unwrap_or(first_id + at as u32), &unix)
+        let id = draft.id.unwrap_or(first_id + at as u32);
+        bind::make(&draft, address, shown, id, &unix, &context.placement)
+            .map_err(|message| Diagnostic::alert(message).at(statement.span))
     };
-    Ok(numbered.map(make).collect())
+    numbered.map(make).collect()
 }
 
 /// `stats socket` of global.
@@ -85,5 +87,6 @@ pub(crate) fn stats_socket(
     let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
     let (address, shown) =
         addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("no address").at(word.span()))?;
-    Ok(bind::make(&draft, address, shown, draft.id.unwrap_or(id), &unix))
+    bind::make(&draft, address, shown, draft.id.unwrap_or(id), &unix, &context.placement)
+        .map_err(|message| Diagnostic::alert(message).at(statement.span))
 }

@@ -6,6 +6,7 @@
 
 mod balance;
 mod binds;
+mod check;
 mod formats;
 pub(crate) mod names;
 mod proxies;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Diagnostics, SourceMap};
+use runtime::placement::Placement;
+use runtime::{shard, topology};
 use state::proxy::ProxySeed;
 use syntax::Environment;
 
@@ -61,6 +64,8 @@ pub(crate) struct Context<'a> {
     pub(crate) variables: RefCell<sample::vars::Variables>,
     pub(crate) patterns: RefCell<sample::pattern::PatternSets>,
     pub(crate) global: Global,
+    /// Where the workers are.
+    pub(crate) placement: Placement,
     /// Servers whose lines were refused, as `backend/server`: what refers to them is not wrong too.
     pub(crate) refused: HashSet<String>,
     /// Addresses of server names already looked up.
@@ -104,21 +109,22 @@ pub(crate) fn resolve(
         variables: RefCell::default(),
         patterns: RefCell::default(),
         global: Global::default(),
+        placement: Placement::default(),
         refused: HashSet::new(),
         hosts: HashMap::new(),
     };
     let global = read_global(draft, &mut context);
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
+    let healthchecks = sections::healthchecks(draft, &mut context);
     let proxies = read_proxies(draft, &mut context);
-    let plan = finish(draft, global, proxies, &mut context);
+    let plan = finish(draft, global, proxies, &healthchecks, &mut context);
     (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
 }
 
 fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSettings<'a> {
     let mut global = GlobalSettings::default();
     let plan = &mut global.plan;
-    plan.max_threads_per_group = 16;
     plan.stats_timeout = std::time::Duration::from_secs(10);
     plan.stats_maxconn = 10;
     plan.strict_limits = true;
@@ -138,9 +144,24 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.default_path = global.plan.default_path.clone();
     sample::vars::limit(global.plan.tune.vars_max);
-    // What is made from here on has a copy of its counters for each worker.
-    runtime::shard::set_workers(global.plan.workers());
+    place_workers(&mut global, context);
     global
+}
+
+/// Decides how many workers run and where: what is made from here on has a copy of its counters for each.
+fn place_workers(global: &mut GlobalSettings<'_>, context: &mut Context<'_>) {
+    match Placement::new(topology::machine(), &topology::allowed(), &global.plan.wishes) {
+        Ok((placement, warnings)) => {
+            context.placement = placement.clone();
+            global.plan.placement = placement;
+            for warning in warnings {
+                context.diagnostics.push(Diagnostic::warning(warning));
+            }
+        }
+        Err(message) => context.diagnostics.push(Diagnostic::alert(message)),
+    }
+    shard::set_workers(global.plan.workers());
+    shard::set_groups(global.plan.placement.groups.len());
 }
 
 /// The defaults sections read so far.
@@ -214,7 +235,7 @@ fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Contex
     }
 }
 
-fn read_line<'a>(
+pub(crate) fn read_line<'a>(
     section: &'a Section,
     settings: &mut Settings<'a>,
     statement: &'a Statement,
@@ -259,6 +280,7 @@ fn finish<'a>(
     draft: &Draft,
     mut global: GlobalSettings<'a>,
     proxies: Vec<(&'a Section, Box<Settings<'a>>)>,
+    healthchecks: &check::Healthchecks<'_>,
     context: &mut Context<'_>,
 ) -> Plan {
     check_names(&proxies, context);
@@ -280,9 +302,12 @@ fn finish<'a>(
     let index: HashMap<Box<str>, usize> = indexes(&pending, |settings| settings.is_backend());
     let frontends = indexes(&pending, |settings| settings.is_frontend());
     let mut resolved = Vec::with_capacity(pending.len());
+    let mut shared = check::Shared::new();
     for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
         context.enter(proxy.section);
-        resolved.push(Arc::new(proxies::resolve(place, proxy, servers, &pending, &index, context)));
+        let checks = (healthchecks, &mut shared);
+        let proxy = proxies::resolve(place, proxy, servers, &pending, &index, checks, context);
+        resolved.push(Arc::new(proxy));
     }
     Plan {
         global: std::mem::take(&mut context.global),

@@ -10,9 +10,10 @@ use crate::plan::log::Logger;
 use crate::plan::proxy::{Capture, Cookie, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
+use crate::resolve::check::{Healthchecks, Shared};
 use crate::resolve::formats::formats;
 use crate::resolve::rules::{Rules, check_modes, compile, no_backend};
-use crate::resolve::server_settings::{check_kind, server_settings};
+use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::{Context, Pending, warnings};
 use crate::settings::{LogLine, Settings};
@@ -24,6 +25,7 @@ pub(crate) fn resolve(
     servers: Vec<MadeServer<'_>>,
     pending: &[Pending<'_>],
     index: &HashMap<Box<str>, usize>,
+    checks: (&Healthchecks<'_>, &mut Shared),
     context: &mut Context<'_>,
 ) -> Proxy {
     let settings = &proxy.settings;
@@ -34,8 +36,7 @@ pub(crate) fn resolve(
     let default_backend = default_backend(place, proxy, pending, index, context);
     let loggers = loggers(settings, context);
     warnings::check(proxy, &compiled, binds.len(), servers.len(), &loggers, context);
-    let check_kind = Arc::new(check_kind(settings));
-    let servers = server_settings(proxy, servers, &check_kind, &compiled.acls, context);
+    let (servers, check_kind) = server_settings(proxy, servers, checks.0, &compiled.acls, checks.1, context);
     let Rules { stats_rules, stats_admin, .. } = compiled;
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
     Proxy {
@@ -84,8 +85,6 @@ pub(crate) fn resolve(
         servers: servers.into(),
         lent: LentToServers {
             check_kind,
-            disable_on_404: settings.check.disable_on_404,
-            send_state: settings.check.send_state,
             default_server: settings.default_server_lines.iter().map(|line| line.as_str().into()).collect(),
         },
         use_servers: compiled.use_servers,

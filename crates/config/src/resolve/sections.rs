@@ -1,4 +1,4 @@
-//! `userlist` (manual, section 12.2) and `http-errors` (section 12.4).
+//! `userlist` (manual, section 12.2), `http-errors` (section 12.4) and `healthcheck` (section 12.9).
 
 use std::sync::Arc;
 
@@ -8,8 +8,10 @@ use sample::auth::{Password, Userlist};
 use crate::args::Args;
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::keyword::Outcome;
-use crate::resolve::Context;
+use crate::resolve::check::Healthchecks;
 use crate::resolve::rules::read_message;
+use crate::resolve::{Context, read_line};
+use crate::settings::{CheckMode, Settings};
 
 /// Reads every userlist.
 pub(crate) fn userlists(draft: &Draft, context: &mut Context<'_>) {
@@ -81,6 +83,36 @@ fn group(list: &mut Userlist, statement: &Statement, context: &mut Context<'_>) 
         }
     }
     args.finish()
+}
+
+/// Reads every `healthcheck` section.
+pub(crate) fn healthchecks<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Healthchecks<'a> {
+    let mut healthchecks = Healthchecks::new();
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::Healthcheck) {
+        let mut settings = Settings::new(section);
+        for statement in &section.statements {
+            read_line(section, &mut settings, statement, context);
+        }
+        let (name, place) = (&section.name, context.place(section));
+        if settings.check.mode == CheckMode::Connect {
+            context.diagnostics.push(
+                Diagnostic::alert(format!("healthcheck section `{name}` has no type"))
+                    .at(name.span())
+                    .help("a line such as `type httpchk` says what kind of check it is")
+                    .haproxy(format!("healthcheck '{name}' declared at {place} has no type defined.")),
+            );
+        }
+        if let Some((_, other)) = healthchecks.insert(name, (settings.check, section)) {
+            let other_place = context.place(other);
+            context.diagnostics.push(
+                Diagnostic::alert(format!("there are two healthcheck sections named `{name}`"))
+                    .at(name.span())
+                    .related(other.name.span(), "the first stands here")
+                    .haproxy(format!("healthcheck section '{name}' already declared at {other_place}.")),
+            );
+        }
+    }
+    healthchecks
 }
 
 /// Reads every `http-errors` section.

@@ -1,5 +1,6 @@
 //! What stays of a server line besides its state: how it is reached, checked and tracked.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,42 +10,29 @@ use sample::acl::Acls;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 
+use crate::check::CheckMode;
 use crate::draft::Statement;
 use crate::keyword::Outcome;
-use crate::plan::server::{AgentSettings, CheckKind, CheckSettings, SendProxy, ServerSettings};
+use crate::plan::check::{AgentSettings, CheckKind, CheckSettings};
+use crate::plan::server::{SendProxy, ServerSettings};
+use crate::resolve::check::{Healthchecks, Shared, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::{Context, Pending};
 use crate::server::ServerDraft;
-use crate::settings::{CheckMode, Settings};
+use crate::settings::Settings;
 
-/// What the checks of a backend's servers ask.
-pub(crate) fn check_kind(settings: &Settings<'_>) -> CheckKind {
-    let check = &settings.check;
-    match check.mode {
-        CheckMode::Tcp => CheckKind::Tcp,
-        CheckMode::Script if check.steps.is_empty() => CheckKind::Tcp,
-        CheckMode::Script => CheckKind::Script(check.steps.clone()),
-        CheckMode::Http => CheckKind::Http {
-            method: check.method.unwrap_or("OPTIONS").into(),
-            uri: check.uri.unwrap_or("/").into(),
-            version: check.version.as_deref().unwrap_or("HTTP/1.0").into(),
-            headers: check.headers.clone(),
-            body: check.body.clone(),
-            expect: check.expect.clone(),
-        },
-    }
-}
-
-/// Finishes the servers of a proxy, in order.
+/// Finishes the servers of a proxy, in order; and what the checks of servers added later are, unless a connection is all.
 pub(crate) fn server_settings(
     proxy: &Pending<'_>,
     servers: Vec<MadeServer<'_>>,
-    kind: &Arc<CheckKind>,
+    healthchecks: &Healthchecks<'_>,
     acls: &Acls,
+    shared: &mut Shared,
     context: &mut Context<'_>,
-) -> Vec<Arc<ServerSettings>> {
+) -> (Vec<Arc<ServerSettings>>, Option<Arc<CheckKind>>) {
     let mut settings = Vec::with_capacity(servers.len());
+    let mut kinds = Kinds::default();
     for (index, server) in servers.into_iter().enumerate() {
         let MadeServer { statement, draft, state, port_offset } = server;
         let mut own = ServerSettings {
@@ -74,7 +62,7 @@ pub(crate) fn server_settings(
             non_stick: draft.non_stick,
             slow_start: draft.slow_start,
             socks4: draft.socks4,
-            check: draft.check.then(|| check_settings(&draft, &proxy.settings, kind)),
+            check: None,
             agent: agent_settings(&draft, &proxy.settings),
             track: None,
             observe: draft.observe,
@@ -86,11 +74,62 @@ pub(crate) fn server_settings(
             strict_maxconn: draft.strict_maxconn,
             state,
         };
+        if draft.check {
+            match kinds.of(&draft, proxy, healthchecks, acls, shared, context) {
+                Ok(kind) => own.check = Some(check_settings(&draft, &proxy.settings, kind)),
+                Err(error) => context.diagnostics.push(error),
+            }
+        }
         let outcome = finish_server(&mut own, &draft, statement, proxy, acls, context);
         context.note(outcome);
         settings.push(Arc::new(own));
     }
-    settings
+    let check = &proxy.settings.check;
+    if kinds.own.is_none() && check.mode != CheckMode::Connect && proxy.settings.is_backend() {
+        kinds.own = Some(check_kind(check, proxy, acls, shared, context));
+    }
+    (settings, kinds.own)
+}
+
+/// The checks of a backend compiled so far: its own, and those of `healthcheck` sections.
+#[derive(Default)]
+struct Kinds<'a> {
+    own: Option<Arc<CheckKind>>,
+    named: HashMap<&'a str, Arc<CheckKind>>,
+}
+
+impl<'a> Kinds<'a> {
+    fn of(
+        &mut self,
+        draft: &ServerDraft<'a>,
+        proxy: &Pending<'_>,
+        healthchecks: &Healthchecks<'_>,
+        acls: &Acls,
+        shared: &mut Shared,
+        context: &mut Context<'_>,
+    ) -> Result<Arc<CheckKind>, Diagnostic> {
+        let Some(word) = draft.healthcheck else {
+            let own = self
+                .own
+                .get_or_insert_with(|| check_kind(&proxy.settings.check, proxy, acls, shared, context));
+            return Ok(own.clone());
+        };
+        if let Some(kind) = self.named.get(word.as_str()) {
+            return Ok(kind.clone());
+        }
+        let Some((check, _)) = healthchecks.get(word.as_str()) else {
+            return Err(Diagnostic::alert(format!("there is no healthcheck section `{word}`"))
+                .at(word.span())
+                .did_you_mean(diag::suggest(word, healthchecks.keys().copied()))
+                .haproxy(format!(
+                    "'healthcheck' : unable to find the healthcheck section '{word}' in backend '{}'.",
+                    proxy.settings.name
+                )));
+        };
+        let kind = check_kind(check, proxy, acls, shared, context);
+        self.named.insert(word.as_str(), kind.clone());
+        Ok(kind)
+    }
 }
 
 /// The agent's settings; that it has a port is seen to where the server is finished.
@@ -106,7 +145,7 @@ fn agent_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>) -> Option<Ag
     })
 }
 
-fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: &Arc<CheckKind>) -> CheckSettings {
+fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: Arc<CheckKind>) -> CheckSettings {
     // A check of another port tells its own PROXY header apart; one of the same port follows the server's.
     let elsewhere = draft.check_port.is_some() || draft.check_address.is_some();
     let sends_proxy = draft.send_proxy != SendProxy::None;
@@ -119,13 +158,12 @@ fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: &Arc<C
         address: draft.check_address,
         port: draft.check_port,
         send_proxy: draft.check_send_proxy || (sends_proxy && !elsewhere),
+        socks4: draft.socks4.filter(|_| draft.check_via_socks4),
         timeout: settings.timeouts.check,
         connect_timeout: settings.timeouts.connect,
-        kind: kind.clone(),
+        kind,
         log: settings.options.log_health_checks,
-        disable_on_404: settings.check.disable_on_404,
-        send_state: settings.check.send_state,
-        initially_up: draft.initially_up,
+        initial: draft.initial,
     }
 }
 

@@ -1,229 +1,242 @@
-//! `http-check` and `tcp-check` (manual, section 4.2): what health checks send and expect.
+//! `http-check`, `tcp-check` and `external-check` (manual, section 4.2): what health checks ask and expect. The lines
+//! become drafts here; `expect` lines are read in [`super::check_expect`].
 
+use std::net::IpAddr;
 use std::rc::Rc;
 
+use base::address::{Accepts, Place, PortRule};
 use diag::Diagnostic;
-use regex::bytes::{Regex, RegexBuilder};
-use syntax::Word;
 
+use super::check_expect::{http_expect, tcp_expect};
 use crate::args::Args;
-use crate::keyword::places::DLB;
-use crate::keyword::{Keyword, Outcome, not_supported, proxy, unsupported};
-use crate::plan::server::{CheckStep, ExpectBytes, HttpExpect, HttpExpectWhat};
-use crate::settings::Settings;
+use crate::check::{ActionDraft, ConnectDraft, PortDraft, RequestDraft, RuleDraft, Text, ValueDraft};
+use crate::keyword::places::{DLB, DLBH};
+use crate::keyword::{Keyword, Outcome, proxy};
+use crate::resolve::names::resolve_host;
+use crate::settings::{CheckMode, Settings};
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                        where  arguments           what it does                                        setting
-    proxy("http-check disable-on-404", DLB, "",                 "a 404 takes a server out gently",                   |s, a| { Rc::make_mut(&mut s.check).disable_on_404 = true; a.finish() }),
-    proxy("http-check send-state",    DLB, "",                  "tells servers their state",                         |s, a| { Rc::make_mut(&mut s.check).send_state = true; a.finish() }),
-    proxy("http-check send",          DLB, "[meth <method>] [uri <uri>] [ver <version>] [hdr <name> <value>]* [body <string>] [comment <msg>]", "what a check asks", http_send),
-    proxy("http-check expect",        DLB, "[!] { status | rstatus | string | rstring } <pattern>", "what a check's answer must be", http_expect),
-    proxy("http-check comment",       DLB, "<string>",          "names the next step",                               |_, a| { a.required("a comment")?; a.finish() }),
-    proxy("tcp-check comment",        DLB, "<string>",          "names the next step",                               tcp_comment),
-    proxy("tcp-check connect",        DLB, "[default] [port <port>] [send-proxy]", "opens a connection",             tcp_connect),
-    proxy("tcp-check send",           DLB, "<data> [comment <msg>]", "sends text",                                   tcp_send),
-    proxy("tcp-check send-binary",    DLB, "<hexstring> [comment <msg>]", "sends bytes",                             tcp_send_binary),
-    proxy("tcp-check expect",         DLB, "[min-recv <int>] [!] { string | rstring | binary | rbinary } <pattern>", "waits for text or bytes", tcp_expect),
-    unsupported("http-check connect",     DLB),
-    unsupported("http-check set-var",     DLB),
-    unsupported("http-check unset-var",   DLB),
-    unsupported("tcp-check send-binary-lf", DLB),
-    unsupported("tcp-check send-lf",      DLB),
-    unsupported("tcp-check set-var",      DLB),
-    unsupported("tcp-check unset-var",    DLB),
+    proxy("http-check comment",       DLBH, "<string>",          "names the steps behind it",                         comment),
+    proxy("http-check connect",       DLBH, CONNECT,             "opens a connection",                                connect),
+    proxy("http-check disable-on-404", DLBH, "",                 "a 404 takes a server out gently",                   |s, a| { Rc::make_mut(&mut s.check).disable_on_404 = true; a.finish() }),
+    proxy("http-check expect",        DLBH, EXPECT_HTTP,         "what a check's answer must be",                     http_expect),
+    proxy("http-check send",          DLBH, "[meth <method>] [{ uri <uri> | uri-lf <fmt> }] [ver <version>] [hdr <name> <fmt>]* [{ body <string> | body-lf <fmt> }] [comment <msg>]", "what a check asks", http_send),
+    proxy("http-check send-state",    DLBH, "",                  "tells servers their state",                         |s, a| { Rc::make_mut(&mut s.check).send_state = true; a.finish() }),
+    proxy("http-check set-var",       DLBH, "(<var>[,<cond>...]) <expr>", "sets a variable",                          set_var),
+    proxy("http-check set-var-fmt",   DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable to a formatted text",       set_var_fmt),
+    proxy("http-check unset-var",     DLBH, "(<var>)",           "empties a variable",                                unset_var),
+    proxy("tcp-check comment",        DLBH, "<string>",          "names the steps behind it",                         comment),
+    proxy("tcp-check connect",        DLBH, CONNECT,             "opens a connection",                                connect),
+    proxy("tcp-check expect",         DLBH, EXPECT_TCP,          "waits for text or bytes",                           tcp_expect),
+    proxy("tcp-check send",           DLBH, "<data> [comment <msg>]", "sends text",                                   |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::Send(word.bytes().into())))),
+    proxy("tcp-check send-lf",        DLBH, "<fmt> [comment <msg>]", "sends a formatted text",                        |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendFormat(word.into())))),
+    proxy("tcp-check send-binary",    DLBH, "<hexstring> [comment <msg>]", "sends bytes",                             |s, a| tcp_send(s, a, |word, args| Ok(ActionDraft::Send(hexadecimal(word, args)?)))),
+    proxy("tcp-check send-binary-lf", DLBH, "<hexfmt> [comment <msg>]", "sends formatted bytes",                      |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendHex(word.into())))),
+    proxy("tcp-check set-var",        DLBH, "(<var>[,<cond>...]) <expr>", "sets a variable",                          set_var),
+    proxy("tcp-check set-var-fmt",    DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable to a formatted text",       set_var_fmt),
+    proxy("tcp-check unset-var",      DLBH, "(<var>)",           "empties a variable",                                unset_var),
+    proxy("external-check command",   DLB,  "<command>",         "the program that checks servers",                   |s, a| { s.own_check().command = Some(a.required("<command>")?); a.finish() }),
+    proxy("external-check path",      DLB,  "<path>",            "where that program finds others",                   |s, a| { s.own_check().path = Some(a.required("<path>")?); a.finish() }),
+    proxy("option external-check",    DLB,  "",                  "checks servers by a program",                       external).negatable(),
 ];
 
-fn http_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+const CONNECT: &str =
+    "[default] [port <expr>] [addr <ip>] [send-proxy] [via-socks4] [linger] [proto <name>] [comment <msg>]";
+const EXPECT_HTTP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { status | rstatus | hdr | fhdr | string | rstring | string-lf } <pattern>";
+const EXPECT_TCP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { string | rstring | string-lf | binary | rbinary | binary-lf } <pattern>";
+
+/// The value of the option taken last.
+pub(super) fn value<'a>(args: &mut Args<'a, '_>) -> Result<&'a syntax::Word, Diagnostic> {
+    let (name, keyword) = (args.last(), args.keyword());
+    args.next().ok_or_else(|| {
+        Diagnostic::alert(format!("`{name}` expects an argument"))
+            .at(name.span())
+            .haproxy(format!("'{keyword}' : '{name}' expects a string as argument."))
+    })
+}
+
+/// Adds a line to the list it belongs to, told by the keyword's first word.
+pub(super) fn push<'a>(settings: &mut Settings<'a>, rule: RuleDraft<'a>, args: &Args<'a, '_>) -> Outcome {
+    let span = args.statement.keyword_span();
     let check = settings.own_check();
+    if args.statement.words[0] == "http-check" {
+        return check.push_http(rule, span);
+    }
+    check.push_tcp(rule);
+    Ok(())
+}
+
+fn comment<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let text = args.required("a string")?;
+    args.finish()?;
+    push(settings, ActionDraft::Comment(text).into(), args)
+}
+
+fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let mut draft = ConnectDraft::default();
+    let mut comment = None;
     while let Some(word) = args.next() {
         match word.as_str() {
-            "meth" => check.method = Some(args.value()?),
-            "uri" => check.uri = Some(args.value()?),
-            "ver" => check.version = Some(args.value()?.as_str().to_owned()),
-            "hdr" => {
-                let (name, value) = (args.value()?, args.required("the value of the header")?);
-                constant(value)?;
-                check.headers.push((name.as_str().into(), value.as_str().into()));
+            "default" => draft.default = true,
+            "port" => draft.port = Some(port(args)?),
+            "addr" => draft.address = Some(address(args)?),
+            "send-proxy" => draft.send_proxy = true,
+            "via-socks4" => draft.via_socks4 = true,
+            "linger" => draft.linger = true,
+            "comment" => comment = Some(value(args)?.as_str()),
+            "proto" => {
+                let protocol = value(args)?;
+                // The protocols of connections that are built speak for themselves.
+                if !matches!(protocol.as_str(), "none" | "h1") {
+                    return Err(args.unsupported());
+                }
             }
-            "body" => check.body = args.value()?.bytes().into(),
-            "comment" => {
-                args.value()?;
-            }
-            "uri-lf" | "body-lf" => return Err(args.unsupported()),
+            "ssl" | "sni" | "alpn" => return Err(args.unsupported()),
             other => {
-                let near = diag::suggest(
-                    other,
-                    ["meth", "uri", "uri-lf", "ver", "hdr", "body", "body-lf", "comment"],
-                );
+                const KNOWN: [&str; 10] = [
+                    "comment",
+                    "port",
+                    "addr",
+                    "send-proxy",
+                    "via-socks4",
+                    "linger",
+                    "default",
+                    "proto",
+                    "ssl",
+                    "sni",
+                ];
+                return Err(args
+                    .wrong(format!("`{}` does not know `{other}`", args.keyword()))
+                    .did_you_mean(diag::suggest(other, KNOWN))
+                    .haproxy(format!(
+                        "'{}' : expects 'comment', 'port', 'addr', 'send-proxy', 'via-socks4', 'linger', 'default' or 'proto' but got '{other}' as argument.",
+                        args.keyword()
+                    )));
+            }
+        }
+    }
+    push(settings, RuleDraft { comment, ..ActionDraft::Connect(draft).into() }, args)
+}
+
+fn port<'a>(args: &mut Args<'a, '_>) -> Result<PortDraft<'a>, Diagnostic> {
+    let word = value(args)?;
+    if !word.starts_with(|first: char| first.is_ascii_digit()) {
+        return Ok(PortDraft::Expression(word.into()));
+    }
+    word.parse().ok().filter(|port| *port > 0).map(PortDraft::Fixed).ok_or_else(|| {
+        args.wrong(format!("`{word}` is no port")).label("1 to 65535, or a sample expression").haproxy(
+            format!(
+                "'{}' : expects a valid TCP port (from range 1 to 65535) or a sample expression, got {word}.",
+                args.keyword()
+            ),
+        )
+    })
+}
+
+fn address(args: &mut Args<'_, '_>) -> Result<(IpAddr, Option<u16>), Diagnostic> {
+    let word = value(args)?;
+    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
+    let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
+    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
+    Ok((ip, ports.iter().next()))
+}
+
+fn http_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    const KNOWN: [&str; 8] = ["meth", "uri", "uri-lf", "ver", "hdr", "body", "body-lf", "comment"];
+    let mut request = RequestDraft::default();
+    let mut comment = None;
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "meth" => request.method = Some(value(args)?),
+            "uri" => request.uri = Some(ValueDraft::Fixed(value(args)?)),
+            "uri-lf" => request.uri = Some(ValueDraft::Format(value(args)?.into())),
+            "ver" => request.version = Some(value(args)?),
+            "hdr" => {
+                let name = value(args)?;
+                let value = args.required("<name> and <value>")?;
+                // The length is ours to tell.
+                if !["content-length", "transfer-encoding"].iter().any(|own| name.eq_ignore_ascii_case(own)) {
+                    request.headers.push((name, value.into()));
+                }
+            }
+            "body" => request.body = Some(ValueDraft::Fixed(value(args)?)),
+            "body-lf" => request.body = Some(ValueDraft::Format(value(args)?.into())),
+            "comment" => comment = Some(value(args)?.as_str()),
+            other => {
                 return Err(args
                     .wrong(format!("`http-check send` does not know `{other}`"))
-                    .did_you_mean(near)
-                    .haproxy(format!("'http-check send' : expects 'meth', 'uri', 'uri-lf', 'ver', 'hdr', 'body', 'body-lf' or 'comment' but got '{other}' as argument.")));
+                    .did_you_mean(diag::suggest(other, KNOWN))
+                    .haproxy(format!("'http-check send' : expects 'comment', 'meth', 'uri', 'uri-lf', 'ver', 'hdr', 'body' or 'body-lf' but got '{other}' as argument.")));
             }
         }
     }
-    Ok(())
+    push(settings, RuleDraft { comment, ..ActionDraft::Request(request).into() }, args)
 }
 
-/// Values with `%` are formats, which checks do not evaluate yet; `%%` is a percent sign.
-fn constant(word: &Word) -> Outcome {
-    match word.replace("%%", "").contains('%') {
-        true => Err(not_supported("a format in a check").at(word.span())),
-        false => Ok(()),
-    }
+type Sent = for<'a> fn(&'a syntax::Word, &Args<'a, '_>) -> Result<ActionDraft<'a>, Diagnostic>;
+
+fn tcp_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, what: Sent) -> Outcome {
+    let word = args.required("a string")?;
+    let action = what(word, args)?;
+    let comment = if args.take("comment") { Some(value(args)?.as_str()) } else { None };
+    args.finish()?;
+    push(settings, RuleDraft { comment, ..action.into() }, args)
 }
 
-/// What comes before the match of both kinds of `expect`.
-struct Expectation {
-    negate: bool,
-    min_recv: Option<usize>,
-}
-
-fn expectation<'a>(args: &mut Args<'a, '_>) -> Result<(Expectation, &'a str), Diagnostic> {
-    let mut expectation = Expectation { negate: false, min_recv: None };
-    loop {
-        let word = args.required("a match")?;
-        match word.as_str() {
-            "!" => expectation.negate = !expectation.negate,
-            "min-recv" => expectation.min_recv = Some(args.integer("a number of bytes", 0, 65_535)?),
-            "comment" => {
-                args.value()?;
-            }
-            "ok-status" | "error-status" | "tout-status" | "on-success" | "on-error" | "status-code" => {
-                return Err(args.unsupported());
-            }
-            other => {
-                // The mark may be glued to the match.
-                let bare = other.strip_prefix('!');
-                expectation.negate ^= bare.is_some();
-                return Ok((expectation, bare.unwrap_or(other)));
-            }
-        }
-    }
-}
-
-fn http_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let (expectation, kind) = expectation(args)?;
-    let what = match kind {
-        "status" => HttpExpectWhat::Status(statuses(args)?),
-        "rstatus" => HttpExpectWhat::StatusRegex(regex(args)?),
-        "string" => HttpExpectWhat::Body(args.value()?.bytes().into()),
-        "rstring" => HttpExpectWhat::BodyRegex(regex(args)?),
-        "hdr" | "fhdr" | "string-lf" => return Err(args.unsupported()),
-        other => {
-            return Err(args
-                .wrong(format!("`http-check expect` does not know `{other}`"))
-                .did_you_mean(diag::suggest(other, ["status", "rstatus", "string", "rstring", "hdr", "fhdr"]))
-                .haproxy(format!("'http-check expect' : only supports min-recv, [!]string', '[!]rstring', '[!]string-lf', '[!]status', '[!]rstatus', [!]hdr, [!]fhdr or comment but got '{other}' as argument.")));
-        }
-    };
-    settings.own_check().expect.push(HttpExpect { negate: expectation.negate, what });
-    trailing_comment(args)
-}
-
-fn statuses(args: &mut Args<'_, '_>) -> Result<Vec<(u16, u16)>, Diagnostic> {
-    let word = args.value()?;
-    let range = |text: &str| {
-        let (low, high) = text.split_once('-').unwrap_or((text, text));
-        let (low, high): (u16, u16) = (low.parse().ok()?, high.parse().ok()?);
-        ((100..1000).contains(&low) && low <= high && high < 1000).then_some((low, high))
-    };
-    word.split(',').map(range).collect::<Option<Vec<_>>>().ok_or_else(|| {
-        args.wrong(format!("`{word}` is no list of statuses"))
-            .label("such as `200`, `200-399` or `200,301-302`")
-            .haproxy("'http-check expect' : invalid status code or range of status codes.")
+/// The bytes that an even number of hexadecimal digits stands for.
+pub(super) fn hexadecimal(word: &syntax::Word, args: &Args<'_, '_>) -> Result<Box<[u8]>, Diagnostic> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let pairs = word.as_str().as_bytes().chunks(2);
+    let bytes: Option<Box<[u8]>> =
+        pairs.map(|pair| Some((digit(&pair[0])? << 4 | digit(pair.get(1)?)?) as u8)).collect();
+    bytes.ok_or_else(|| {
+        args.wrong(format!("`{word}` is not an even number of hexadecimal digits"))
+            .haproxy(format!("'{}' : '{word}' invalid binary string.", args.keyword()))
     })
 }
 
-fn regex(args: &mut Args<'_, '_>) -> Result<Regex, Diagnostic> {
-    let word = args.value()?;
-    RegexBuilder::new(word).unicode(false).build().map_err(|error| {
-        let text = error.to_string();
-        let reason = text.lines().last().unwrap_or("").trim_start_matches("error: ").to_owned();
-        args.wrong(format!("`{word}` is no regular expression: {reason}"))
-    })
-}
-
-fn step<'a>(settings: &mut Settings<'a>, step: CheckStep) {
-    settings.own_check().steps.push(step);
-}
-
-/// `comment <msg>` at the end of a line.
-fn trailing_comment(args: &mut Args<'_, '_>) -> Outcome {
-    if args.take("comment") {
-        args.value()?;
-    }
-    args.finish()
-}
-
-fn tcp_comment<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let text = args.required("a comment")?;
-    step(settings, CheckStep::Comment(text.as_str().into()));
-    args.finish()
-}
-
-fn tcp_connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let (mut port, mut send_proxy) = (None, false);
-    while let Some(word) = args.next() {
-        match word.as_str() {
-            "default" | "linger" => {}
-            "port" => port = Some(args.integer("a port", 1, 65_535)?),
-            "send-proxy" => send_proxy = true,
-            "comment" => {
-                args.value()?;
-            }
-            "addr" | "via-socks4" | "ssl" | "sni" | "alpn" | "proto" => return Err(args.unsupported()),
-            other => {
-                let near =
-                    diag::suggest(other, ["default", "port", "addr", "send-proxy", "comment", "linger"]);
-                return Err(args
-                    .wrong(format!("`tcp-check connect` does not know `{other}`"))
-                    .did_you_mean(near));
-            }
+/// What stands in the parentheses behind the keyword.
+fn parenthesised<'a>(args: &Args<'a, '_>) -> Result<Text<'a>, Diagnostic> {
+    let word = args.last();
+    let open = word.find('(').map(|open| open + 1);
+    let inner = open.and_then(|open| Some((open, word.as_str()[open..].strip_suffix(')')?)));
+    match inner {
+        Some((start, text)) if !text.is_empty() => {
+            Ok(Text { text, span: word.part(start, start + text.len()) })
         }
+        _ => Err(Diagnostic::alert(format!("`{}` needs a variable in parentheses", args.keyword()))
+            .at(word.span())
+            .label("such as `set-var(check.port)`")),
     }
-    step(settings, CheckStep::Connect { port, send_proxy });
+}
+
+fn set_var<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = parenthesised(args)?;
+    if args.peek().is_none() {
+        args.required("an expression")?;
+    }
+    let words = args.rest();
+    push(settings, ActionDraft::SetVar(name, words).into(), args)
+}
+
+fn set_var_fmt<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = parenthesised(args)?;
+    let format = args.required("a format")?;
+    args.finish()?;
+    push(settings, ActionDraft::SetVarFormat(name, format.into()).into(), args)
+}
+
+fn unset_var<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = parenthesised(args)?;
+    args.finish()?;
+    push(settings, ActionDraft::UnsetVar(name).into(), args)
+}
+
+fn external<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.finish()?;
+    settings.set_check_mode(CheckMode::External, args);
     Ok(())
-}
-
-fn tcp_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let data = args.required("<STRING>")?;
-    step(settings, CheckStep::Send(data.bytes().into()));
-    trailing_comment(args)
-}
-
-fn tcp_send_binary<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let data = hexadecimal(args)?;
-    step(settings, CheckStep::Send(data));
-    trailing_comment(args)
-}
-
-fn hexadecimal(args: &mut Args<'_, '_>) -> Result<Box<[u8]>, Diagnostic> {
-    let word = args.required("<BINARY STRING>")?;
-    let digits: Option<Vec<u8>> =
-        word.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
-    let digits = digits
-        .filter(|digits| digits.len() % 2 == 0)
-        .ok_or_else(|| args.wrong(format!("`{word}` is not an even number of hexadecimal digits")))?;
-    Ok(digits.chunks_exact(2).map(|pair| pair[0] * 16 + pair[1]).collect())
-}
-
-fn tcp_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let (Expectation { negate, min_recv }, kind) = expectation(args)?;
-    let what = match kind {
-        "string" => ExpectBytes::Bytes(args.value()?.bytes().into()),
-        "rstring" => ExpectBytes::Regex(regex(args)?),
-        "binary" => ExpectBytes::Bytes(hexadecimal(args)?),
-        "rbinary" | "string-lf" | "binary-lf" | "custom" => return Err(args.unsupported()),
-        other => {
-            return Err(args
-                .wrong(format!("`tcp-check expect` does not know `{other}`"))
-                .did_you_mean(diag::suggest(other, ["string", "rstring", "binary", "rbinary", "min-recv"]))
-                .haproxy(format!("'tcp-check expect' : only supports min-recv, '[!]binary', '[!]string', '[!]rstring', '[!]string-lf', '[!]rbinary', '[!]binary-lf' or comment but got '{other}' as argument.")));
-        }
-    };
-    step(settings, CheckStep::Expect { negate, min_recv, what });
-    trailing_comment(args)
 }

@@ -2,13 +2,14 @@
 //! script of what is sent and what must come back, as `tcp-check` lines would make it.
 
 use diag::Diagnostic;
-use regex::bytes::{Regex, RegexBuilder};
+use sample::regex::Regex;
 
 use crate::args::Args;
+use crate::check::{ActionDraft, CheckMode, ConnectDraft, ExpectDraft, MatcherDraft, RuleDraft};
 use crate::keyword::places::DLB;
 use crate::keyword::{Keyword, Negation, Outcome, proxy};
-use crate::plan::server::{CheckStep, ExpectBytes};
-use crate::settings::{CheckMode, Settings};
+use crate::plan::check::Spelling;
+use crate::settings::Settings;
 
 /// The rows.
 #[rustfmt::skip]
@@ -20,50 +21,69 @@ pub static TABLE: &[Keyword] = &[
     proxy("option pgsql-check",   DLB, "user <username>",                       "checks servers by the startup of PostgreSQL",     pgsql).negatable(),
     proxy("option mysql-check",   DLB, "[ user <username> [ { post-41 | pre-41 | post-80 } ] ]", "checks servers by the handshake of MySQL", mysql).negatable(),
     proxy("option ssl-hello-chk", DLB, "",                                      "checks servers by a TLS hello",                   ssl_hello).negatable(),
+    proxy("option spop-check",    DLB, "",                                      "checks servers by the hello of SPOE",             spop).negatable(),
 ];
 
 /// Makes the script the backend's check, or the plain check again when negated.
-fn set<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, steps: Vec<CheckStep>) -> Outcome {
+fn set<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, steps: Vec<RuleDraft<'a>>) -> Outcome {
     args.finish()?;
-    let check = settings.own_check();
     if args.statement.negation == Negation::None {
-        (check.mode, check.steps) = (CheckMode::Script, steps);
+        settings.own_check().set_protocol(steps);
     } else {
-        (check.mode, check.steps) = (CheckMode::Tcp, Vec::new());
+        settings.own_check().mode = CheckMode::Connect;
     }
     Ok(())
 }
 
-fn send(bytes: &[u8]) -> CheckStep {
-    CheckStep::Send(bytes.into())
+/// A connection with the server line's options, closed as usual: the other side counts no aborted client.
+fn connect<'a>() -> RuleDraft<'a> {
+    ActionDraft::Connect(ConnectDraft { default: true, linger: true, ..ConnectDraft::default() }).into()
 }
 
-fn expect(min_recv: usize, pattern: &str) -> Result<CheckStep, Diagnostic> {
-    let what = ExpectBytes::Regex(pattern_of(pattern)?);
-    Ok(CheckStep::Expect { negate: false, min_recv: Some(min_recv), what })
+fn send<'a>(bytes: impl AsRef<[u8]>) -> RuleDraft<'a> {
+    ActionDraft::Send(bytes.as_ref().into()).into()
 }
 
-/// The patterns are those of this file: an error is a mistake in it, which tests find.
-fn pattern_of(pattern: &str) -> Result<Regex, Diagnostic> {
-    let regex = RegexBuilder::new(pattern).unicode(false).dot_matches_new_line(true).build();
-    regex.map_err(|error| Diagnostic::alert(format!("a pattern of a check is wrong: {error}")))
+fn expect(draft: ExpectDraft<'_>) -> RuleDraft<'_> {
+    ActionDraft::Expect(Box::new(draft)).into()
 }
 
-/// What a passed check says: a text, or what the groups of `pattern` find (code, then information).
-fn report(text: &str, pattern: &str) -> Result<CheckStep, Diagnostic> {
-    Ok(CheckStep::Report { pattern: pattern_of(pattern)?, text: text.into() })
+/// An expectation of what `pattern` matches once `least` bytes are there. The patterns are those of this file: an
+/// error is a mistake in it, which tests find.
+fn pattern<'a>(least: usize, pattern: &str) -> Result<ExpectDraft<'a>, Diagnostic> {
+    let regex = Regex::new(pattern, false)
+        .map_err(|error| Diagnostic::alert(format!("a pattern of a check is wrong: {error}")))?;
+    Ok(ExpectDraft { min_recv: Some(least), ..ExpectDraft::new(MatcherDraft::Regex(regex)) })
 }
 
-fn redis<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let pong = ExpectBytes::Bytes(b"+PONG\r\n".as_slice().into());
-    let expect = CheckStep::Expect { negate: false, min_recv: None, what: pong };
-    set(settings, args, vec![send(b"*1\r\n$4\r\nPING\r\n"), expect, report("Redis server is ok", "")?])
+/// The first line of what was received, for messages.
+const LINE: &str = "%[res.payload(0,0),cut_crlf]";
+
+pub(super) fn redis<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let pong = ExpectDraft {
+        error_status: Some("L7STS"),
+        on_error: Some(LINE.into()),
+        on_success: Some("Redis server is ok".into()),
+        ..ExpectDraft::new(MatcherDraft::Bytes(b"+PONG\r\n".as_slice().into(), Spelling::Text))
+    };
+    let connect = ActionDraft::Connect(ConnectDraft { default: true, ..ConnectDraft::default() }).into();
+    set(settings, args, vec![connect, send(b"*1\r\n$4\r\nPING\r\n"), expect(pong)])
 }
 
-/// A whole answer that begins with 2: lines with a dash behind the code are followed by more.
-const SMTP_OK: &str = "^(?:2[0-9]{2}-[^\n]*\n)*2[0-9]{2}[ \r][^\n]*\n?";
+/// A reply of SMTP (RFC 5321, 4.2) that must match; its code and text are reported either way.
+fn reply<'a>(least: Option<usize>, text: &str) -> Result<RuleDraft<'a>, Diagnostic> {
+    const TEXT: &str = "%[res.payload(4,0),ltrim(' '),cut_crlf]";
+    Ok(expect(ExpectDraft {
+        min_recv: least,
+        error_status: Some("L7STS"),
+        on_error: Some(TEXT.into()),
+        on_success: Some(TEXT.into()),
+        code: Some("res.payload(0,3)".into()),
+        ..pattern(0, text)?
+    }))
+}
 
-fn smtp<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn smtp<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let hello = match (args.next(), args.next()) {
         (Some(hello), Some(domain)) if *hello == "EHLO" || *hello == "HELO" => {
             format!("{hello} {domain}\r\n")
@@ -71,23 +91,40 @@ fn smtp<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         // Whatever else stands there, HAProxy says the same.
         _ => "HELO localhost\r\n".to_owned(),
     };
+    let greeting = ExpectDraft {
+        error_status: Some("L7RSP"),
+        on_error: Some(LINE.into()),
+        ..pattern(4, "^[0-9]{3}[ \r]")?
+    };
     let steps = vec![
-        expect(4, SMTP_OK)?,
-        send(hello.as_bytes()),
-        expect(4, SMTP_OK)?,
-        send(b"QUIT\r\n"),
-        expect(4, SMTP_OK)?,
-        report("", "^([0-9]{3})[- ]?([^\r\n]*)")?,
+        connect(),
+        expect(greeting),
+        reply(Some(4), "^2[0-9]{2}[ \r]")?,
+        send(hello),
+        // Lines with a dash behind the code are followed by more. Whatever else comes is final.
+        hello_reply()?,
+        send("QUIT\r\n"),
+        reply(Some(4), "^2[0-9]{2}[- \r]")?,
     ];
     set(settings, args, steps)
 }
 
-fn ldap<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+/// The reply to the hello: any good one; without `min-recv`, so that a line cut short is waited for. A refusal is
+/// recognised first, as no more of it will come.
+fn hello_reply<'a>() -> Result<RuleDraft<'a>, Diagnostic> {
+    reply(None, "^(?:2[0-9]{2}-[^\r]*\r\n)*2[0-9]{2}[ \r]")
+}
+
+pub(super) fn ldap<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     // RFC 4511: message 1, bind request, version 3, no name, simple authentication without a password.
     let bind = b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00";
-    // A bind response (application 1) whose result is success (0).
-    let steps =
-        vec![send(bind), expect(14, r"^\x30.*\x02\x01\x01\x61.*\x0a\x01\x00")?, report("Success", "")?];
+    let message = ExpectDraft { on_error: Some("Not LDAPv3 protocol".into()), ..pattern(14, r"^\x30")? };
+    let steps = vec![
+        ActionDraft::Connect(ConnectDraft { default: true, linger: true, ..ConnectDraft::default() }).into(),
+        send(bind),
+        expect(message),
+        expect(ExpectDraft::new(MatcherDraft::LdapBind)),
+    ];
     set(settings, args, steps)
 }
 
@@ -103,7 +140,7 @@ fn user<'a>(args: &mut Args<'a, '_>) -> Result<Option<&'a str>, Diagnostic> {
     }
 }
 
-fn pgsql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn pgsql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let negated = args.statement.negation != Negation::None;
     let name = match user(args)? {
         Some(name) => name,
@@ -113,21 +150,29 @@ fn pgsql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             ""
         }
     };
+    // A startup message of version 3: its length, the version, the user.
     let mut startup = b"\0\0\0\0\0\x03\0\0user\0".to_vec();
     startup.extend_from_slice(name.as_bytes());
     startup.extend_from_slice(b"\0\0");
     let length = startup.len() as u32;
     startup[..4].copy_from_slice(&length.to_be_bytes());
+    let no_error = ExpectDraft {
+        negate: true,
+        error_status: Some("L7RSP"),
+        on_error: Some("%[res.payload(6,0)]".into()),
+        ..pattern(5, "^E")?
+    };
     // An authentication request of any kind says that the server is alive and knows the user.
-    let steps = vec![
-        send(&startup),
-        expect(9, r"^R\x00\x00\x00.\x00\x00\x00[\x00\x02-\x06\x0a]")?,
-        report("PostgreSQL server is ok", "")?,
-    ];
-    set(settings, args, steps)
+    let authentication = ExpectDraft {
+        error_status: Some("L7STS"),
+        on_success: Some("PostgreSQL server is ok".into()),
+        on_error: Some("PostgreSQL unknown error".into()),
+        ..pattern(9, r"^R\x00\x00\x00[\s\S]\x00\x00\x00[\x00\x02-\x0a]")?
+    };
+    set(settings, args, vec![connect(), send(startup), expect(no_error), expect(authentication)])
 }
 
-fn mysql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn mysql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = user(args)?;
     let kind = match args.next() {
         None => Login::Post41,
@@ -136,15 +181,13 @@ fn mysql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             &[("post-41", Login::Post41), ("pre-41", Login::Pre41), ("post-80", Login::Post80)],
         )?,
     };
-    // The greeting: three bytes of length, number 0, then anything but an error (0xff).
-    let mut steps = vec![expect(5, r"^...\x00[^\xff]")?, report("", r"^...\x00.()([^\x00]*)")?];
-    if let Some(name) = name {
-        steps.push(send(&login(name, kind)));
-        steps.push(expect(5, r"^...\x02[^\xff]")?);
-        // COM_QUIT, so that the server counts no aborted connection.
-        steps.push(send(b"\x01\0\0\0\x01"));
-    }
-    set(settings, args, steps)
+    let answer = |after_greeting| expect(ExpectDraft::new(MatcherDraft::Mysql { after_greeting }));
+    let Some(name) = name else { return set(settings, args, vec![connect(), answer(false)]) };
+    // The login need not wait for the greeting, and the good-bye neither for the answer (COM_QUIT: the server counts
+    // no aborted connection).
+    let mut bytes = login(name, kind);
+    bytes.extend_from_slice(b"\x01\0\0\0\x01");
+    set(settings, args, vec![connect(), send(bytes), answer(false), answer(true)])
 }
 
 /// How a client of MySQL logs in.
@@ -165,7 +208,7 @@ fn login(name: &str, kind: Login) -> Vec<u8> {
         // CLIENT_PROTOCOL_41, CLIENT_SECURE_CONNECTION and maybe CLIENT_PLUGIN_AUTH, 16 MB packets, utf8, 23 bytes of
         // nothing.
         body.extend_from_slice(&[0, 0x82, if kind == Login::Post80 { 8 } else { 0 }, 0]);
-        body.extend_from_slice(b"\x00\x00\x00\x01\x21");
+        body.extend_from_slice(b"\x00\x80\x00\x01\x21");
         body.extend_from_slice(&[0; 23]);
     }
     body.extend_from_slice(name.as_bytes());
@@ -179,7 +222,7 @@ fn login(name: &str, kind: Login) -> Vec<u8> {
     packet
 }
 
-fn ssl_hello<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn ssl_hello<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     // A hello of TLS 1.2 (RFC 5246 section 7.4.1.2) with a fixed random, common suites, no compression.
     const SUITES: &[u8] =
         b"\xc0\x2f\xc0\x30\xc0\x2b\xc0\x2c\xc0\x13\xc0\x14\x00\x9c\x00\x9d\x00\x2f\x00\x35\x00\x0a";
@@ -191,7 +234,28 @@ fn ssl_hello<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
     let mut record = vec![0x16, 3, 1, 0, hello.len() as u8 + 4, 1, 0, 0, hello.len() as u8];
     record.extend_from_slice(&hello);
     // A handshake or an alert: either way somebody speaks TLS.
-    set(settings, args, vec![send(&record), expect(1, r"^[\x15\x16]")?])
+    let answer = ExpectDraft {
+        ok_status: Some("L6OK"),
+        error_status: Some("L6RSP"),
+        timeout_status: Some("L6TOUT"),
+        ..pattern(5, r"^[\x15\x16]")?
+    };
+    let connect = ActionDraft::Connect(ConnectDraft { default: true, ..ConnectDraft::default() }).into();
+    set(settings, args, vec![connect, send(record), expect(answer)])
+}
+
+pub(super) fn spop<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    // A HAPROXY-HELLO (SPOE, 3.2.4): a final frame of stream and frame 0 with the versions, the largest frame, no
+    // capability, and the note that it is a health check.
+    let mut frame = b"\x01\0\0\0\x01\0\0".to_vec();
+    frame.extend_from_slice(b"\x12supported-versions\x08\x032.0");
+    frame.extend_from_slice(b"\x0emax-frame-size\x03\xfc\xf0\x06");
+    frame.extend_from_slice(b"\x0ccapabilities\x08\x00\x0bhealthcheck\x11");
+    let mut bytes = (frame.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(&frame);
+    let connect = ActionDraft::Connect(ConnectDraft { default: true, ..ConnectDraft::default() }).into();
+    let hello = expect(ExpectDraft::new(MatcherDraft::SpopHello));
+    set(settings, args, vec![connect, send(bytes), hello])
 }
 
 #[cfg(test)]
@@ -200,9 +264,10 @@ mod tests {
 
     #[test]
     fn a_login_of_mysql_tells_its_own_length() {
-        let packet = login("check", Login::Post41);
-        assert_eq!(packet.len(), 4 + usize::from(packet[0]));
-        assert_eq!(packet[3], 1);
-        assert!(packet.ends_with(b"check\0\0"));
+        for (kind, length) in [(Login::Pre41, 16), (Login::Post41, 43), (Login::Post80, 65)] {
+            let packet = login("check", kind);
+            assert_eq!((packet.len(), packet[3]), (length, 1));
+            assert_eq!(packet.len(), 4 + usize::from(packet[0]));
+        }
     }
 }

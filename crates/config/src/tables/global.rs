@@ -15,7 +15,6 @@ use crate::settings::GlobalSettings;
 
 const TLS: &str = "TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";
-const PLACING: &str = "threads are placed by the system";
 const POLLER: &str = "there is only one way of polling here";
 const QUIC: &str = "QUIC is not supported yet";
 const ONLY_TABLES: &str = "this list changes what stick tables count, which are not supported yet";
@@ -28,15 +27,13 @@ pub static TABLE: &[Keyword] = &[
     global("daemon",                  "",                      "goes to the background",                                 |g, a| flag(&mut g.plan.daemon, a)).negatable(),
     global("quiet",                   "",                      "no messages while starting",                             |g, a| flag(&mut g.plan.quiet, a)).negatable(),
     global("zero-warning",            "",                      "refuses to start when there are warnings",               |g, a| flag(&mut g.plan.zero_warning, a)).negatable(),
-    global("busy-polling",            "",                      "polls without sleeping: less latency, more CPU",         |g, a| flag(&mut g.plan.busy_polling, a)).negatable(),
     global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           set_dumpable).negatable(),
     global("strict-limits",           "",                      "refuses to start when limits cannot be raised",          |g, a| flag(&mut g.plan.strict_limits, a)).negatable(),
+    global("external-check",         "[preserve-env]",        "allows checks by external programs",                     |g, a| { g.plan.external_check = true; g.plan.external_check_environment |= a.take("preserve-env"); a.finish() }),
+    global("insecure-fork-wanted",    "",                      "allows external programs for checks",                    |g, a| flag(&mut g.plan.insecure_fork_wanted, a)).negatable(),
     global("nosplice",                "",                      "never forwards inside the kernel",                       |g, a| flag(&mut g.plan.no_splice, a)),
     global("noreuseport",             "",                      "one socket an address, shared by all threads",           |g, a| flag(&mut g.plan.no_reuseport, a)),
     global("nogetaddrinfo",           "",                      "resolves names without the system's resolver",           |g, a| flag(&mut g.plan.no_getaddrinfo, a)),
-    global("nbthread",                "<number>",              "how many threads; one a core when not given",            nbthread),
-    global("thread-groups",           "<number>",              "how many groups of threads",                             |g, a| some(&mut g.plan.thread_groups, a, 1, 256)),
-    global("max-threads-per-group",   "<number>",              "how many threads a group may have",                      |g, a| number(&mut g.plan.max_threads_per_group, a, 1, 1024)),
     global("maxconn",                 "<number>",              "how many connections at once, all frontends",            maxconn),
     global("maxconnrate",             "<number>",              "how many new connections a second",                      |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)),
     global("maxsessrate",             "<number>",              "how many new sessions a second",                         |g, a| number(&mut g.plan.max_session_rate, a, 0, u32::MAX)),
@@ -76,13 +73,7 @@ pub static TABLE: &[Keyword] = &[
     global("master-worker",           "[no-exit-on-failure]",  "a master process over the worker (deprecated: -W)",      master_worker),
 
     ineffective("nbproc",             G, "only one process was ever left to choose; remove it"),
-    ineffective("cpu-map",            G, PLACING),
-    ineffective("cpu-policy",         G, PLACING),
-    ineffective("cpu-set",            G, PLACING),
-    ineffective("cpu-affinity",       G, PLACING),
-    ineffective("numa-cpu-mapping",   G, PLACING),
-    ineffective("thread-group",       G, "groups are made of equal sizes here"),
-    ineffective("thread-hard-limit",  G, "`nbthread` limits threads here"),
+    ineffective("numa-cpu-mapping",   G, "`cpu-policy` decides here"),
     ineffective("noepoll",            G, POLLER),
     ineffective("nopoll",             G, POLLER),
     ineffective("nokqueue",           G, POLLER),
@@ -154,8 +145,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("httpclient.ssl.verify",         G, CLIENT),
     ineffective("httpclient.timeout.connect",    G, CLIENT),
     ineffective("stats-file",         G, "counters are not loaded from files yet"),
-    ineffective("insecure-fork-wanted", G, "no external program is ever run here"),
-    ineffective("external-check",     G, "checks by external programs are not supported yet"),
     unsupported("lua-load",           G),
     unsupported("lua-load-per-thread", G),
     removed("debug", G, "Use the '-d' option of the command line"),
@@ -218,14 +207,6 @@ fn set_dumpable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
         return args.finish();
     }
     flag(&mut global.plan.set_dumpable, args)
-}
-
-fn nbthread<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    if args.take("default") {
-        global.plan.threads = None;
-        return args.finish();
-    }
-    some(&mut global.plan.threads, args, 1, 4096)
 }
 
 /// Zero stands for what the descriptor limit allows, as does no line.

@@ -1,6 +1,8 @@
 //! The keywords of sections: one table a family.
 
 pub mod check;
+pub mod check_expect;
+pub mod check_option;
 pub mod check_protocol;
 pub mod environment;
 pub mod global;
@@ -11,6 +13,7 @@ pub mod proxy;
 pub mod rules;
 pub mod sections;
 pub mod stats;
+pub mod threads;
 pub mod timeout;
 pub mod tune;
 
@@ -20,6 +23,7 @@ use crate::keyword::Keyword;
 static TABLES: &[&[Keyword]] = &[
     environment::TABLE,
     global::TABLE,
+    threads::TABLE,
     tune::TABLE,
     proxy::TABLE,
     rules::TABLE,
@@ -29,6 +33,7 @@ static TABLES: &[&[Keyword]] = &[
     stats::TABLE,
     persistence::TABLE,
     check::TABLE,
+    check_option::TABLE,
     check_protocol::TABLE,
     sections::TABLE,
 ];

@@ -9,7 +9,7 @@ use crate::args::Args;
 use crate::keyword::places::{DB, DFL, DFLB, DL, DLB};
 use crate::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed};
 use crate::plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
-use crate::settings::{CheckMode, LogFormatChoice, Settings};
+use crate::settings::{LogFormatChoice, Settings};
 
 /// The rows.
 #[rustfmt::skip]
@@ -60,8 +60,6 @@ pub static TABLE: &[Keyword] = &[
     proxy("option httplog",                     DFL,  "[ clf ]", "logs each request in HAProxy's format or that of Apache",     httplog).negatable(),
     proxy("option tcplog",                      DFL,  "[ clf ]", "logs each connection",                                        tcplog).negatable(),
     proxy("option httpslog",                    DFL,  "",  "logs each request and the TLS connection it came over",             httpslog).negatable(),
-    proxy("option httpchk",                     DLB,  "[ <method> ] [ <uri> ] [ <version> ]", "checks servers by a request",   httpchk).negatable(),
-    proxy("option tcp-check",                   DLB,  "",  "checks servers by a script of tcp-check lines",                     tcp_check).negatable(),
     ineffective("option http-no-delay", DFLB, "each part of a message is always sent at once here"),
     ineffective("option disable-h2-upgrade", DFL, "HTTP/2 is not supported yet"),
     ineffective("option use-small-buffers", DLB, "buffers here grow as they are needed"),
@@ -208,45 +206,5 @@ fn choose_log<'a>(
         Negation::None => choice,
         _ => LogFormatChoice::Default,
     };
-    Ok(())
-}
-
-fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let check = settings.own_check();
-    if args.statement.negation != Negation::None {
-        check.mode = CheckMode::Tcp;
-        return Ok(());
-    }
-    check.mode = CheckMode::Http;
-    (check.method, check.uri, check.version) = (None, None, None);
-    match args.rest() {
-        [] => {}
-        [uri] => check.uri = Some(uri),
-        [method, uri] => (check.method, check.uri) = (Some(method.as_str()), Some(uri.as_str())),
-        [method, uri, version @ ..] => {
-            // Whatever follows, with its blanks: old files put header fields behind the version.
-            (check.method, check.uri) = (Some(method.as_str()), Some(uri.as_str()));
-            let parts: Vec<&str> = version.iter().map(|word| word.as_str()).collect();
-            split_version(check, &parts.join(" "));
-        }
-    }
-    Ok(())
-}
-
-/// `HTTP/1.1\r\nHost:\ www` of old files: version, then fields.
-fn split_version(check: &mut crate::settings::CheckDraft<'_>, text: &str) {
-    let mut lines = text.split("\r\n");
-    check.version = lines.next().filter(|version| !version.is_empty()).map(str::to_owned);
-    for line in lines {
-        if let Some((name, value)) = line.split_once(':') {
-            check.headers.push((name.trim().into(), value.trim().into()));
-        }
-    }
-}
-
-fn tcp_check<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    args.finish()?;
-    let check = settings.own_check();
-    check.mode = if args.statement.negation == Negation::None { CheckMode::Script } else { CheckMode::Tcp };
     Ok(())
 }

@@ -63,7 +63,6 @@ pub static TABLE: &[Keyword] = &[
     unsupported("filter",         FLB),
     unsupported("compression",    DFLB),
     unsupported("email-alert",    DFLB),
-    unsupported("external-check", DLB),
     unsupported("persist",        DLB),
     unsupported("stick",          LB),
     unsupported("stick-table",    FLB),

@@ -33,6 +33,8 @@ pub static TABLE: &[Keyword] = &[
     global("tune.sndbuf.server",           "<size>",    "the kernel's send buffer towards servers",                      |g, a| size(&mut g.plan.tune.sndbuf_server, a)),
     global("tune.pipesize",                "<size>",    "the size of pipes for forwarding inside the kernel",            |g, a| size(&mut g.plan.tune.pipesize, a)),
     global("tune.listener.multi-queue",    "{ on | off | fair }", "whether any thread may get a connection",             multi_queue),
+    global("tune.max-checks-per-thread",   "<number>",  "how many checks run at once in a thread",                       |g, a| number(&mut g.plan.tune.max_checks_per_thread, a, 0, u32::MAX)),
+    global("tune.vars.check-max-size",     "<size>",    "how much a check's variables may hold",                         |g, a| size(&mut g.plan.tune.vars_max.check, a)),
     global("tune.vars.global-max-size",    "<size>",    "how much all variables together may hold",                      |g, a| size(&mut g.plan.tune.vars_max.all, a)),
     global("tune.vars.proc-max-size",      "<size>",    "how much the process's variables may hold",                     |g, a| size(&mut g.plan.tune.vars_max.process, a)),
     global("tune.vars.sess-max-size",      "<size>",    "how much a session's variables may hold",                       |g, a| size(&mut g.plan.tune.vars_max.session, a)),
@@ -40,7 +42,6 @@ pub static TABLE: &[Keyword] = &[
     global("tune.vars.reqres-max-size",    "<size>",    "how much the variables of a request or response may hold",      |g, a| size(&mut g.plan.tune.vars_max.message, a)),
 
     ineffective("tune.idletimer",                   G, COPY),
-    ineffective("tune.max-checks-per-thread",       G, "each check is a task of its own here"),
     ineffective("tune.applet.zero-copy-forwarding", G, COPY),
     ineffective("tune.buffers.limit",               G, OWN),
     ineffective("tune.buffers.reserve",             G, OWN),
@@ -80,7 +81,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.h2.max-concurrent-streams",   G, H2),
     ineffective("tune.h2.max-frame-size",           G, H2),
     ineffective("tune.h2.zero-copy-fwd-send",       G, H2),
-    ineffective("tune.listener.default-shards",     G, "`shards` of a bind line decides here"),
     ineffective("tune.lua.bool-sample-conversion",  G, LUA),
     ineffective("tune.lua.burst-timeout",           G, LUA),
     ineffective("tune.lua.forced-yield",            G, LUA),
@@ -156,7 +156,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.stick-counters",              G, "stick tables are not supported yet"),
     ineffective("tune.streams-elasticity",          G, H2),
     ineffective("tune.takeover-other-tg-connections", G, "idle connections are shared within a group here"),
-    ineffective("tune.vars.check-max-size",         G, "variables of checks are not limited here"),
     ineffective("tune.zlib.memlevel",               G, "compression is not supported yet"),
     ineffective("tune.zlib.windowsize",             G, "compression is not supported yet"),
 ];

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# One client, one connection at a time, over loopback: forwarded, and answered by the proxy itself (a redirect); sleeping and
+# polling. Reproduces what HAProxy's authors published of busy polling: 4,640 to 8,540 forwarded and 12,500 to 21,250 answered
+# connections a second.
+#
+#   bench/busy-polling.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+set -euo pipefail
+# shellcheck source=bench/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+config() { # "busy-polling" or nothing
+    cat <<EOF
+global
+    nbthread 1
+    $1
+defaults
+    mode http
+    timeout client 60s
+    timeout server 60s
+    timeout connect 5s
+frontend fe
+    bind 127.0.0.1:PORT
+    http-request redirect location http://example.org/ if { path /away }
+    default_backend be
+backend be
+    server s1 $origin
+EOF
+}
+
+for name in haproxy weir; do
+    for polling in "" busy-polling; do
+        start "$name" "$(config "$polling")"
+        # Processes that poll on one core would take it from each other: each runs only while it is measured.
+        kill -STOP "$PID"
+        eval "port_$name${polling//-/_}=$PORT pid_$name${polling//-/_}=$PID"
+    done
+done
+for _ in $(seq "$rounds"); do
+    for path in / /away; do
+        for polling in "" busy-polling; do
+            for name in haproxy weir; do
+                pid=pid_$name${polling//-/_} port=port_$name${polling//-/_}
+                kill -CONT "${!pid}"
+                ask run "target=127.0.0.1:${!port}" "path=$path" connections=1 "seconds=$seconds" close \
+                    >>"$dir/$name-${polling:-sleeping}-${path#/}.result"
+                kill -STOP "${!pid}"
+            done
+        done
+    done
+done
+echo "| one connection at a time | proxy | connections/s | p50 µs | p99 µs | p99.9 µs | gain |"
+echo "| --- | --- | --- | --- | --- | --- | --- |"
+for path in "" away; do
+    for name in haproxy weir; do
+        sleeping=
+        for polling in sleeping busy-polling; do
+            file=$dir/$name-$polling-$path.result
+            of() { value "$1" <"$file" | median; }
+            rate=$(of rate)
+            gain=$(echo "$rate ${sleeping:-$rate}" | awk '{printf "%.2f", $1 / $2}')
+            sleeping=${sleeping:-$rate}
+            title=$([ -z "$path" ] && echo forwarded || echo redirected)
+            printf '| %s, %s | %s | %s | %s | %s | %s | %s |\n' "$title" "$polling" "$name" "$rate" "$(of p50)" "$(of p99)" "$(of 'p99\.9')" "$gain"
+        done
+    done
+done

@@ -1,0 +1,78 @@
+# What the benchmarks have in common: programs, ports, a proxy on core 0, load and origin on core 1. Sourced by bench/*.sh with the
+# paths of weir and weir-load as arguments.
+set -euo pipefail
+PATH=$PATH:/usr/sbin
+weir=$(realpath "$1")
+load=$(realpath "$2")
+haproxy=${HAPROXY:-$(command -v haproxy || true)}
+nginx=${NGINX:-$(command -v nginx || true)}
+rounds=${ROUNDS:-5}
+seconds=${SECONDS_EACH:-3}
+ulimit -n "$(ulimit -Hn)" 2>/dev/null || true
+dir=$(mktemp -d)
+pids=()
+cleanup() {
+    kill -CONT "${pids[@]}" 2>/dev/null || true
+    kill "${pids[@]}" 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+
+free_port() { # a port that the kernel gives
+    while :; do
+        local port=$((20000 + RANDOM % 20000))
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
+    done
+}
+wait_port() {
+    for _ in $(seq 1200); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
+        sleep 0.05
+    done
+    echo "nothing listens on port $1" >&2
+    exit 1
+}
+
+# Load and origin are one process on core 1: two would spend that core on switching between them, and the proxy would wait.
+coproc LOAD { exec taskset -c 1 "$load"; }
+load_pid=$LOAD_PID
+pids+=("$load_pid")
+exec {ask}>&"${LOAD[1]}" {told}<&"${LOAD[0]}"
+read -r _ origin <&"$told"
+ask() { # a command of weir-load; prints its answer
+    local answer
+    echo "$*" >&"$ask"
+    read -r answer <&"$told"
+    echo "$answer"
+}
+value() { sed -n "s/.*\b$1=\([0-9.]*\).*/\1/p"; }
+
+start() { # name, configuration; sets PID and PORT
+    PORT=$(free_port)
+    local file="$dir/$1-$PORT.cfg"
+    case $1 in
+    nginx)
+        cat >"$file" <<EOF
+worker_processes 1; daemon off; master_process off; pid $dir/nginx-$PORT.pid; error_log /dev/null;
+events { worker_connections 16384; }
+http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s;
+  upstream u { server $origin; keepalive 256; keepalive_requests 1000000000; }
+  server { listen 127.0.0.1:$PORT backlog=4096; location / { proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://u; } } }
+EOF
+        taskset -c 0 "$nginx" -c "$file" 2>/dev/null &
+        ;;
+    *)
+        echo "${2//PORT/$PORT}" >"$file"
+        taskset -c 0 "${!1}" -f "$file" >/dev/null 2>&1 &
+        ;;
+    esac
+    PID=$!
+    pids+=("$PID")
+    wait_port "$PORT"
+}
+
+ticks() { awk '{print $14, $15}' "/proc/$1/stat"; }
+median() { sort -g | awk '{v[NR]=$1} END {if (NR) print (NR % 2) ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2; else print "-"}'; }
+hz=$(getconf CLK_TCK)
+

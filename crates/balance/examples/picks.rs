@@ -1,0 +1,99 @@
+//! Nanoseconds a pick costs, for every algorithm and 4, 100 and 10,000 servers: `make bench-balance`.
+//!
+//! Two numbers each: the pick alone, and the pick with the request's coming and going (two locked additions and
+//! what the algorithm keeps of them). Warm, one thread, weights uneven unless said otherwise; the least of
+//! several rounds, since everything else on the machine only adds.
+
+#![allow(missing_docs)]
+
+#[path = "../tests/common/mod.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod common;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use balance::{Algorithm, HashKind, HashType, Settings, UriPart, Wish};
+use common::{Farm, server};
+
+const ROUNDS: usize = 60;
+const PICKS: u32 = 20_000;
+
+fn settings() -> Vec<(&'static str, Settings)> {
+    let uri = || Algorithm::Uri(UriPart::default());
+    let consistent = HashType { kind: HashKind::Consistent, ..HashType::default() };
+    let of = |algorithm| Settings { algorithm, ..Settings::default() };
+    vec![
+        ("roundrobin", of(Algorithm::RoundRobin)),
+        ("static-rr", of(Algorithm::StaticRr)),
+        ("leastconn", of(Algorithm::LeastConn)),
+        ("first", of(Algorithm::First)),
+        ("random(1)", of(Algorithm::Random { draws: 1 })),
+        ("random(2)", of(Algorithm::Random { draws: 2 })),
+        ("peak-ewma", of(Algorithm::PeakEwma { decay: Duration::from_secs(10) })),
+        ("hash, map-based", of(uri())),
+        ("hash, consistent", Settings { hash: consistent, ..of(uri()) }),
+        ("hash, bounded load", Settings { hash: consistent, balance_factor: 150, ..of(uri()) }),
+    ]
+}
+
+/// The least time of several rounds, in ns a call.
+fn measure(mut call: impl FnMut(u32)) -> f64 {
+    (0..ROUNDS)
+        .map(|round| {
+            let start = Instant::now();
+            (0..PICKS).for_each(|number| call(round as u32 * PICKS + number));
+            start.elapsed().as_nanos() as f64 / f64::from(PICKS)
+        })
+        .fold(f64::MAX, f64::min)
+}
+
+fn wish(number: u32) -> Wish {
+    Wish { hash: Some(number.wrapping_mul(0x9e37_79b9)), avoid: None, now_us: 2_000_000 }
+}
+
+fn main() {
+    println!("| algorithm | servers | pick, ns | pick, come and go, ns |");
+    println!("| --- | --- | --- | --- |");
+    for (name, settings) in settings() {
+        // `settings` holds an expression at times and cannot be copied: each size makes its own.
+        for count in [4usize, 100, 10_000] {
+            let own = Settings {
+                algorithm: again(&settings.algorithm),
+                hash: settings.hash,
+                balance_factor: settings.balance_factor,
+                preserve_affinity: settings.preserve_affinity,
+                all_backups: false,
+            };
+            let servers = (0..count).map(|at| server(at, 1 + (at % 8) as u32, false)).collect();
+            let farm = Farm::with(own, servers);
+            // A tenth of the servers are busy, so that loads differ; all have answered.
+            for at in 0..count {
+                farm.picker.answered(at, 1_000_000, 1_000 + at as u64 % 100, state::Answer::Good);
+                (0..usize::from(at % 10 == 0)).for_each(|_| farm.enter(at));
+            }
+            let alone = measure(|number| {
+                black_box(farm.pick(wish(number)));
+            });
+            let whole = measure(|number| {
+                if let Some(at) = farm.pick(wish(number)) {
+                    farm.enter(at);
+                    farm.leave(at);
+                }
+            });
+            println!("| {name} | {count} | {alone:.1} | {whole:.1} |");
+        }
+    }
+}
+
+fn again(algorithm: &Algorithm) -> Algorithm {
+    match algorithm {
+        Algorithm::RoundRobin => Algorithm::RoundRobin,
+        Algorithm::StaticRr => Algorithm::StaticRr,
+        Algorithm::LeastConn => Algorithm::LeastConn,
+        Algorithm::First => Algorithm::First,
+        Algorithm::Random { draws } => Algorithm::Random { draws: *draws },
+        Algorithm::PeakEwma { decay } => Algorithm::PeakEwma { decay: *decay },
+        _ => Algorithm::Uri(UriPart::default()),
+    }
+}

@@ -1,0 +1,322 @@
+//! What health checks ask and expect, resolved (configuration manual, 4.2 `option httpchk` … `tcp-check`, 5.2 `check`,
+//! 12.9): expressions are compiled, comments stand at their steps, what was implied is written out.
+//!
+//! Made by `resolve::check`; carried out by `health`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sample::expression::Expression;
+use sample::format::Format;
+use sample::regex::Regex;
+use sample::vars::{SetConditions, Var};
+
+/// Health checks of one server: when, where to, and what.
+#[derive(Debug, Clone)]
+pub struct CheckSettings {
+    /// `inter`: between two checks of a server that is steadily up.
+    pub inter: Duration,
+    /// `fastinter`: while its state is changing; `None` for `inter`.
+    pub fastinter: Option<Duration>,
+    /// `downinter`: while it is down; `None` for `inter`.
+    pub downinter: Option<Duration>,
+    /// `rise`.
+    pub rise: u32,
+    /// `fall`.
+    pub fall: u32,
+    /// `addr`: where to check instead.
+    pub address: Option<IpAddr>,
+    /// `port`, likewise.
+    pub port: Option<u16>,
+    /// `check-send-proxy`, or the server's own `send-proxy` where the check goes where requests go.
+    pub send_proxy: bool,
+    /// `check-via-socks4`: the proxy of `socks4`.
+    pub socks4: Option<SocketAddr>,
+    /// `timeout check`; `None` when `inter` limits all.
+    pub timeout: Option<Duration>,
+    /// `timeout connect`.
+    pub connect_timeout: Option<Duration>,
+    /// What is asked.
+    pub kind: Arc<CheckKind>,
+    /// `option log-health-checks`.
+    pub log: bool,
+    /// `init-state`: where it begins.
+    pub initial: InitState,
+}
+
+/// `init-state`: what a server is before its first check, and how many checks it takes to change that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InitState {
+    /// Not said: up as with `Up`, and nothing changes when the server comes back from maintenance.
+    #[default]
+    None,
+    /// Up; `fall` failures bring it down.
+    FullyUp,
+    /// Up; the first failure brings it down.
+    Up,
+    /// Down; the first success brings it up.
+    Down,
+    /// Down; `rise` successes bring it up.
+    FullyDown,
+}
+
+/// The agent of a server (`agent-check`).
+#[derive(Debug, Clone)]
+pub struct AgentSettings {
+    /// `agent-addr`; `None` for the server's own.
+    pub address: Option<IpAddr>,
+    /// `agent-port`.
+    pub port: u16,
+    /// `agent-inter`.
+    pub inter: Duration,
+    /// `agent-send`.
+    pub send: Box<[u8]>,
+    /// `timeout check`; `None` for `inter`.
+    pub timeout: Option<Duration>,
+    /// `timeout connect`.
+    pub connect_timeout: Option<Duration>,
+}
+
+/// What a health check is.
+#[derive(Debug)]
+pub enum CheckKind {
+    /// A conversation.
+    Script(Script),
+    /// `option external-check`: a program says.
+    External {
+        /// `external-check command`.
+        command: Box<str>,
+        /// `external-check path`: its `PATH`.
+        path: Option<Box<str>>,
+        /// Whether it gets the environment of this process (`external-check preserve-env` of global).
+        preserve_env: bool,
+    },
+}
+
+/// What kind of script it is: decides how results are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// No option at all: a connection is enough.
+    Connect,
+    /// `option tcp-check`.
+    Tcp,
+    /// `option httpchk`.
+    Http,
+    /// `option redis-check` and its kin.
+    Protocol,
+}
+
+/// A conversation, step by step. The first step that talks is a [`Action::Connect`].
+#[derive(Debug)]
+pub struct Script {
+    /// What kind it is.
+    pub family: Family,
+    /// The steps in order.
+    pub steps: Vec<Step>,
+    /// `http-check disable-on-404`.
+    pub disable_on_404: bool,
+    /// `http-check send-state`.
+    pub send_state: bool,
+}
+
+/// A step of a script.
+#[derive(Debug)]
+pub struct Step {
+    /// Its number in messages: from 1, by its place among the lines; 0 for a connection that was implied.
+    pub number: u32,
+    /// `comment`, of its own or of a line before it.
+    pub comment: Option<Box<str>>,
+    /// What is done.
+    pub action: Action,
+}
+
+/// What a step does.
+#[derive(Debug)]
+pub enum Action {
+    /// Opens a connection.
+    Connect(Connect),
+    /// Sends bytes.
+    Send(Send),
+    /// Sends a request of HTTP.
+    Request(Request),
+    /// Waits for an answer and judges it.
+    Expect(Box<Expect>),
+    /// `set-var`, `set-var-fmt`.
+    SetVar(Var, SetConditions, Source),
+    /// `unset-var`.
+    UnsetVar(Var),
+}
+
+/// Where the value of a variable comes from.
+#[derive(Debug)]
+pub enum Source {
+    /// An expression.
+    Expression(Expression),
+    /// A format.
+    Format(Format),
+}
+
+/// `connect`.
+#[derive(Debug, Default)]
+pub struct Connect {
+    /// Nobody wrote it.
+    pub implied: bool,
+    /// `default`: with the options of the server line (`check-send-proxy`, `check-via-socks4`).
+    pub default: bool,
+    /// `port`.
+    pub port: Option<Port>,
+    /// `addr`, with its port where it has one.
+    pub address: Option<(IpAddr, Option<u16>)>,
+    /// `send-proxy`.
+    pub send_proxy: bool,
+    /// `via-socks4`.
+    pub via_socks4: bool,
+    /// `linger`: end the connection as usual instead of by a reset.
+    pub linger: bool,
+}
+
+/// A port, written or computed.
+#[derive(Debug)]
+pub enum Port {
+    /// This one.
+    Fixed(u16),
+    /// What this gives; nothing or 0 for the usual one.
+    Expression(Expression),
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub enum Send {
+    /// `send`, `send-binary`.
+    Bytes(Box<[u8]>),
+    /// `send-lf`.
+    Format(Format),
+    /// `send-binary-lf`: hexadecimal digits.
+    Hex(Format),
+}
+
+/// A text, written or computed.
+#[derive(Debug)]
+pub enum Text {
+    /// This one.
+    Fixed(Box<[u8]>),
+    /// What this gives.
+    Format(Format),
+}
+
+/// `http-check send`.
+#[derive(Debug)]
+pub struct Request {
+    /// `meth`.
+    pub method: Box<str>,
+    /// `uri`, `uri-lf`.
+    pub uri: Text,
+    /// `ver`.
+    pub version: Box<str>,
+    /// `hdr`: empty values are left out.
+    pub headers: Vec<(Box<str>, Format)>,
+    /// `body`, `body-lf`.
+    pub body: Text,
+}
+
+/// `expect`.
+#[derive(Debug)]
+pub struct Expect {
+    /// What is looked for.
+    pub what: Matcher,
+    /// `!`.
+    pub negate: bool,
+    /// `min-recv`: how many bytes must be there, and then a mismatch is conclusive.
+    pub min_recv: Option<usize>,
+    /// `ok-status`, as the statistics name it.
+    pub ok_status: Option<&'static str>,
+    /// `error-status`.
+    pub error_status: Option<&'static str>,
+    /// `tout-status`.
+    pub timeout_status: Option<&'static str>,
+    /// `on-success`.
+    pub on_success: Option<Format>,
+    /// `on-error`.
+    pub on_error: Option<Format>,
+    /// `status-code`.
+    pub code: Option<Expression>,
+}
+
+/// What an answer is compared with.
+#[derive(Debug)]
+pub enum Matcher {
+    /// `string`, `binary`: these bytes somewhere in what was received.
+    Bytes(Box<[u8]>, Spelling),
+    /// `rstring`, over the bytes.
+    Regex(Regex),
+    /// `rbinary`, over their hexadecimal digits.
+    HexRegex(Regex),
+    /// `string-lf`.
+    Format(Format),
+    /// `binary-lf`.
+    HexFormat(Format),
+    /// `status`: ranges.
+    Status(Vec<(u16, u16)>),
+    /// `rstatus`.
+    StatusRegex(Regex),
+    /// `hdr`, `fhdr`.
+    Header(HeaderMatcher),
+    /// `string` of HTTP.
+    Body(Box<[u8]>),
+    /// `rstring` of HTTP.
+    BodyRegex(Regex),
+    /// `string-lf` of HTTP.
+    BodyFormat(Format),
+    /// The greeting of MySQL, or its answer to a login.
+    Mysql {
+        /// Whether the greeting stands before the answer.
+        after_greeting: bool,
+    },
+    /// LDAP's answer to a bind.
+    LdapBind,
+    /// The hello of an agent of SPOE.
+    SpopHello,
+}
+
+/// How bytes were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spelling {
+    /// As text.
+    Text,
+    /// In hexadecimal.
+    Hex,
+}
+
+/// `hdr` and `fhdr`: a header whose name, and maybe value, match.
+#[derive(Debug)]
+pub struct HeaderMatcher {
+    /// Its name, compared without regard to case.
+    pub name: Pattern,
+    /// Its value; `None` for any.
+    pub value: Option<Pattern>,
+    /// `fhdr`: whole lines instead of the values between commas.
+    pub full: bool,
+}
+
+/// A pattern with its method (`-m`).
+#[derive(Debug)]
+pub enum Pattern {
+    /// `str`, `beg`, `end`, `sub`.
+    Text(Method, Text),
+    /// `reg`.
+    Regex(Regex),
+}
+
+/// How a pattern is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// `str`.
+    Exact,
+    /// `beg`.
+    Begin,
+    /// `end`.
+    End,
+    /// `sub`.
+    Inside,
+}

@@ -1,0 +1,349 @@
+//! Health checks: drafts become scripts with compiled expressions, and what was implied is written out.
+//!
+//! A draft is compiled once for each backend that uses it; one without expressions is shared by all.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use diag::Diagnostic;
+use sample::expression::Expression;
+use sample::format::{Format, FormatFor};
+use sample::vars::{SetConditions, Var, VarScope};
+use sample::words::{self, Words};
+use sample::{Place, Scope};
+
+use crate::check::{
+    ActionDraft, CheckDraft, CheckMode, ConnectDraft, ExpectDraft, MatcherDraft, PatternDraft, PortDraft,
+    RequestDraft, RuleDraft, Text, ValueDraft,
+};
+use crate::draft::Section;
+use crate::plan::check::{
+    Action, CheckKind, Connect, Expect, Family, HeaderMatcher, Matcher, Pattern, Port, Request, Script, Send,
+    Source, Step, Text as Value,
+};
+use crate::resolve::rules::scope;
+use crate::resolve::{Context, Pending};
+
+/// The `healthcheck` sections by name.
+pub(crate) type Healthchecks<'a> = HashMap<&'a str, (Rc<CheckDraft<'a>>, &'a Section)>;
+
+/// Scripts without expressions, by the draft they come from.
+pub(crate) type Shared = HashMap<*const (), Arc<CheckKind>>;
+
+/// What the checks of a backend's servers are. Errors are among the diagnostics.
+pub(crate) fn check_kind(
+    draft: &Rc<CheckDraft<'_>>,
+    proxy: &Pending<'_>,
+    acls: &sample::Acls,
+    shared: &mut Shared,
+    context: &mut Context<'_>,
+) -> Arc<CheckKind> {
+    let key = Rc::as_ptr(draft).cast::<()>();
+    if let Some(kind) = shared.get(&key) {
+        return kind.clone();
+    }
+    let compiled = {
+        let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::Check);
+        compile(draft, &scope, context)
+    };
+    let kind = Arc::new(match compiled {
+        Ok(kind) => kind,
+        Err(error) => {
+            context.diagnostics.push(error);
+            CheckKind::Script(script(Family::Connect, Vec::new(), draft))
+        }
+    });
+    if !evaluates(&kind) {
+        shared.insert(key, kind.clone());
+    }
+    kind
+}
+
+/// Whether an expression is part of it, so that it belongs to one backend only.
+fn evaluates(kind: &CheckKind) -> bool {
+    let CheckKind::Script(script) = kind else { return false };
+    script.steps.iter().any(|step| match &step.action {
+        Action::Connect(connect) => matches!(connect.port, Some(Port::Expression(_))),
+        Action::Send(send) => !matches!(send, Send::Bytes(_)),
+        Action::Request(request) => {
+            let computed = |text: &Value| matches!(text, Value::Format(_));
+            computed(&request.uri) || computed(&request.body) || !request.headers.is_empty()
+        }
+        Action::Expect(expect) => {
+            let plain = matches!(
+                expect.what,
+                Matcher::Bytes(..)
+                    | Matcher::Regex(_)
+                    | Matcher::HexRegex(_)
+                    | Matcher::Status(_)
+                    | Matcher::StatusRegex(_)
+                    | Matcher::Body(_)
+                    | Matcher::BodyRegex(_)
+                    | Matcher::Mysql { .. }
+                    | Matcher::LdapBind
+                    | Matcher::SpopHello
+            );
+            !plain || expect.on_error.is_some() || expect.on_success.is_some() || expect.code.is_some()
+        }
+        Action::SetVar(..) | Action::UnsetVar(_) => true,
+    })
+}
+
+fn compile(
+    draft: &CheckDraft<'_>,
+    scope: &Scope<'_>,
+    context: &Context<'_>,
+) -> Result<CheckKind, Diagnostic> {
+    let (family, rules) = match draft.mode {
+        CheckMode::External => {
+            check_external(draft, scope, context)?;
+            return Ok(CheckKind::External {
+                command: draft.command.unwrap_or_default().into(),
+                path: draft.path.map(Into::into),
+                preserve_env: context.global.external_check_environment,
+            });
+        }
+        CheckMode::Connect => (Family::Connect, Vec::new()),
+        CheckMode::Tcp => (Family::Tcp, draft.tcp.clone()),
+        CheckMode::Http => (Family::Http, http_rules(&draft.http)),
+        CheckMode::Protocol => (Family::Protocol, draft.protocol.clone()),
+    };
+    let mut steps = Vec::with_capacity(rules.len() + 1);
+    let mut comments = Comments::default();
+    for rule in &rules {
+        let Some(comment) = comments.of(rule) else { continue };
+        steps.push(Step {
+            number: rule.index + 1,
+            comment: comment.map(Into::into),
+            action: action(&rule.action, scope)?,
+        });
+    }
+    Ok(CheckKind::Script(script(family, steps, draft)))
+}
+
+/// What a check by a program needs: that programs are allowed at all, and which one.
+fn check_external(
+    draft: &CheckDraft<'_>,
+    scope: &Scope<'_>,
+    context: &Context<'_>,
+) -> Result<(), Diagnostic> {
+    let name = scope.proxy.map_or("", |proxy| &proxy.name);
+    let missing = match (context.global.external_check, draft.command) {
+        (false, _) => "global.external-check",
+        (true, None) => "external-check command",
+        (true, Some(_)) => return Ok(()),
+    };
+    let help = match missing {
+        "global.external-check" => "`external-check` in the global section allows checks by programs",
+        _ => "`external-check command <command>` names the program",
+    };
+    Err(Diagnostic::alert(format!("backend `{name}` is checked by a program, and there is no `{missing}`"))
+        .help(help)
+        .haproxy(format!("Proxy '{name}' : 'option external-check' unable to find required '{missing}'.")))
+}
+
+/// Puts the connection that was not written before all others.
+fn script(family: Family, mut steps: Vec<Step>, draft: &CheckDraft<'_>) -> Script {
+    let first = steps.iter().find(|step| !matches!(step.action, Action::SetVar(..) | Action::UnsetVar(_)));
+    if !first.is_some_and(|step| matches!(step.action, Action::Connect(_))) {
+        let connect = Connect { implied: true, default: true, ..Connect::default() };
+        steps.insert(0, Step { number: 0, comment: None, action: Action::Connect(connect) });
+    }
+    Script { family, steps, disable_on_404: draft.disable_on_404, send_state: draft.send_state }
+}
+
+/// The lines of `http-check`: the request of `option httpchk` behind the first connection, and an expectation behind
+/// the last request.
+fn http_rules<'a>(rules: &[RuleDraft<'a>]) -> Vec<RuleDraft<'a>> {
+    let mut rules = rules.to_vec();
+    let mut talking = rules.iter().enumerate().filter(|(_, rule)| rule.action.talks());
+    if let (Some((request, RuleDraft { action: ActionDraft::Request(own), .. })), Some((connect, next))) =
+        (talking.next(), talking.next())
+        && own.from_option
+        && matches!(next.action, ActionDraft::Connect(_))
+    {
+        let rule = RuleDraft { index: next.index + 1, ..rules[request].clone() };
+        rules.insert(connect + 1, rule);
+        rules.remove(request);
+    }
+    let last = rules.iter().rev().find(|rule| rule.action.talks());
+    if let Some(RuleDraft { index, action: ActionDraft::Request(_), .. }) = last {
+        let expect = ExpectDraft::new(MatcherDraft::Status(vec![(200, 399)]));
+        let (index, action) = (index + 1, ActionDraft::Expect(Box::new(expect)));
+        rules.push(RuleDraft { index, comment: None, action });
+    }
+    rules
+}
+
+/// `comment` lines name the steps of one kind behind them.
+#[derive(Default)]
+struct Comments<'a> {
+    pending: Option<&'a str>,
+    last: Option<std::mem::Discriminant<ActionDraft<'a>>>,
+}
+
+impl<'a> Comments<'a> {
+    /// The comment of a rule; `None` when the rule is a comment itself.
+    fn of(&mut self, rule: &RuleDraft<'a>) -> Option<Option<&'a str>> {
+        let kind = std::mem::discriminant(&rule.action);
+        let another = self.last.is_some_and(|last| last != kind);
+        self.last = Some(kind);
+        if let ActionDraft::Comment(text) = rule.action {
+            (self.pending, self.last) = (Some(text), None);
+            return None;
+        }
+        if another {
+            self.pending = None;
+        }
+        let comment = rule.comment.or(self.pending);
+        if !rule.action.talks() {
+            self.pending = None;
+            return Some(None);
+        }
+        if matches!(rule.action, ActionDraft::Connect(_)) {
+            self.pending = None;
+        }
+        Some(comment)
+    }
+}
+
+fn format(text: Text<'_>, scope: &Scope<'_>) -> Result<Format, Diagnostic> {
+    Format::compile(text.text, text.span, scope, FormatFor::Text)
+}
+
+fn expression(text: Text<'_>, scope: &Scope<'_>) -> Result<Expression, Diagnostic> {
+    Expression::compile_str(text.text, text.span, scope)
+}
+
+fn value(draft: Option<ValueDraft<'_>>, default: &str, scope: &Scope<'_>) -> Result<Value, Diagnostic> {
+    match draft {
+        Some(ValueDraft::Format(text)) => format(text, scope).map(Value::Format),
+        Some(ValueDraft::Fixed(text)) => Ok(Value::Fixed(text.bytes().collect())),
+        None => Ok(Value::Fixed(default.bytes().collect())),
+    }
+}
+
+fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<Action, Diagnostic> {
+    Ok(match draft {
+        ActionDraft::Connect(draft) => Action::Connect(connect(draft, scope)?),
+        ActionDraft::Send(bytes) => Action::Send(Send::Bytes(bytes.clone())),
+        ActionDraft::SendFormat(text) => Action::Send(Send::Format(format(*text, scope)?)),
+        ActionDraft::SendHex(text) => Action::Send(Send::Hex(format(*text, scope)?)),
+        ActionDraft::Request(draft) => Action::Request(request(draft, scope)?),
+        ActionDraft::Expect(draft) => Action::Expect(Box::new(expect(draft, scope)?)),
+        ActionDraft::SetVar(name, list) => {
+            let (var, conditions) = variable(*name, scope)?;
+            let list: Vec<words::Word<'_>> =
+                list.iter().map(|word| words::Word { text: word, span: word.span() }).collect();
+            let mut words = Words::new(&list, name.span);
+            let value = Expression::compile(&mut words, scope)?;
+            if let Some(extra) = words.peek() {
+                return Err(
+                    Diagnostic::alert(format!("`set-var` has no use for `{}`", extra.text)).at(extra.span)
+                );
+            }
+            Action::SetVar(var, conditions, Source::Expression(value))
+        }
+        ActionDraft::SetVarFormat(name, text) => {
+            let (var, conditions) = variable(*name, scope)?;
+            Action::SetVar(var, conditions, Source::Format(format(*text, scope)?))
+        }
+        ActionDraft::UnsetVar(name) => Action::UnsetVar(variable(*name, scope)?.0),
+        // Comments were taken out before.
+        ActionDraft::Comment(_) => Action::Send(Send::Bytes(Box::default())),
+    })
+}
+
+/// A variable with the conditions behind it. Checks have those of the scopes `proc`, `sess` and `check`.
+fn variable(text: Text<'_>, scope: &Scope<'_>) -> Result<(Var, SetConditions), Diagnostic> {
+    let at = |message: String| Diagnostic::alert(message).at(text.span);
+    let mut parts = text.text.split(',');
+    let name = parts.next().unwrap_or_default().trim();
+    let var = scope.variables.borrow_mut().resolve(name).map_err(at)?;
+    let known = matches!(var, Var::Process(_) | Var::Slot(VarScope::Session | VarScope::Check, _));
+    if !known {
+        return Err(at(format!("`{name}` does not exist in health checks"))
+            .label("their scopes are proc, sess and check"));
+    }
+    let mut conditions = SetConditions::default();
+    for condition in parts {
+        conditions.add(condition.trim()).map_err(at)?;
+    }
+    Ok((var, conditions))
+}
+
+fn connect(draft: &ConnectDraft<'_>, scope: &Scope<'_>) -> Result<Connect, Diagnostic> {
+    Ok(Connect {
+        implied: false,
+        default: draft.default,
+        port: match draft.port {
+            None => None,
+            Some(PortDraft::Fixed(port)) => Some(Port::Fixed(port)),
+            Some(PortDraft::Expression(text)) => Some(Port::Expression(expression(text, scope)?)),
+        },
+        address: draft.address,
+        send_proxy: draft.send_proxy,
+        via_socks4: draft.via_socks4,
+        linger: draft.linger,
+    })
+}
+
+fn request(draft: &RequestDraft<'_>, scope: &Scope<'_>) -> Result<Request, Diagnostic> {
+    let mut headers = Vec::with_capacity(draft.headers.len());
+    for (name, text) in &draft.headers {
+        headers.push((Box::from(*name), format(*text, scope)?));
+    }
+    Ok(Request {
+        method: draft.method.unwrap_or("OPTIONS").into(),
+        uri: value(draft.uri, "/", scope)?,
+        version: draft.version.unwrap_or("HTTP/1.0").into(),
+        headers,
+        body: value(draft.body, "", scope)?,
+    })
+}
+
+fn expect(draft: &ExpectDraft<'_>, scope: &Scope<'_>) -> Result<Expect, Diagnostic> {
+    let optional = |text: Option<Text<'_>>| text.map(|text| format(text, scope)).transpose();
+    Ok(Expect {
+        what: matcher(&draft.what, scope)?,
+        negate: draft.negate,
+        min_recv: draft.min_recv,
+        ok_status: draft.ok_status,
+        error_status: draft.error_status,
+        timeout_status: draft.timeout_status,
+        on_success: optional(draft.on_success)?,
+        on_error: optional(draft.on_error)?,
+        code: draft.code.map(|text| expression(text, scope)).transpose()?,
+    })
+}
+
+fn matcher(draft: &MatcherDraft<'_>, scope: &Scope<'_>) -> Result<Matcher, Diagnostic> {
+    Ok(match draft {
+        MatcherDraft::Bytes(bytes, spelling) => Matcher::Bytes(bytes.clone(), *spelling),
+        MatcherDraft::Regex(regex) => Matcher::Regex(regex.clone()),
+        MatcherDraft::HexRegex(regex) => Matcher::HexRegex(regex.clone()),
+        MatcherDraft::Format(text) => Matcher::Format(format(*text, scope)?),
+        MatcherDraft::HexFormat(text) => Matcher::HexFormat(format(*text, scope)?),
+        MatcherDraft::Status(ranges) => Matcher::Status(ranges.clone()),
+        MatcherDraft::StatusRegex(regex) => Matcher::StatusRegex(regex.clone()),
+        MatcherDraft::Header { name, value, full } => Matcher::Header(HeaderMatcher {
+            name: pattern(name, scope)?,
+            value: value.as_ref().map(|value| pattern(value, scope)).transpose()?,
+            full: *full,
+        }),
+        MatcherDraft::Body(bytes) => Matcher::Body(bytes.clone()),
+        MatcherDraft::BodyRegex(regex) => Matcher::BodyRegex(regex.clone()),
+        MatcherDraft::BodyFormat(text) => Matcher::BodyFormat(format(*text, scope)?),
+        MatcherDraft::Mysql { after_greeting } => Matcher::Mysql { after_greeting: *after_greeting },
+        MatcherDraft::LdapBind => Matcher::LdapBind,
+        MatcherDraft::SpopHello => Matcher::SpopHello,
+    })
+}
+
+fn pattern(draft: &PatternDraft<'_>, scope: &Scope<'_>) -> Result<Pattern, Diagnostic> {
+    Ok(match draft {
+        PatternDraft::Text(method, text) => Pattern::Text(*method, value(Some(*text), "", scope)?),
+        PatternDraft::Regex(regex) => Pattern::Regex(regex.clone()),
+    })
+}

@@ -1,0 +1,149 @@
+//! The parameters of server lines about health checks, agents and what they cause (manual, section 5.2).
+
+use std::net::IpAddr;
+
+use base::address::{Accepts, Place, PortRule};
+use base::units::DefaultUnit::Milliseconds;
+use diag::Diagnostic;
+
+use crate::args::Args;
+use crate::keyword::{Outcome, not_supported};
+use crate::plan::check::InitState;
+use crate::plan::server::{Observe, OnError};
+use crate::resolve::names::resolve_host;
+use crate::server::{ServerDraft, ServerKeyword, delay, number, row};
+
+/// The rows.
+#[rustfmt::skip]
+pub(crate) static TABLE: &[ServerKeyword] = &[
+    //  name                  arguments        what it does                                                 setting
+    row("addr",               "<address>",     "where it is checked instead",                               addr),
+    row("check",              "",              "checks its health",                                         |d, _| { d.check = true; Ok(()) }),
+    row("no-check",           "",              "does not check its health",                                 |d, _| { d.check = false; Ok(()) }),
+    row("check-send-proxy",   "",              "checks begin with a PROXY header",                          |d, _| { d.check_send_proxy = true; Ok(()) }),
+    row("no-check-send-proxy", "",             "checks begin without a PROXY header",                       |d, _| { d.check_send_proxy = false; Ok(()) }),
+    row("error-limit",        "<count>",       "errors in a row before on-error acts",                      |d, a| number(&mut d.error_limit, a, 1, i32::MAX as u32)),
+    row("fall",               "<count>",       "failed checks that take it down",                           |d, a| number(&mut d.fall, a, 1, i32::MAX as u32)),
+    row("rise",               "<count>",       "passed checks that bring it up",                            |d, a| number(&mut d.rise, a, 1, i32::MAX as u32)),
+    row("inter",              "<delay>",       "between two checks",                                        inter),
+    row("fastinter",          "<delay>",       "between two checks while its state is changing",            |d, a| delay(&mut d.fastinter, a)),
+    row("downinter",          "<delay>",       "between two checks while it is down",                       |d, a| delay(&mut d.downinter, a)),
+    row("init-state",         "{ fully-up | up | down | fully-down | none }", "its state before the first check",   init_state),
+    row("observe",            "{ none | layer4 | layer7 }", "takes errors of traffic as failed checks",     observe),
+    row("on-error",           "{ fastinter | fail-check | sudden-death | mark-down }", "what errors of traffic do", on_error),
+    row("on-marked-down",     "shutdown-sessions", "what happens when it goes down",                        on_marked_down),
+    row("on-marked-up",       "shutdown-backup-sessions", "what happens when it comes up",                  on_marked_up),
+    row("port",               "<port>",        "the port that is checked instead",                          |d, a| { d.check_port = Some(port(a)?); Ok(()) }),
+    row("slowstart",          "<time>",        "how long its weight rises once it is up",                   |d, a| delay(&mut d.slow_start, a)),
+    row("track",              "[<backend>/]<server>", "has the state of another server",                    |d, a| { d.track = Some(a.value()?); Ok(()) }),
+    row("agent-check",        "",              "asks an agent of its own beside",                           |d, _| { d.agent = true; Ok(()) }),
+    row("no-agent-check",     "",              "asks no agent",                                             |d, _| { d.agent = false; Ok(()) }),
+    row("agent-addr",         "<address>",     "where the agent is",                                        agent_addr),
+    row("agent-port",         "<port>",        "the agent's port",                                          |d, a| { d.agent_port = Some(port(a)?); Ok(()) }),
+    row("agent-inter",        "<delay>",       "between two questions to the agent",                        |d, a| { let word = a.value()?; d.agent_inter = a.time(word, Milliseconds)?; Ok(()) }),
+    row("agent-send",         "<string>",      "what the agent is told first",                              |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
+    row("check-proto",        "<name>",        "the protocol that checks speak",                            check_proto),
+    row("check-via-socks4",   "",              "checks go by the proxy of socks4 too",                      |d, _| { d.check_via_socks4 = true; Ok(()) }),
+    row("healthcheck",        "<name>",        "the healthcheck section that says how it is checked",       |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
+];
+
+fn inter<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    let time = args.time(word, Milliseconds)?;
+    if time.is_zero() {
+        return Err(args
+            .wrong("`inter` must not be zero")
+            .haproxy("invalid value 0 for argument 'inter' of server."));
+    }
+    draft.inter = time;
+    Ok(())
+}
+
+fn port(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
+    let word = args.value()?;
+    args.number(word, 1, u16::MAX)
+}
+
+fn agent_addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let (ip, port) = place(args)?;
+    draft.agent_address = Some(ip);
+    draft.agent_port = port.or(draft.agent_port);
+    Ok(())
+}
+
+fn addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let (ip, port) = place(args)?;
+    draft.check_address = Some(ip);
+    draft.check_port = port.or(draft.check_port);
+    Ok(())
+}
+
+fn observe<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.observe = args
+        .choice(word, &[("none", Observe::None), ("layer4", Observe::Layer4), ("layer7", Observe::Layer7)])?;
+    Ok(())
+}
+
+fn on_error<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.on_error = args.choice(
+        word,
+        &[
+            ("fastinter", OnError::FastInter),
+            ("fail-check", OnError::FailCheck),
+            ("sudden-death", OnError::SuddenDeath),
+            ("mark-down", OnError::MarkDown),
+        ],
+    )?;
+    Ok(())
+}
+
+fn on_marked_down<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.shutdown_sessions_when_down = args.choice(word, &[("shutdown-sessions", true)])?;
+    Ok(())
+}
+
+fn on_marked_up<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.shutdown_backups_when_up = args.choice(word, &[("shutdown-backup-sessions", true)])?;
+    Ok(())
+}
+
+fn init_state<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.initial = args.choice(
+        word,
+        &[
+            ("none", InitState::None),
+            ("fully-up", InitState::FullyUp),
+            ("up", InitState::Up),
+            ("down", InitState::Down),
+            ("fully-down", InitState::FullyDown),
+        ],
+    )?;
+    Ok(())
+}
+
+fn check_proto<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    match word.as_str() {
+        "h1" | "none" => Ok(()),
+        "h2" | "fcgi" | "spop" | "quic" | "qmux" => {
+            Err(not_supported(&format!("check-proto {word}")).at(word.span()))
+        }
+        other => Err(args
+            .wrong(format!("unknown protocol `{other}`"))
+            .haproxy(format!("'check-proto' :  unknown MUX protocol '{other}'."))),
+    }
+}
+
+/// An address to check instead, and its port if it has one.
+fn place(args: &mut Args<'_, '_>) -> Result<(IpAddr, Option<u16>), Diagnostic> {
+    let word = args.value()?;
+    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
+    let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
+    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
+    Ok((ip, ports.iter().next()))
+}

@@ -1,0 +1,84 @@
+//! `option httpchk` and `option tcp-check` (manual, section 4.2), and the lines of `healthcheck` sections that choose a
+//! kind of check (section 12.9).
+
+use super::check_protocol::{ldap, mysql, pgsql, redis, smtp, spop, ssl_hello};
+use crate::args::Args;
+use crate::check::{CheckMode, RequestDraft, ValueDraft};
+use crate::keyword::places::DLB;
+use crate::keyword::{Keyword, Negation, Outcome, Where, proxy};
+use crate::settings::Settings;
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    //    name                where              arguments                                              what it does                                    setting
+    proxy("option httpchk",   DLB,               "[ <method> ] [ <uri> ] [ <version> ] [ <host> ]",     "checks servers by a request",                  httpchk).negatable(),
+    proxy("option tcp-check", DLB,               "",                                                    "checks servers by a script of tcp-check lines", tcp_check).negatable(),
+    proxy("type",             Where::HEALTHCHECK, "<type> [<parameter>...]",                            "the kind of the check",                        kind),
+];
+
+fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if args.statement.negation != Negation::None {
+        settings.set_check_mode(CheckMode::Http, args);
+        return args.finish();
+    }
+    let mut request = RequestDraft { from_option: true, ..RequestDraft::default() };
+    let (first, second) = (args.next(), args.next());
+    let (method, uri) = match (first, second) {
+        (Some(uri), None) => (None, Some(uri)),
+        pair => pair,
+    };
+    request.method = method.map(|word| word.as_str());
+    request.uri = uri.map(|word| ValueDraft::Fixed(word));
+    if let Some(version) = args.next() {
+        // Old files hid header fields behind the version.
+        if version.contains("\r\n") {
+            return Err(args
+                .wrong("header fields do not stand behind the version")
+                .label("`http-check send hdr <name> <value>` adds them")
+                .haproxy("'option httpchk' : hiding headers or body at the end of the version string is unsupported. Use 'http-check send' directive instead."));
+        }
+        request.version = Some(version);
+    }
+    if let Some(host) = args.next() {
+        request.headers.push(("host", host.into()));
+    }
+    args.finish()?;
+    settings.own_check().set_option_request(request);
+    Ok(())
+}
+
+fn tcp_check<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.finish()?;
+    settings.set_check_mode(CheckMode::Tcp, args);
+    Ok(())
+}
+
+type Apply = for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome;
+
+/// What `type` chooses from.
+static KINDS: &[(&str, Apply)] = &[
+    ("tcp-check", tcp_check),
+    ("httpchk", httpchk),
+    ("ssl-hello-chk", ssl_hello),
+    ("smtpchk", smtp),
+    ("pgsql-check", pgsql),
+    ("redis-check", redis),
+    ("mysql-check", mysql),
+    ("ldap-check", ldap),
+    ("spop-check", spop),
+];
+
+fn kind<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("a type of health-check")?;
+    let Some((_, apply)) = KINDS.iter().find(|(name, _)| word == name) else {
+        let names = || KINDS.iter().map(|(name, _)| *name);
+        let list: Vec<&str> = names().collect();
+        return Err(args
+            .wrong(format!("`{word}` is no type of health check"))
+            .did_you_mean(diag::suggest(word, names()))
+            .help(format!("one of: {}", list.join(", ")))
+            .haproxy(format!("'type' : unknown health-check type '{word}'.")));
+    };
+    apply(settings, args)
+}

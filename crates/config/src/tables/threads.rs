@@ -1,0 +1,218 @@
+//! The keywords of `global` about threads and CPUs (manual, chapter 3.1 and 3.2): what they say is kept as
+//! [`runtime::placement::Wishes`], which makes the workers of it.
+
+use diag::Diagnostic;
+use runtime::placement::{
+    Affinity, CpuMap, CpuRule, GroupSettings, MAX_GROUP_SIZE, MAX_GROUPS, NumberSet, Part, Policy, ThreadSet,
+};
+use runtime::topology::{Cpus, parse_list};
+use syntax::Word;
+
+use crate::args::Args;
+use crate::keyword::{Keyword, Outcome, global};
+use crate::plan::bind::Shards;
+use crate::settings::GlobalSettings;
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    //     name                     arguments                            what it does                                                     setting
+    global("busy-polling",          "",                                  "polls without sleeping: less latency, more CPU",                |g, a| { g.plan.wishes.busy_polling = !a.negated(); a.finish() }).negatable(),
+    global("nbthread",              "<number>",                          "how many threads; one a core when not given",                   nbthread),
+    global("thread-groups",         "<number>",                          "how many groups of threads",                                    |g, a| some(&mut g.plan.wishes.groups, a, MAX_GROUPS)),
+    global("thread-group",          "<group> [<range>...] [busy-polling]", "the threads of a group; Weir's own: whether they poll without sleeping", thread_group),
+    global("max-threads-per-group", "<number>",                          "how many threads a group may have",                             |g, a| { g.plan.wishes.max_per_group = a.integer("an integer", 1, MAX_GROUP_SIZE)?; a.finish() }),
+    global("thread-hard-limit",     "<number>",                          "the most threads, found or said",                               |g, a| some(&mut g.plan.wishes.hard_limit, a, 4096)),
+    global("cpu-map",               "[auto:]<group>[/<threads>] <cpu>...", "binds threads to CPUs",                                       cpu_map),
+    global("cpu-set",               "{ reset | drop-<part> <set> | only-<part> <set> }...", "which CPUs may be used",                     cpu_set),
+    global("cpu-policy",            "<policy> [threads-per-core { 1 | auto }]", "how CPUs become groups of threads",                      cpu_policy),
+    global("cpu-affinity",          "{ auto | per-core | per-group [auto | loose] | per-thread | per-ccx }", "what each thread is bound to", cpu_affinity),
+    global("tune.listener.default-shards", "{ by-process | by-thread | by-group }", "how many sockets a bind line without `shards` has", default_shards),
+];
+
+fn some(value: &mut Option<usize>, args: &mut Args<'_, '_>, high: usize) -> Outcome {
+    *value = Some(args.integer("an integer", 1, high)?);
+    args.finish()
+}
+
+fn nbthread<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if args.take("default") {
+        global.plan.wishes.threads = None;
+        return args.finish();
+    }
+    some(&mut global.plan.wishes.threads, args, MAX_GROUPS * MAX_GROUP_SIZE)
+}
+
+fn thread_group<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let number = args.integer("the number of a group", 1, MAX_GROUPS)?;
+    let mut settings = GroupSettings::default();
+    while let Some(word) = args.next() {
+        if word == "busy-polling" {
+            settings.busy_polling = true;
+            continue;
+        }
+        let (first, last) = match NumberSet::parse(word) {
+            Ok(NumberSet::Range(first, last)) if last < usize::MAX => (first, last),
+            _ => {
+                return Err(Diagnostic::alert(format!("`{word}` is no range of threads"))
+                    .at(word.span())
+                    .help("a number or two joined by a dash, like `1-16`; threads are counted from 1 over the process"));
+            }
+        };
+        settings.threads = Some(match settings.threads {
+            None => (first, last),
+            Some((start, end)) if first == end + 1 => (start, last),
+            Some(_) => {
+                return Err(Diagnostic::alert("the threads of a group must follow one another")
+                    .at(word.span())
+                    .help("write one range for each group"));
+            }
+        });
+    }
+    global.plan.wishes.group_settings.insert(number, settings);
+    Ok(())
+}
+
+fn set(word: &Word, text: &str) -> Result<NumberSet, Diagnostic> {
+    NumberSet::parse(text).map_err(|message| Diagnostic::alert(message).at(word.span()))
+}
+
+/// `all`, `1-4`, `1/odd`, `1/1-4`, for `thread` of a bind line: a lone set counts threads over the process.
+pub fn thread_set(word: &Word, text: &str) -> Result<ThreadSet, Diagnostic> {
+    match text.split_once('/') {
+        Some((groups, threads)) => {
+            Ok(ThreadSet { groups: Some(set(word, groups)?), threads: set(word, threads)? })
+        }
+        None => Ok(ThreadSet { groups: None, threads: set(word, text)? }),
+    }
+}
+
+fn cpu_map<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("threads, as `[auto:]<group>[/<threads>]`")?;
+    let (auto, text) = match word.strip_prefix("auto:") {
+        Some(rest) => (true, rest),
+        None => (false, word.as_str()),
+    };
+    // A lone set is of groups here.
+    let (groups, threads) = text.split_once('/').unwrap_or((text, "all"));
+    let threads = ThreadSet { groups: Some(set(word, groups)?), threads: set(word, threads)? };
+    let cpus = cpus(args)?;
+    let map = CpuMap { auto, threads, cpus };
+    map.check().map_err(|message| Diagnostic::alert(message).at(word.span()))?;
+    global.plan.wishes.maps.push(map);
+    Ok(())
+}
+
+/// The rest of the line as CPUs: numbers and ranges, by commas and blanks.
+fn cpus(args: &mut Args<'_, '_>) -> Result<Cpus, Diagnostic> {
+    let mut all = Cpus::new();
+    let first = args.required("a set of CPUs, like `0-3`")?;
+    for word in std::iter::once(first).chain(args.rest()) {
+        all.extend(numbers(word)?);
+    }
+    Ok(all)
+}
+
+/// The CPUs beyond those any machine has that a range without an end means.
+const LAST: usize = 63;
+
+fn numbers(word: &Word) -> Result<Cpus, Diagnostic> {
+    let mut all = Cpus::new();
+    for part in word.split(',') {
+        let open = part.strip_suffix('-').map(|first| format!("{first}-{LAST}"));
+        let found = parse_list(open.as_deref().unwrap_or(part));
+        if found.is_empty() {
+            return Err(Diagnostic::alert(format!("`{part}` is no set of CPUs"))
+                .at(word.span())
+                .help("a number or a range like `0-3`; CPUs are counted from 0"));
+        }
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+const PARTS: &[(&str, Part)] = &[
+    ("cpu", Part::Cpu),
+    ("node", Part::Node),
+    ("cluster", Part::Cluster),
+    ("core", Part::Core),
+    ("thread", Part::Thread),
+];
+
+fn cpu_set<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let mut word = args.required("a directive")?;
+    loop {
+        let parts = || word.strip_prefix("only-").map(|part| (true, part));
+        let split = parts().or_else(|| word.strip_prefix("drop-").map(|part| (false, part)));
+        let rule = split.and_then(|(only, part)| {
+            PARTS.iter().find(|(name, _)| *name == part).map(|(_, part)| (only, *part))
+        });
+        match rule {
+            None if word == "reset" => global.plan.wishes.reset = true,
+            None => {
+                let names =
+                    PARTS.iter().flat_map(|(name, _)| [format!("drop-{name}"), format!("only-{name}")]);
+                let names: Vec<String> = names.chain(["reset".to_owned()]).collect();
+                return Err(Diagnostic::alert(format!("`cpu-set` does not know `{word}`"))
+                    .at(word.span())
+                    .did_you_mean(diag::suggest(word, names.iter().map(String::as_str)))
+                    .help(format!("one of: {}", names.join(", "))));
+            }
+            Some((only, part)) => {
+                let numbers = numbers(args.required("a set of numbers, like `0-3`")?)?;
+                global.plan.wishes.rules.push(CpuRule { only, part, numbers });
+            }
+        }
+        match args.next() {
+            Some(next) => word = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+fn cpu_policy<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    global.plan.wishes.policy = args.one_of(&[
+        ("none", Policy::None),
+        ("efficiency", Policy::Efficiency),
+        ("first-usable-node", Policy::FirstUsableNode),
+        ("group-by-ccx", Policy::Ccx(1)),
+        ("group-by-2-ccx", Policy::Ccx(2)),
+        ("group-by-3-ccx", Policy::Ccx(3)),
+        ("group-by-4-ccx", Policy::Ccx(4)),
+        ("group-by-cluster", Policy::Cluster(1)),
+        ("group-by-2-clusters", Policy::Cluster(2)),
+        ("group-by-3-clusters", Policy::Cluster(3)),
+        ("group-by-4-clusters", Policy::Cluster(4)),
+        ("performance", Policy::Performance),
+        ("resource", Policy::Resource),
+    ])?;
+    if args.take("threads-per-core") {
+        global.plan.wishes.one_per_core = args.one_of(&[("1", true), ("auto", false)])?;
+    }
+    args.finish()
+}
+
+fn cpu_affinity<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let affinity = args.one_of(&[
+        ("auto", None),
+        ("per-core", Some(Affinity::Core)),
+        ("per-group", Some(Affinity::Group { loose: false })),
+        ("per-thread", Some(Affinity::Thread)),
+        ("per-ccx", Some(Affinity::Ccx)),
+    ])?;
+    global.plan.wishes.affinity = affinity;
+    if matches!(affinity, Some(Affinity::Group { .. })) && args.peek().is_some() {
+        let loose = args.one_of(&[("auto", false), ("loose", true)])?;
+        global.plan.wishes.affinity = Some(Affinity::Group { loose });
+    }
+    args.finish()
+}
+
+fn default_shards<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    global.plan.tune.default_shards = args.one_of(&[
+        ("by-process", Shards::Count(1)),
+        ("by-thread", Shards::ByThread),
+        ("by-group", Shards::ByGroup),
+    ])?;
+    args.finish()
+}

@@ -1,0 +1,140 @@
+//! An answer of HTTP as it comes: the head goes into the transaction, the body, freed of its coding, to what
+//! expressions see. Never more than the buffer's size of either.
+
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Method, ParseOptions, Status};
+
+use crate::facts::Facts;
+
+/// Where reading is.
+#[derive(Debug)]
+enum State {
+    Head,
+    Length(u64),
+    Chunked(ChunkDecoder),
+    UntilClose,
+    Done,
+    /// It is no HTTP, or its head is too large.
+    Broken,
+}
+
+/// An answer being received.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    method: Method,
+    state: State,
+    /// Bytes not understood yet.
+    pub(crate) raw: Vec<u8>,
+    limit: usize,
+}
+
+impl Answer {
+    /// Before the first byte of the answer to a request of `method`; `limit` is the buffer's size.
+    pub(crate) fn new(method: &str, limit: usize) -> Self {
+        Self { method: Method::from_bytes(method.as_bytes()), state: State::Head, raw: Vec::new(), limit }
+    }
+
+    /// Whether the head is there.
+    pub(crate) fn has_head(&self) -> bool {
+        !matches!(self.state, State::Head | State::Broken)
+    }
+
+    /// Whether it cannot be understood.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.state, State::Broken)
+    }
+
+    /// Whether nothing more of it is to come or to be kept.
+    pub(crate) fn is_complete(&self, facts: &Facts) -> bool {
+        matches!(self.state, State::Done | State::Broken) || facts.received.len() >= self.limit
+    }
+
+    /// Understands what is in `raw`.
+    pub(crate) fn advance(&mut self, facts: &mut Facts) {
+        while matches!(self.state, State::Head) && !self.raw.is_empty() {
+            if !self.head(facts) {
+                break;
+            }
+        }
+        self.body(facts);
+    }
+
+    /// Reads a head; whether another may follow at once, because this one was interim.
+    fn head(&mut self, facts: &mut Facts) -> bool {
+        let options = ParseOptions { max_bytes: self.limit, ..ParseOptions::default() };
+        let head = &mut facts.transaction.response;
+        let length = match http::parse_response(&self.raw, head, &options) {
+            Ok(Status::Complete { len }) => len,
+            Ok(Status::Partial) if self.raw.len() < self.limit => return false,
+            Ok(Status::Partial) | Err(_) => {
+                self.state = State::Broken;
+                return false;
+            }
+        };
+        self.raw.drain(..length);
+        if (100..200).contains(&head.status()) && head.status() != 101 {
+            head.clear();
+            return true;
+        }
+        self.state = match head.response_body(self.method) {
+            BodyLength::None | BodyLength::Length(0) => State::Done,
+            BodyLength::Length(length) => State::Length(length),
+            BodyLength::Chunked => State::Chunked(ChunkDecoder::new()),
+            BodyLength::UntilClose => State::UntilClose,
+        };
+        facts.transaction.has_response = true;
+        facts.transaction.is_http = true;
+        false
+    }
+
+    fn body(&mut self, facts: &mut Facts) {
+        let room = self.limit.saturating_sub(facts.received.len());
+        match &mut self.state {
+            State::Head | State::Done | State::Broken => {}
+            State::Length(left) => {
+                let take = self.raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= take as u64;
+                let done = *left == 0;
+                facts.received.extend_from_slice(&self.raw[..take.min(room)]);
+                self.raw.clear();
+                if done {
+                    self.state = State::Done;
+                }
+            }
+            State::UntilClose => {
+                let take = self.raw.len().min(room);
+                facts.received.extend_from_slice(&self.raw[..take]);
+                self.raw.clear();
+            }
+            State::Chunked(_) => self.chunks(facts, room),
+        }
+    }
+
+    fn chunks(&mut self, facts: &mut Facts, mut room: usize) {
+        let State::Chunked(decoder) = &mut self.state else { return };
+        let mut at = 0;
+        loop {
+            match decoder.decode(&self.raw, at) {
+                Ok(ChunkEvent::Data { range }) => {
+                    let take = range.len().min(room);
+                    facts.received.extend_from_slice(&self.raw[range.start..range.start + take]);
+                    room -= take;
+                    at = range.end;
+                }
+                Ok(ChunkEvent::More) => break self.raw.clear(),
+                Ok(ChunkEvent::Done { .. }) => break self.state = State::Done,
+                Err(_) => break self.state = State::Broken,
+            }
+        }
+    }
+
+    /// The other side will send nothing more.
+    pub(crate) fn end(&mut self) {
+        match self.state {
+            State::UntilClose => self.state = State::Done,
+            // What there is of a body that was cut short can still be looked at.
+            State::Length(_) | State::Chunked(_) => self.state = State::Done,
+            State::Head if !self.raw.is_empty() => self.state = State::Broken,
+            State::Head | State::Done | State::Broken => {}
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `option external-check`: a program says whether a server lives, by its exit status (configuration manual, 4.2
+//! `external-check command`).
+
+use std::net::IpAddr;
+use std::process::Stdio;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use state::Mode;
+use state::server::ServerAddress;
+use tokio::process::Command;
+
+use crate::Subject;
+use crate::outcome::{Outcome, error_text};
+
+/// What stands for an address or a port that there is none of.
+const NOT_USED: &str = "NOT_USED";
+
+/// Runs the program once and takes its exit status; it is ended when its time is over. `forks`: whether the
+/// configuration allows it (`insecure-fork-wanted`).
+pub(crate) async fn run(
+    subject: &Subject,
+    command: &str,
+    path: Option<&str>,
+    preserve_env: bool,
+    forks: bool,
+) -> Outcome {
+    if !forks {
+        let why = "Resource temporarily unavailable (likely caused by missing 'insecure-fork-wanted')";
+        return Outcome::new("SOCKERR", 0, why);
+    }
+    let [proxy_address, proxy_port] = listener(subject);
+    let (address, port) = match &**subject.server().address.load() {
+        ServerAddress::Ip(address) => (address.ip().to_string(), address.port().to_string()),
+        ServerAddress::Unix(path) => (path.to_string_lossy().into_owned(), NOT_USED.to_owned()),
+        ServerAddress::Abstract { .. } | ServerAddress::Unresolved => {
+            (NOT_USED.to_owned(), NOT_USED.to_owned())
+        }
+    };
+    let mut program = Command::new(command);
+    if !preserve_env {
+        program.env_clear();
+    }
+    program.args([&proxy_address, &proxy_port, &address, &port]);
+    for (name, value) in
+        environment(subject, path, [proxy_address, proxy_port, address.clone(), port.clone()])
+    {
+        program.env(name, value);
+    }
+    program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut child = match program.spawn() {
+        Ok(child) => child,
+        Err(error) => return Outcome::new("SOCKERR", 0, error_text(&error)),
+    };
+    let settings = &subject.settings;
+    // As HAProxy: `timeout check` counts beside that of the connection.
+    let limit = match settings.timeout {
+        Some(check) => check + settings.connect_timeout.unwrap_or(Duration::ZERO),
+        None => settings.inter,
+    };
+    match tokio::time::timeout(limit, child.wait()).await {
+        Ok(Ok(status)) if status.success() => Outcome::new("PROCOK", 0, ""),
+        Ok(Ok(status)) => Outcome::new("PROCERR", status.code().unwrap_or(-1), ""),
+        Ok(Err(error)) => Outcome::new("SOCKERR", 0, error_text(&error)),
+        Err(_) => {
+            // It may ignore a polite request; nothing of it is to stay.
+            let _ = child.kill().await;
+            Outcome::new("PROCTOUT", 0, "")
+        }
+    }
+}
+
+/// Address and port of the first listener, where the backend has one.
+fn listener(subject: &Subject) -> [String; 2] {
+    let unused = || [NOT_USED.to_owned(), NOT_USED.to_owned()];
+    let Some(bind) = subject.backend().binds.first() else { return unused() };
+    let address = &*bind.listener.address;
+    if address.starts_with('/') || address.starts_with("unix@") {
+        return [address.trim_start_matches("unix@").to_owned(), NOT_USED.to_owned()];
+    }
+    match address.rsplit_once(':') {
+        Some((host, port)) => {
+            let host = host.trim_matches(['[', ']']);
+            let host = host.parse::<IpAddr>().map_or_else(|_| "0.0.0.0".to_owned(), |ip| ip.to_string());
+            [host, port.to_owned()]
+        }
+        None => unused(),
+    }
+}
+
+fn environment(
+    subject: &Subject,
+    path: Option<&str>,
+    [proxy_address, proxy_port, address, port]: [String; 4],
+) -> Vec<(&'static str, String)> {
+    let (backend, server) = (subject.backend(), subject.server());
+    let protocol = if backend.mode == Mode::Http { "h1" } else { "tcp" };
+    vec![
+        ("PATH", path.unwrap_or_default().to_owned()),
+        ("HAPROXY_PROXY_NAME", backend.state.name.to_string()),
+        ("HAPROXY_PROXY_ID", backend.state.id.to_string()),
+        ("HAPROXY_PROXY_ADDR", proxy_address),
+        ("HAPROXY_PROXY_PORT", proxy_port),
+        ("HAPROXY_SERVER_NAME", server.name.to_string()),
+        ("HAPROXY_SERVER_ID", server.id.to_string()),
+        ("HAPROXY_SERVER_ADDR", address),
+        ("HAPROXY_SERVER_PORT", port),
+        ("HAPROXY_SERVER_MAXCONN", server.maxconn.load(Relaxed).to_string()),
+        ("HAPROXY_SERVER_CURCONN", server.served.0.load(Relaxed).to_string()),
+        ("HAPROXY_SERVER_SSL", "0".to_owned()),
+        ("HAPROXY_SERVER_PROTO", protocol.to_owned()),
+    ]
+}

@@ -1,0 +1,123 @@
+//! What expressions and formats of a check see: the backend, the server, what was received, and variables of the
+//! scopes `sess` and `check`, which live as long as one check.
+
+use std::cell::OnceCell;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use base::clock::{WallTime, now_ms, now_us};
+use sample::expression::Expression;
+use sample::format::Format;
+use sample::value::{Type, Value};
+use sample::vars::Slots;
+use sample::{Endpoint, Env, Session, Transaction};
+use state::proxy::ProxySeed;
+use state::{Listener, Mode, Process, Proxy};
+
+use crate::Subject;
+
+/// The facts of one check.
+pub(crate) struct Facts {
+    process: Arc<Process>,
+    session: Session,
+    /// Boxed: it is large, and checks spend their lives waiting.
+    pub(crate) transaction: Box<Transaction>,
+    vars: Slots,
+    /// What expressions see as the response: raw bytes, or the body as far as it came.
+    pub(crate) received: Vec<u8>,
+}
+
+/// The frontend that a check belongs to, as there is none.
+fn frontend() -> (Arc<Proxy>, Arc<Listener>) {
+    static FRONTEND: OnceLock<(Arc<Proxy>, Arc<Listener>)> = OnceLock::new();
+    let (proxy, listener) = FRONTEND.get_or_init(|| {
+        let proxy = Proxy::new(ProxySeed {
+            id: 0,
+            name: "CHECKS-FE".into(),
+            mode: Mode::Tcp,
+            is_frontend: true,
+            is_backend: false,
+            maxconn: 0,
+            session_limit: 0,
+            disabled: false,
+        });
+        (Arc::new(proxy), Arc::new(Listener::new(0, "checks".into(), "".into(), 0)))
+    });
+    (proxy.clone(), listener.clone())
+}
+
+impl Facts {
+    /// The facts at the start of a check.
+    pub(crate) fn new(subject: &Subject, process: &Arc<Process>) -> Self {
+        let (frontend, listener) = frontend();
+        let (now, wall) = (now_us(), WallTime::now());
+        let session = Session {
+            source: Endpoint::Local,
+            destination: Endpoint::Local,
+            received_proxy: false,
+            rare: None,
+            accepted_wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.micros()),
+            accepted_us: now,
+            ready_us: now,
+            frontend,
+            listener,
+            requests: 0,
+            id: 0,
+            vars: OnceCell::new(),
+            log_level: None,
+        };
+        let transaction = Transaction {
+            backend: Some(subject.backend().state.clone()),
+            server: Some(subject.server().clone()),
+            ..Transaction::default()
+        };
+        let mut facts = Self {
+            process: process.clone(),
+            session,
+            transaction: Box::new(transaction),
+            vars: Slots::default(),
+            received: Vec::new(),
+        };
+        if let Some(format) = &subject.backend().unique_id_format {
+            let id = facts.render(format);
+            facts.transaction.unique_id = facts.transaction.keep(&id);
+        }
+        facts
+    }
+
+    /// Notes between which addresses the check goes.
+    pub(crate) fn connected(&mut self, ends: Option<(SocketAddr, SocketAddr)>) {
+        self.transaction.server_ends = ends.map(|(own, peer)| (Endpoint::Ip(own), Endpoint::Ip(peer)));
+    }
+
+    /// The view that expressions are evaluated on.
+    pub(crate) fn env(&self) -> Env<'_> {
+        Env {
+            response_bytes: &self.received,
+            check_vars: Some(&self.vars),
+            ..Env::of(&self.process, &self.session, &self.transaction, now_ms())
+        }
+    }
+
+    /// What a format gives.
+    pub(crate) fn render(&self, format: &Format) -> Vec<u8> {
+        let mut out = Vec::new();
+        format.render(&self.env(), &mut out);
+        out
+    }
+
+    /// The number that an expression gives; texts are read as numbers.
+    pub(crate) fn number(&self, expression: &Expression) -> Option<i64> {
+        let env = self.env();
+        let value = expression.eval(&env)?;
+        match value.cast(Type::Str)?.cast(Type::Int)? {
+            Value::Int(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The port that an expression gives.
+    pub(crate) fn port(&self, expression: &Expression) -> Option<u16> {
+        self.number(expression).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)
+    }
+}

@@ -1,0 +1,219 @@
+//! A connection under check: made with the server line's options, then bytes both ways before a deadline.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use config::plan::check::{Connect, Port};
+use config::plan::server::{SendProxy, UseSource};
+use net::dial::{Dial, Target};
+use net::socks4;
+use net::stream::Stream;
+use state::server::ServerAddress;
+use tokio::time::{Instant, timeout_at};
+
+use crate::facts::Facts;
+use crate::{Peer, Subject};
+
+/// A connection under check.
+pub(crate) struct Link {
+    stream: Stream,
+    deadline: Instant,
+    /// Ends as usual instead of by a reset.
+    linger: bool,
+}
+
+/// Why a link failed.
+pub(crate) enum LinkError {
+    Timeout,
+    Io(io::Error),
+}
+
+impl Link {
+    pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
+        let stream = &mut self.stream;
+        let writing = async {
+            while !bytes.is_empty() {
+                match poll_fn(|context| stream.poll_write(context, bytes)).await? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    n => bytes = &bytes[n..],
+                }
+            }
+            Ok(())
+        };
+        flatten(timeout_at(self.deadline, writing).await)
+    }
+
+    /// Appends what comes next to `buffer`, which is left at most `limit` long; 0 at the end of the stream.
+    pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> Result<usize, LinkError> {
+        let stream = &mut self.stream;
+        let mut room = [0u8; 4096];
+        let length = limit.saturating_sub(buffer.len()).clamp(1, room.len());
+        let room = &mut room[..length];
+        let read = timeout_at(self.deadline, poll_fn(|context| stream.poll_read(context, room))).await;
+        let n = flatten(read)?;
+        buffer.extend_from_slice(&room[..n]);
+        Ok(n)
+    }
+
+    /// Both ends, where they have addresses.
+    pub(crate) fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        self.stream.local().zip(self.stream.peer())
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // A check leaves no connection behind in TIME_WAIT.
+        if !self.linger {
+            self.stream.reset_on_close();
+        }
+    }
+}
+
+fn flatten<T>(result: Result<io::Result<T>, tokio::time::error::Elapsed>) -> Result<T, LinkError> {
+    match result {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(LinkError::Io(error)),
+        Err(_) => Err(LinkError::Timeout),
+    }
+}
+
+/// Why there is no connection.
+pub(crate) enum ConnectError {
+    /// Nothing was tried: what there is to connect to is not known.
+    Unknown(&'static str),
+    /// The attempt failed.
+    Failed(io::Error),
+    /// It took too long.
+    Timeout,
+    /// It stood, and then a header or a proxy on the way failed.
+    Broken(io::Error),
+}
+
+/// Opens the connection of a `connect` step and sends what precedes the conversation.
+pub(crate) async fn open(subject: &Subject, step: &Connect, facts: &Facts) -> Result<Link, ConnectError> {
+    let settings = &subject.settings;
+    let target = target(subject, step, facts).map_err(ConnectError::Unknown)?;
+    let via = settings.socks4.filter(|_| step.via_socks4 || step.default);
+    let header = send_proxy(subject, step);
+    let start = Instant::now();
+    // `timeout check` counts from when the connection stands; without it `inter` limits all.
+    let connect_by = match (settings.timeout, settings.connect_timeout) {
+        (Some(_), Some(connect)) => start + connect.min(settings.inter),
+        _ => start + settings.inter,
+    };
+    let reached = via.map_or_else(|| target.clone(), Target::Ip);
+    let stream = match timeout_at(connect_by, dial(&subject.peer).connect(&reached)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(ConnectError::Failed(error)),
+        Err(_) => return Err(ConnectError::Timeout),
+    };
+    let mut link = Link { stream, deadline: connect_by, linger: step.linger };
+    let prepared = async {
+        if via.is_some() {
+            tunnel(&mut link, &target).await?;
+        }
+        introduce(&mut link, header).await
+    };
+    match prepared.await {
+        Ok(()) => {}
+        Err(LinkError::Timeout) => return Err(ConnectError::Timeout),
+        Err(LinkError::Io(error)) => return Err(ConnectError::Broken(error)),
+    }
+    link.deadline = settings.timeout.map_or(start + settings.inter, |answer| Instant::now() + answer);
+    Ok(link)
+}
+
+/// Opens a plain connection to `target` for a conversation that is to be over after `limit`.
+pub(crate) async fn open_plain(
+    peer: &Peer,
+    target: &Target,
+    connect_limit: Option<Duration>,
+    limit: Duration,
+) -> Result<Link, ConnectError> {
+    let start = Instant::now();
+    let connect_by = start + connect_limit.unwrap_or(limit).min(limit);
+    match timeout_at(connect_by, dial(peer).connect(target)).await {
+        Ok(Ok(stream)) => Ok(Link { stream, deadline: start + limit, linger: false }),
+        Ok(Err(error)) => Err(ConnectError::Failed(error)),
+        Err(_) => Err(ConnectError::Timeout),
+    }
+}
+
+fn dial(peer: &Peer) -> Dial<'_> {
+    let own = peer.own();
+    let source = own.source.as_ref();
+    Dial {
+        source: source.and_then(|source| source.address).map(|ip| SocketAddr::new(ip, 0)),
+        transparent: source.is_some_and(|source| matches!(source.transparent, UseSource::Fixed(_))),
+        interface: source.and_then(|source| source.interface.as_deref()),
+        namespace: own.namespace.as_deref().filter(|name| *name != "*"),
+        ..Dial::default()
+    }
+}
+
+/// Where the check goes: what the step says, then what the server line says of checks, then the server's address.
+fn target(subject: &Subject, step: &Connect, facts: &Facts) -> Result<Target, &'static str> {
+    let settings = &subject.settings;
+    let address = subject.server().address.load();
+    let asked = match &step.port {
+        None => None,
+        Some(Port::Fixed(port)) => Some(*port),
+        Some(Port::Expression(expression)) => facts.port(expression),
+    };
+    let forced = u16::try_from(subject.server().health.port.load(Relaxed)).ok();
+    let own = match &**address {
+        ServerAddress::Ip(address) => Some(address.port()),
+        _ => None,
+    };
+    let port = [asked, step.address.and_then(|(_, port)| port), forced, settings.port, own];
+    let port = port.into_iter().flatten().find(|port| *port > 0);
+    if let Some(ip) = step.address.map(|(ip, _)| ip).or(settings.address) {
+        return Ok(Target::Ip(SocketAddr::new(ip, port.unwrap_or(0))));
+    }
+    match &**address {
+        ServerAddress::Ip(address) => Ok(Target::Ip(SocketAddr::new(address.ip(), port.unwrap_or(0)))),
+        ServerAddress::Unix(path) => Ok(Target::Unix(path.clone())),
+        ServerAddress::Abstract { name, padded } => {
+            Ok(Target::Abstract { name: name.clone(), padded: *padded })
+        }
+        ServerAddress::Unresolved => Err("the server's name is not resolved"),
+    }
+}
+
+/// The header to begin with: that of the server line, version 1 where it has none.
+fn send_proxy(subject: &Subject, step: &Connect) -> SendProxy {
+    if !(step.send_proxy || step.default && subject.settings.send_proxy) {
+        return SendProxy::None;
+    }
+    match subject.own().send_proxy {
+        SendProxy::None => SendProxy::V1,
+        version => version,
+    }
+}
+
+async fn introduce(link: &mut Link, version: SendProxy) -> Result<(), LinkError> {
+    let (ends, mut header) = (link.ends(), Vec::new());
+    match version {
+        SendProxy::None => return Ok(()),
+        SendProxy::V1 => net::proxy_protocol::write_v1(ends, &mut header),
+        SendProxy::V2 { crc32c, .. } => {
+            net::proxy_protocol::write_v2(ends, true, std::iter::empty(), crc32c, &mut header);
+        }
+    }
+    link.write_all(&header).await
+}
+
+/// Asks a SOCKS4 proxy to connect to `target`.
+async fn tunnel(link: &mut Link, target: &Target) -> Result<(), LinkError> {
+    let Target::Ip(SocketAddr::V4(target)) = target else {
+        let error = io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 knows IPv4 addresses only");
+        return Err(LinkError::Io(error));
+    };
+    let (mut handshake, stream) = (socks4::Handshake::new(*target), &mut link.stream);
+    let agreed = poll_fn(|context| handshake.poll(context, stream));
+    flatten(timeout_at(link.deadline, agreed).await)
+}

@@ -1,0 +1,75 @@
+//! What came of a check, as the statistics, the logs and the server's state take it.
+
+use std::io;
+use std::time::Duration;
+
+/// Whether a check counts for or against the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// For.
+    Passed,
+    /// For, but nothing new is to be sent (404 with `disable-on-404`).
+    Conditional,
+    /// Against.
+    Failed,
+}
+
+/// What came of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// `L4OK`, `L7STS` …: a name of [`state::server::CHECK_STATUSES`].
+    pub status: &'static str,
+    /// What the server or the program said in a number: a status of HTTP or SMTP, an exit status. Told only with
+    /// statuses that have one.
+    pub code: Option<i32>,
+    /// What was seen, for people; possibly empty, at most [`MAX_INFO`] bytes.
+    pub info: String,
+    /// What it means.
+    pub verdict: Verdict,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// The longest explanation kept.
+const MAX_INFO: usize = 127;
+
+impl Outcome {
+    /// A result; `code` is kept where `status` tells one.
+    pub(crate) fn new(status: &'static str, code: i32, info: impl AsRef<[u8]>) -> Self {
+        let verdict = match status {
+            "L4OK" | "L6OK" | "L7OK" | "PROCOK" => Verdict::Passed,
+            "L7OKC" => Verdict::Conditional,
+            _ => Verdict::Failed,
+        };
+        let tells = matches!(status, "L7OK" | "L7OKC" | "L7STS" | "PROCOK" | "PROCERR" | "PROCTOUT");
+        let info = info.as_ref();
+        // Up to the first NUL, which ends texts of some protocols.
+        let length = info.iter().position(|byte| *byte == 0).unwrap_or(info.len()).min(MAX_INFO);
+        let info = String::from_utf8_lossy(&info[..length]).into_owned();
+        Self { status, code: tells.then_some(code), info, verdict, duration: Duration::ZERO }
+    }
+}
+
+/// What the kernel said, without the number that Rust adds.
+pub(crate) fn error_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// Why a connection could not be made, as HAProxy names what the system returned.
+pub(crate) fn connect_error(error: &io::Error) -> String {
+    let name = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "ECONNREFUSED",
+        io::ErrorKind::ConnectionReset => "ECONNRESET",
+        io::ErrorKind::HostUnreachable => "EHOSTUNREACH",
+        // Said by the system before anything was sent.
+        io::ErrorKind::NetworkUnreachable => {
+            return format!("General socket error ({})", error_text(error));
+        }
+        io::ErrorKind::AddrInUse => "EADDRINUSE",
+        io::ErrorKind::AddrNotAvailable => "EADDRNOTAVAIL",
+        io::ErrorKind::PermissionDenied => "EACCES",
+        _ => return error_text(error),
+    };
+    format!("{name} returned by OS")
+}

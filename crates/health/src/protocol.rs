@@ -1,0 +1,281 @@
+//! Answers of protocols that a pattern does not describe: MySQL's packets, LDAP's bind response, SPOE's hello.
+//!
+//! Each looks at all that was received so far. The bytes come from outside: every length is checked before it is used.
+
+/// What an answer is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reading<'a> {
+    /// More of it must come.
+    Short,
+    /// Good, with what is told of it.
+    Good(&'a [u8]),
+    /// Bad: the status, a code, what is told of it.
+    Bad(&'static str, i32, &'a [u8]),
+}
+
+/// The greeting of MySQL (protocol 10), or the answer to a login behind it. Told is the version of the greeting.
+pub(crate) fn mysql(bytes: &[u8], after_greeting: bool) -> Reading<'_> {
+    let Some((greeting, rest)) = mysql_packet(bytes) else { return Reading::Short };
+    let packet = if after_greeting {
+        let Some((packet, _)) = mysql_packet(rest) else { return Reading::Short };
+        packet
+    } else {
+        greeting
+    };
+    if let [0xff, error @ ..] = packet {
+        // An error: a number and a text, which newer servers precede with a state behind a sharp.
+        let code = error.get(..2).map_or(0, |code| i32::from(u16::from_le_bytes([code[0], code[1]])));
+        return Reading::Bad("L7STS", code, error.get(2..).unwrap_or_default());
+    }
+    let version = greeting.get(1..).unwrap_or_default();
+    let end = version.iter().position(|byte| *byte == 0).unwrap_or(version.len());
+    Reading::Good(&version[..end])
+}
+
+/// A packet's payload, and what is behind it.
+fn mysql_packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [a, b, c, _number, rest @ ..] = bytes else { return None };
+    let length = usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16;
+    rest.split_at_checked(length)
+}
+
+const NOT_LDAP: Reading<'static> = Reading::Bad("L7RSP", 0, b"Not LDAPv3 protocol");
+
+/// LDAP's answer to a bind with message number 1 (RFC 4511, 4.2.2): whether its result is success.
+pub(crate) fn ldap_bind(bytes: &[u8]) -> Reading<'static> {
+    let [0x30, rest @ ..] = bytes else { return if bytes.is_empty() { Reading::Short } else { NOT_LDAP } };
+    let message = match ber_length(rest) {
+        Ok((length, rest)) => match rest.get(..length) {
+            Some(message) => message,
+            None => return Reading::Short,
+        },
+        Err(reading) => return reading,
+    };
+    // Message number 1, then a bind response.
+    let Some(response) = message.strip_prefix(b"\x02\x01\x01\x61") else { return NOT_LDAP };
+    let result = match ber_length(response) {
+        Ok((_, result)) => result,
+        Err(_) => return NOT_LDAP,
+    };
+    match result {
+        [0x0a, 0x01, 0, ..] => Reading::Good(b"Success"),
+        [0x0a, 0x01, code, ..] => Reading::Bad(
+            "L7STS",
+            i32::from(*code),
+            b"See RFC: http://tools.ietf.org/html/rfc4511#section-4.1.9",
+        ),
+        _ => NOT_LDAP,
+    }
+}
+
+/// A length of BER (X.690, 8.1.3), of one byte or behind a count of two or four, and what follows it.
+fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), Reading<'static>> {
+    let [first, rest @ ..] = bytes else { return Err(Reading::Short) };
+    if first & 0x80 == 0 {
+        return Ok((usize::from(*first), rest));
+    }
+    let count = usize::from(first & 0x7f);
+    if !matches!(count, 2 | 4) {
+        return Err(NOT_LDAP);
+    }
+    let Some((digits, rest)) = rest.split_at_checked(count) else { return Err(Reading::Short) };
+    Ok((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
+}
+
+/// What SPOE calls the ways in which a frame can be wrong, by their numbers (SPOE, 3.5).
+const SPOP_REASONS: &[(i32, &[u8])] = &[
+    (0, b"normal"),
+    (1, b"I/O error"),
+    (2, b"a timeout occurred"),
+    (3, b"frame is too big"),
+    (4, b"invalid frame received"),
+    (5, b"version value not found"),
+    (6, b"max-frame-size value not found"),
+    (7, b"capabilities value not found"),
+    (8, b"unsupported version"),
+    (9, b"max-frame-size too big or too small"),
+    (10, b"fragmentation not supported"),
+    (11, b"invalid interlaced frames"),
+    (12, b"frame-id not found"),
+    (13, b"resource allocation error"),
+    (99, b"an unknown error occurred"),
+];
+
+const INVALID: i32 = 4;
+
+fn spop_error(code: i32) -> Reading<'static> {
+    let row = SPOP_REASONS.iter().find(|(number, _)| *number == code);
+    let (code, reason) = row.copied().unwrap_or((99, b"an unknown error occurred"));
+    Reading::Bad("L7RSP", code, reason)
+}
+
+/// The hello of an agent of SPOE, or its good-bye (SPOE, 3.2.5 and 3.2.9).
+pub(crate) fn spop_hello(bytes: &[u8]) -> Reading<'_> {
+    let Some((length, rest)) = bytes.split_at_checked(4) else { return Reading::Short };
+    let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+    // Kind, flags, stream and frame: what every frame has.
+    if !(7..=1 << 24).contains(&length) {
+        return spop_error(INVALID);
+    }
+    let Some(frame) = rest.get(..length) else { return Reading::Short };
+    let (kind, flags) = (frame[0], u32::from_be_bytes([frame[1], frame[2], frame[3], frame[4]]));
+    // One final frame, of stream and frame 0.
+    if flags & 1 == 0 || frame[5] != 0 || frame[6] != 0 {
+        return spop_error(INVALID);
+    }
+    match kind {
+        101 => agent_hello(&frame[7..]).map_or_else(spop_error, |()| Reading::Good(b"SPOA server is ok")),
+        102 => disconnect(&frame[7..]),
+        _ => spop_error(INVALID),
+    }
+}
+
+fn agent_hello(mut items: &[u8]) -> Result<(), i32> {
+    let (mut version, mut size, mut capabilities) = (false, false, false);
+    while !items.is_empty() {
+        let name = text(&mut items).ok_or(INVALID)?;
+        let value = Item::read(&mut items).ok_or(INVALID)?;
+        match (name, value) {
+            (b"version", Item::Text(text)) => {
+                version = true;
+                if text.trim_ascii() != b"2.0" {
+                    return Err(8);
+                }
+            }
+            (b"max-frame-size", Item::Number(number)) => {
+                size = true;
+                if !(256..=1 << 24).contains(&number) {
+                    return Err(9);
+                }
+            }
+            (b"capabilities", Item::Text(_)) => capabilities = true,
+            (b"version" | b"max-frame-size" | b"capabilities", _) => return Err(INVALID),
+            _ => {}
+        }
+    }
+    match (version, size, capabilities) {
+        (false, ..) => Err(5),
+        (_, false, _) => Err(6),
+        (_, _, false) => Err(7),
+        _ => Ok(()),
+    }
+}
+
+fn disconnect(mut items: &[u8]) -> Reading<'_> {
+    let (mut code, mut message) = (99, None);
+    while !items.is_empty() {
+        let Some((name, value)) = text(&mut items).zip(Item::read(&mut items)) else {
+            return spop_error(INVALID);
+        };
+        match (name, value) {
+            (b"status-code", Item::Number(number)) => code = i32::try_from(number).unwrap_or(99),
+            (b"message", Item::Text(text)) => message = Some(text),
+            _ => {}
+        }
+    }
+    match (message, spop_error(code)) {
+        (Some(message), Reading::Bad(status, code, _)) => Reading::Bad(status, code, message),
+        (_, reading) => reading,
+    }
+}
+
+/// A typed value of SPOE (3.1).
+enum Item<'a> {
+    Number(u64),
+    Text(&'a [u8]),
+    Other,
+}
+
+impl<'a> Item<'a> {
+    fn read(bytes: &mut &'a [u8]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        *bytes = rest;
+        // The lower half is the type, the upper half its flags.
+        Some(match kind & 0x0f {
+            0 | 1 => Self::Other,
+            2..=5 => Self::Number(number(bytes)?),
+            6 => Self::skip(bytes, 4)?,
+            7 => Self::skip(bytes, 16)?,
+            8 | 9 => Self::Text(text(bytes)?),
+            _ => return None,
+        })
+    }
+
+    fn skip(bytes: &mut &'a [u8], length: usize) -> Option<Self> {
+        *bytes = bytes.get(length..)?;
+        Some(Self::Other)
+    }
+}
+
+/// A length and so many bytes.
+fn text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(number(bytes)?).ok()?;
+    let (text, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(text)
+}
+
+/// A number of variable length: one byte below 240, else seven more bits in each byte that follows one with its top
+/// bit set.
+fn number(bytes: &mut &[u8]) -> Option<u64> {
+    let (first, mut rest) = bytes.split_first()?;
+    let mut value = u64::from(*first);
+    if value >= 240 {
+        let mut shift = 4;
+        loop {
+            let (byte, behind) = rest.split_first()?;
+            rest = behind;
+            value = value.checked_add(u64::from(*byte).checked_shl(shift)?)?;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+    }
+    *bytes = rest;
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_prefix_of_a_good_answer_is_short_and_every_change_of_it_ends_in_a_verdict() {
+        let hello = b"\x00\x00\x00\x36\x65\x00\x00\x00\x01\x00\x00\x07version\x08\x032.0\x0emax-frame-size\x03\xfc\xf0\x06\x0ccapabilities\x08\x00";
+        let bind =
+            b"\x30\x84\x00\x00\x00\x10\x02\x01\x01\x61\x84\x00\x00\x00\x07\x0a\x01\x00\x04\x00\x04\x00";
+        let login = b"\x05\x00\x00\x00\x0a8.0\x00\x07\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00";
+        type Case<'a> = (&'a [u8], fn(&[u8]) -> Reading<'_>);
+        let cases: [Case<'_>; 3] =
+            [(hello, spop_hello), (bind, |bytes| ldap_bind(bytes)), (login, |bytes| mysql(bytes, true))];
+        for (answer, read) in cases {
+            assert!(matches!(read(answer), Reading::Good(_)), "{:?}", read(answer));
+            for end in 0..answer.len() {
+                assert_eq!(read(&answer[..end]), Reading::Short, "{end} of {answer:?}");
+            }
+            // Nothing that may come makes it panic.
+            for at in 0..answer.len() {
+                for byte in [0, 1, 0x7f, 0x80, 0xf0, 0xff] {
+                    let mut changed = answer.to_vec();
+                    changed[at] = byte;
+                    let _ = read(&changed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_tell_their_code_and_text() {
+        assert_eq!(
+            mysql(b"\x08\x00\x00\x00\xff\xe3\x04Denied", false),
+            Reading::Bad("L7STS", 1251, b"Denie")
+        );
+        let refused = ldap_bind(b"\x30\x0c\x02\x01\x01\x61\x07\x0a\x01\x01\x04\x00\x04\x00");
+        assert!(matches!(refused, Reading::Bad("L7STS", 1, _)), "{refused:?}");
+        assert_eq!(ldap_bind(b"\x30\x0c\x02\x01\x01\x60\x07\x0a\x01\x00\x04\x00\x04\x00"), NOT_LDAP);
+        let version = b"\x00\x00\x00\x14\x65\x00\x00\x00\x01\x00\x00\x07version\x08\x031.0";
+        assert_eq!(spop_hello(version), Reading::Bad("L7RSP", 8, b"unsupported version"));
+        assert_eq!(spop_hello(&[0; 4]), Reading::Bad("L7RSP", 4, b"invalid frame received"));
+    }
+}

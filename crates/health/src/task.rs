@@ -1,0 +1,270 @@
+//! The tasks of checks and agents: waiting for their time, moving to another worker, and ending with their plan.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Poll;
+use std::time::Duration;
+
+use base::clock::now_ms;
+use config::plan::check::AgentSettings;
+use runtime::timer::Timer;
+use runtime::worker;
+use slab::Slab;
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+use crate::{Context, Peer, Subject, agent, balance, watch};
+
+/// What a task does when it is due.
+#[derive(Clone)]
+enum Duty {
+    Check(Subject),
+    Agent(Peer, AgentSettings),
+}
+
+/// A check or an agent on its way through time and workers.
+pub(crate) struct Task {
+    duty: Duty,
+    /// When it is due, in ms of the monotonic clock.
+    due: u64,
+}
+
+impl Task {
+    /// The check of `subject`, first after `delay`.
+    pub(crate) fn check(subject: Subject, delay: Duration) -> Self {
+        Self { duty: Duty::Check(subject), due: now_ms() + delay.as_millis() as u64 }
+    }
+
+    /// The agent of `peer`, first after `delay`.
+    pub(crate) fn agent(peer: Peer, settings: AgentSettings, delay: Duration) -> Self {
+        Self { duty: Duty::Agent(peer, settings), due: now_ms() + delay.as_millis() as u64 }
+    }
+
+    fn server(&self) -> &Arc<state::Server> {
+        match &self.duty {
+            Duty::Check(subject) => subject.server(),
+            Duty::Agent(peer, _) => peer.server(),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        match &self.duty {
+            Duty::Check(subject) => watch::is_due(subject.server()),
+            Duty::Agent(peer, _) => peer.server().agent_checked.load(Relaxed),
+        }
+    }
+}
+
+/// The tasks of one plan that are on one worker.
+struct Home {
+    context: Arc<Context>,
+    tasks: RefCell<Slab<AbortHandle>>,
+    ended: AtomicBool,
+    /// `tune.max-checks-per-thread`.
+    places: Option<Semaphore>,
+}
+
+thread_local! {
+    /// The homes of this worker, one for each plan that has checks here.
+    static HOMES: RefCell<Vec<Rc<Home>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The checks of a plan on one worker; dropping it ends them.
+pub struct Running(Rc<Home>);
+
+impl Running {
+    /// Makes the calling worker ready to take checks of a plan.
+    pub(crate) fn enter(context: &Arc<Context>) -> Self {
+        let home = Rc::new(Home {
+            context: context.clone(),
+            tasks: RefCell::default(),
+            ended: AtomicBool::new(false),
+            places: (context.at_once > 0).then(|| Semaphore::new(context.at_once)),
+        });
+        HOMES.with_borrow_mut(|homes| homes.push(home.clone()));
+        Self(home)
+    }
+
+    pub(crate) fn spawn(&self, task: Task) {
+        self.0.context.process.checks.mine().enter();
+        spawn(&self.0, task, false);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Relaxed);
+        let tasks = std::mem::take(&mut *self.0.tasks.borrow_mut());
+        tasks.iter().for_each(|(_, task)| {
+            task.abort();
+            self.0.context.process.checks.mine().leave();
+        });
+        // try_with: the worker's thread may be ending.
+        let _ = HOMES.try_with(|homes| homes.borrow_mut().retain(|home| !Rc::ptr_eq(home, &self.0)));
+    }
+}
+
+/// Runs `task` on the calling worker. One that has just hopped here is due and runs without looking further.
+fn spawn(home: &Rc<Home>, task: Task, hopped: bool) {
+    let mut tasks = home.tasks.borrow_mut();
+    let entry = tasks.vacant_entry();
+    let (key, home) = (entry.key(), home.clone());
+    let handle = tokio::task::spawn_local(async move {
+        let hop = live(&home, task, hopped).await;
+        if !home.ended.load(Relaxed) {
+            home.tasks.borrow_mut().try_remove(key);
+        }
+        match hop {
+            Some(hop) => send(&home.context, hop),
+            None => home.context.process.checks.mine().leave(),
+        }
+    });
+    entry.insert(handle.abort_handle());
+}
+
+/// A task that leaves its worker, and for which.
+struct Hop {
+    task: Task,
+    worker: usize,
+}
+
+/// Hands a task over. It was counted as being there already.
+fn send(context: &Arc<Context>, Hop { task, worker }: Hop) {
+    let context = context.clone();
+    worker::post(worker, move || adopt(&context, task));
+}
+
+/// Begins a task of a server that was added at run time, on the worker that `index` falls to.
+pub(crate) fn begin(context: &Arc<Context>, index: usize, task: Task) {
+    let context = context.clone();
+    worker::post(index % runtime::shard::workers(), move || {
+        context.process.checks.mine().enter();
+        adopt_waiting(&context, task);
+    });
+}
+
+/// Takes a task that is not due yet; it ends here if its plan did.
+fn adopt_waiting(context: &Arc<Context>, task: Task) {
+    match home_of(context) {
+        Some(home) => spawn(&home, task, false),
+        None => context.process.checks.mine().leave(),
+    }
+}
+
+fn home_of(context: &Arc<Context>) -> Option<Rc<Home>> {
+    HOMES.with_borrow(|homes| homes.iter().find(|home| Arc::ptr_eq(&home.context, context)).cloned())
+}
+
+/// Takes a task that comes from another worker; it ends here if its plan did.
+fn adopt(context: &Arc<Context>, task: Task) {
+    let home = home_of(context);
+    let counters = context.process.checks.mine();
+    match home {
+        Some(home) => {
+            counters.adopted.add(1);
+            spawn(&home, task, true);
+        }
+        None => counters.leave(),
+    }
+}
+
+/// Waits and works until another worker is to go on, or the server was removed.
+async fn live(home: &Home, mut task: Task, mut hopped: bool) -> Option<Hop> {
+    let timer = Timer::new();
+    loop {
+        if !hopped {
+            timer.set(task.due);
+            match &task.duty {
+                Duty::Check(subject) => watch::pause(subject, &home.context, &timer).await,
+                Duty::Agent(..) => timer.expired().await,
+            }
+            if task.is_due()
+                && let Some(worker) = balance::hop(&home.context.process.checks)
+            {
+                task.due = timer.deadline();
+                return Some(Hop { task, worker });
+            }
+        }
+        if task.server().removed.load(Relaxed) {
+            return None;
+        }
+        hopped = false;
+        let interval = work(home, &task).await;
+        task.due = now_ms() + interval.as_millis() as u64;
+    }
+}
+
+/// Does what is due, once; gives the time until the next time.
+async fn work(home: &Home, task: &Task) -> Duration {
+    let context = &home.context;
+    if task.is_due() {
+        // Closed never: the semaphore lives as long as the home.
+        let place = match &home.places {
+            Some(places) => places.acquire().await.ok(),
+            None => None,
+        };
+        let counters = context.process.checks.mine();
+        counters.started.add(1);
+        counters.running.up();
+        let _counted = Counted(counters);
+        match &task.duty {
+            Duty::Check(subject) => watch::check(subject, context).await,
+            Duty::Agent(peer, settings) => agent::ask(peer, settings, context).await,
+        }
+        drop(place);
+    }
+    let interval = match &task.duty {
+        Duty::Check(subject) => watch::interval(subject),
+        Duty::Agent(_, settings) => settings.inter,
+    };
+    spread(interval, context.spread)
+}
+
+/// A check under way, counted until it is over or given up.
+struct Counted<'a>(&'a state::process::CheckCounters);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.running.down();
+    }
+}
+
+/// Adds or takes off up to `percent` at random (`spread-checks`).
+fn spread(interval: Duration, percent: u32) -> Duration {
+    if percent == 0 {
+        return interval;
+    }
+    let range = interval.as_millis() as u64 * u64::from(percent.min(50)) / 100;
+    let shift = fastrand::u64(0..=range * 2);
+    Duration::from_millis((interval.as_millis() as u64 + shift).saturating_sub(range).max(1))
+}
+
+/// Ready when `timer` is, or with what `other` gives.
+pub(crate) async fn expired_or<T>(
+    timer: &Timer,
+    mut other: impl FnMut(&mut std::task::Context<'_>) -> Poll<T>,
+) -> Option<T> {
+    poll_fn(|context| match timer.poll_expired(context) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => other(context).map(Some),
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreading_stays_within_its_percentage() {
+        let second = Duration::from_secs(1);
+        assert_eq!(spread(second, 0), second);
+        for _ in 0..1000 {
+            let spread = spread(second, 20).as_millis();
+            assert!((800..=1200).contains(&spread), "{spread}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Events of about the last second, in one word that any thread may write.
+//!
+//! Coarser than [`runtime::count::Rate`] and without an owner: of two events in the same instant one may be lost.
+//! The balancer compares two servers by it when their loads are equal (`balance random`), nothing is shown of it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The second, and the events of it and of the one before, both up to 65,535.
+#[derive(Debug, Default)]
+pub struct Recent(AtomicU64);
+
+impl Recent {
+    /// The counts as they stand in `second`: now, and the second before.
+    fn counts(&self, second: u32) -> (u64, u64) {
+        let word = self.0.load(Relaxed);
+        match second.wrapping_sub((word >> 32) as u32) {
+            0 => (word & 0xffff, word >> 16 & 0xffff),
+            1 => (0, word & 0xffff),
+            _ => (0, 0),
+        }
+    }
+
+    /// Counts one event.
+    #[inline]
+    pub fn tick(&self, now_us: u64) {
+        let second = (now_us / 1_000_000) as u32;
+        let (current, previous) = self.counts(second);
+        let current = (current + 1).min(0xffff);
+        self.0.store(u64::from(second) << 32 | previous << 16 | current, Relaxed);
+    }
+
+    /// Events within the second that ends at `now_us`: those of the running second, and of the one before the
+    /// share that still lies within.
+    #[inline]
+    pub fn per_second(&self, now_us: u64) -> u64 {
+        let (current, previous) = self.counts((now_us / 1_000_000) as u32);
+        current + previous * (1_000_000 - now_us % 1_000_000) / 1_000_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_fade_within_two_seconds() {
+        let recent = Recent::default();
+        (0..100).for_each(|_| recent.tick(5_500_000));
+        let rates = [5_900_000, 6_000_000, 6_750_000, 7_000_000].map(|now| recent.per_second(now));
+        assert_eq!(rates, [100, 100, 25, 0]);
+        recent.tick(6_750_000);
+        assert_eq!(recent.per_second(6_750_000), 26);
+    }
+}
