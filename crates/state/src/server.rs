@@ -131,6 +131,12 @@ pub struct Server {
     pub served: Counted,
     /// Connections to it now, used and idle. Written when one is opened and when it is closed.
     pub open: AtomicU32,
+    /// Whether it was added at run time.
+    pub dynamic: AtomicBool,
+    /// Whether it was removed: nothing finds it any more, and what still knows its place finds it in maintenance.
+    pub removed: AtomicBool,
+    /// Whether the configuration names it (`track`, `use-server`, expressions): it may not be removed.
+    pub referenced: AtomicBool,
     /// Requests waiting for this server.
     pub queue: Queue,
     /// Counters.
@@ -206,6 +212,9 @@ impl Server {
             version: AtomicU64::new(0),
             served: Counted::default(),
             open: AtomicU32::new(0),
+            dynamic: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+            referenced: AtomicBool::new(false),
             queue: Queue::default(),
             counters: Sharded::default(),
             served_max: AtomicU32::new(0),

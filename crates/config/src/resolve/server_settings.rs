@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use diag::Diagnostic;
 use sample::Place;
@@ -9,6 +10,7 @@ use sample::acl::Acls;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 
+use crate::check::CheckMode;
 use crate::draft::Statement;
 use crate::keyword::Outcome;
 use crate::plan::check::{AgentSettings, CheckKind, CheckSettings, InitState};
@@ -20,14 +22,14 @@ use crate::resolve::{Context, Pending};
 use crate::server::ServerDraft;
 use crate::settings::Settings;
 
-/// Finishes the servers of a proxy, in order.
+/// Finishes the servers of a proxy, in order; and what the checks of servers added later are, unless a connection is all.
 pub(crate) fn server_settings(
     proxy: &Pending<'_>,
     servers: Vec<MadeServer<'_>>,
     acls: &Acls,
     sources: &mut Sources<'_, '_>,
     context: &mut Context<'_>,
-) -> Vec<Arc<ServerSettings>> {
+) -> (Vec<Arc<ServerSettings>>, Option<Arc<CheckKind>>) {
     let mut settings = Vec::with_capacity(servers.len());
     let mut kinds = Kinds::default();
     for (index, server) in servers.into_iter().enumerate() {
@@ -81,7 +83,11 @@ pub(crate) fn server_settings(
         context.note(outcome);
         settings.push(Arc::new(own));
     }
-    settings
+    let check = &proxy.settings.check;
+    if kinds.own.is_none() && check.mode != CheckMode::Connect && proxy.settings.is_backend() {
+        kinds.own = Some(check_kind(check, proxy, acls, &mut sources.shared, context));
+    }
+    (settings, kinds.own)
 }
 
 /// The checks of a backend compiled so far: its own, and those of `healthcheck` sections.
@@ -216,6 +222,9 @@ fn finish_server(
                 backend = backend.name
             )));
     }
+    // A chain of servers that follow each other stays whole.
+    server.referenced.store(true, Relaxed);
+    own.state.referenced.store(true, Relaxed);
     own.track = Some((backend, server));
     Ok(())
 }
