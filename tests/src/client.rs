@@ -129,6 +129,14 @@ pub fn get_if_open(port: u16, path: &str) -> Option<Response> {
     get(port, path)
 }
 
+/// Likewise on one connection: `None` too where none is taken.
+pub fn get_now(port: u16, path: &str) -> Option<Response> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut client = Client { stream, pending: Vec::new() };
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")).response()
+}
+
 /// `GET` of a path on a connection of its own.
 pub fn get(port: u16, path: &str) -> Option<Response> {
     exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"))

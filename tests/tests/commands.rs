@@ -74,3 +74,88 @@ fn maps_are_looked_into_and_replaced_whole_by_versions() {
     assert_eq!(value("delta"), "fourth");
     assert!(weir.ask(&format!("commit map @7 {file}")).contains("Version number out of range."));
 }
+
+#[test]
+fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
+    let (first, second) = (Origin::text("first"), Origin::text("second"));
+    let (weir, port) = start("", &first);
+    let add =
+        |name: &str, more: &str| weir.ask(&format!("add server b/{name} 127.0.0.1:{} {more}", second.port()));
+    let seen = || client::get(port, "/").expect("a response").text();
+    for (command, wanted) in [
+        ("add server nowhere/x 127.0.0.1:1", "No such backend."),
+        ("add server b/x", "'server' expects <name> and <addr>[:<port>] as arguments."),
+        ("add server b/s 127.0.0.1:1", "Already exists a server with the same name in backend."),
+        ("add server b/x 127.0.0.1:1 redir http://x", "'redir' option is not accepted for dynamic server."),
+        ("add server b/x 127.0.0.1:1 nonsense", "unknown keyword 'nonsense'"),
+        ("add server b/x 127.0.0.1:1 track b/s", "as it does not have any check nor agent enabled"),
+        ("add server b/x/y 127.0.0.1:1", "character '/' is not permitted in server name"),
+        ("del server b/s", "Only servers in maintenance mode can be deleted."),
+        ("add server help", "maxconn"),
+    ] {
+        let said = weir.ask(command);
+        assert!(said.contains(wanted), "{command}: {said}");
+    }
+    assert!(add("t", "weight 3 id 7 maxconn 20").contains("New server registered."));
+    assert!(add("u", "id 7").contains("already used"));
+    assert!(
+        weir.ask("show servers state b").contains("b 7 t 127.0.0.1 0 1 3 3 "),
+        "{}",
+        weir.ask("show servers state b")
+    );
+    assert!((0..10).all(|_| seen() == "first"), "it waits for its operator");
+    assert_eq!(weir.ask("enable server b/t").trim(), "");
+    let answers: Vec<String> = (0..20).map(|_| seen()).collect();
+    let of_second = answers.iter().filter(|answer| *answer == "second").count();
+    assert_eq!(of_second, 15, "three of four requests: {answers:?}");
+    assert!(weir.ask("get weight b/t").contains("3 (initial 3)"));
+    assert_eq!(weir.ask("set server b/t state maint").trim(), "");
+    assert!(weir.ask("wait 10s srv-removable b/t").contains("Done."));
+    assert!(weir.ask("del server b/t").contains("Server deleted."));
+    assert!(weir.ask("get weight b/t").contains("No such server."));
+    assert!((0..10).all(|_| seen() == "first"));
+    // A name is free again, and a place is not.
+    for turn in 0..40 {
+        assert!(add("t", "").contains("New server registered."), "{turn}");
+        assert_eq!(weir.ask("enable server b/t").trim(), "");
+        assert!((0..4).any(|_| seen() == "second"), "{turn}");
+        let said = weir.ask("disable server b/t; wait 10s srv-removable b/t; del server b/t");
+        assert!(said.contains("Server deleted."), "{turn}: {said}");
+    }
+    assert!(weir.ask("show stat").lines().filter(|line| line.starts_with("b,")).count() == 2);
+}
+
+#[test]
+fn a_server_that_serves_is_not_removed() {
+    let (send, receive) = std::sync::mpsc::channel::<()>();
+    let receive = std::sync::Mutex::new(receive);
+    let slow = Origin::start(move |_, _| {
+        let _ = receive.lock().expect("no panic before").recv_timeout(weir_tests::PATIENCE);
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi".to_vec()
+    });
+    let (weir, port) = start("", &slow);
+    let mut client = client::Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(weir_tests::eventually(|| slow.connections() > 0));
+    assert_eq!(weir.ask("disable server b/s").trim(), "");
+    assert!(weir.ask("del server b/s").contains("Server still has connections attached to it"));
+    assert!(weir.ask("wait 50 srv-removable b/s").contains("Wait delay expired."));
+    send.send(()).expect("the origin waits");
+    assert_eq!(client.response().expect("a response").status, 200);
+    assert!(weir.ask("wait 10s srv-removable b/s").contains("Done."));
+    assert!(weir.ask("del server b/s").contains("Server deleted."));
+    assert_eq!(client::get(port, "/").expect("a response").status, 503);
+}
+
+#[test]
+fn a_backend_that_places_its_servers_once_takes_no_more() {
+    let origin = Origin::text("hello");
+    let port = free_port();
+    let text = format!(
+        "global\n  stats socket runtime level admin\ndefaults\n  mode http\n  timeout client 9s\n  timeout connect 9s\n  timeout server 9s\n\
+         listen l\n  bind 127.0.0.1:{port}\n  balance static-rr\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let weir = Weir::start(&text, &[port]);
+    assert!(weir.ask("add server l/x 127.0.0.1:1").contains("uses a non dynamic load balancing method"));
+}

@@ -52,7 +52,8 @@ fn configuration(global: &str, port: u16, origin: &Origin) -> String {
 
 /// How many of `count` clients that come at once got a 200, and how many another answer.
 fn ask_at_once(port: u16, count: usize) -> (usize, usize) {
-    let clients: Vec<_> = (0..count).map(|_| std::thread::spawn(move || client::get(port, "/"))).collect();
+    let clients: Vec<_> =
+        (0..count).map(|_| std::thread::spawn(move || client::get_now(port, "/"))).collect();
     let answers: Vec<_> = clients.into_iter().map(|client| client.join().expect("a client")).collect();
     let good = answers.iter().flatten().filter(|answer| answer.status == 200).count();
     (good, answers.iter().flatten().count() - good)

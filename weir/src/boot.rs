@@ -153,6 +153,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
     let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
+    crate::servers::keep(&shared, &runtime, &checks);
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
         let placement = &plan.global.placement;

@@ -12,6 +12,7 @@ mod keywords;
 mod listeners;
 mod master;
 mod messages;
+mod servers;
 mod signals;
 mod soft_stop;
 mod states;

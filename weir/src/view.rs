@@ -1,6 +1,8 @@
 //! What the runtime socket and the statistics page need of the plan, in their own terms.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use config::Plan;
 use config::plan::bind::{BindAddress, Level, SeverityOutput};
@@ -47,8 +49,14 @@ fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
         description: proxy.description.clone(),
         fullconn: proxy.fullconn,
         listeners: proxy.options.socket_stats,
-        servers: proxy.servers.iter().map(|server| (server.state.id, server_view(server))).collect(),
+        servers: servers(proxy),
     }
+}
+
+/// The servers of a backend that were not removed, by id.
+pub(crate) fn servers(proxy: &Proxy) -> HashMap<u32, ServerView> {
+    let here = proxy.servers.iter().filter(|server| !server.state.removed.load(Relaxed));
+    here.map(|server| (server.state.id, server_view(server))).collect()
 }
 
 fn algorithm(proxy: &Proxy) -> &'static str {

@@ -63,7 +63,7 @@ pub(crate) struct Core {
     /// The next turn, one a thread group. Written on each pick that takes turns.
     positions: Box<[Padded<AtomicUsize>]>,
     /// Requests at all servers, kept for `hash-balance-factor` only. Written by every worker on each request.
-    pub(crate) in_flight: Padded<AtomicU32>,
+    pub(crate) in_flight: Arc<Padded<AtomicU32>>,
     pub(crate) loads: Option<Loads>,
 }
 
@@ -107,6 +107,21 @@ impl Method {
 impl Picker {
     /// A picker over `members`, which are referred to by their place.
     pub fn new(settings: &Settings, members: Vec<Member>) -> Self {
+        Self::with(settings, members, Arc::default())
+    }
+
+    /// One over more members, which takes this one's place: what is being served goes on to count.
+    #[must_use]
+    pub fn renewed(&self, settings: &Settings, members: Vec<Member>) -> Self {
+        Self::with(settings, members, self.core.in_flight.clone())
+    }
+
+    /// Whether servers may be added to what it chooses from: its algorithm does not place them once and for all.
+    pub fn is_dynamic(&self) -> bool {
+        self.core.method != Method::Map
+    }
+
+    fn with(settings: &Settings, members: Vec<Member>, in_flight: Arc<Padded<AtomicU32>>) -> Self {
         let method = Method::of(settings);
         let servers: Vec<Arc<Server>> = members.iter().map(|member| member.server.clone()).collect();
         let by = if matches!(settings.algorithm, Algorithm::First) { By::Room } else { By::Load };
@@ -119,7 +134,7 @@ impl Picker {
             busy: AtomicBool::new(false),
             table: ArcSwap::default(),
             positions: (0..shard::groups()).map(|_| Padded(AtomicUsize::new(0))).collect(),
-            in_flight: Padded::default(),
+            in_flight,
             served: servers.iter().map(|server| server.served.0.clone()).collect(),
             loads: (method == Method::Loads).then(|| Loads::new(by, servers.clone())),
             servers,

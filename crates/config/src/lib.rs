@@ -10,6 +10,7 @@ mod args;
 pub mod bind;
 mod check;
 pub mod draft;
+pub mod dynamic;
 pub mod keyword;
 pub mod plan;
 mod resolve;

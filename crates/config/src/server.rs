@@ -16,7 +16,7 @@ use crate::keyword::{Outcome, not_supported};
 use crate::plan::check::InitState;
 use crate::plan::server::{Observe, OnError, SendProxy, Source, UseSource};
 use crate::resolve::names::resolve_host;
-use crate::settings::Settings;
+use crate::settings::DefaultServers;
 use crate::{server_check, surface};
 use balance::HashKey;
 
@@ -250,7 +250,8 @@ pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, ti
 /// `from <origin>`, when it stands here: the parameters to begin with.
 pub fn origin<'a>(
     args: &mut Args<'a, '_>,
-    settings: &Settings<'a>,
+    own: &str,
+    defaults: &DefaultServers<'a>,
 ) -> Result<Option<ServerDraft<'a>>, Diagnostic> {
     if !args.take("from") {
         return Ok(None);
@@ -258,16 +259,12 @@ pub fn origin<'a>(
     let word = args.required("'none', 'be:' or 'srv:<name>'")?;
     let draft = match word.as_str().split_once(':') {
         None if word == "none" => ServerDraft::default(),
-        Some(("be", backend)) if backend.is_empty() || backend == settings.name => {
-            settings.default_server.as_ref().clone()
-        }
-        Some(("srv", name)) if !name.contains('/') => {
-            settings.named_servers.get(name).cloned().ok_or_else(|| {
-                args.wrong(format!("there is no default-server named `{name}` above"))
-                    .did_you_mean(diag::suggest(name, settings.named_servers.keys().copied()))
-                    .haproxy(format!("'from' : cannot find server or default-server '{name}'."))
-            })?
-        }
+        Some(("be", backend)) if backend.is_empty() || backend == own => defaults.unnamed.as_ref().clone(),
+        Some(("srv", name)) if !name.contains('/') => defaults.named.get(name).cloned().ok_or_else(|| {
+            args.wrong(format!("there is no default-server named `{name}` above"))
+                .did_you_mean(diag::suggest(name, defaults.named.keys().copied()))
+                .haproxy(format!("'from' : cannot find server or default-server '{name}'."))
+        })?,
         Some(("be" | "srv", _)) => return Err(not_supported("from another backend").at(word.span())),
         _ => {
             return Err(args

@@ -76,6 +76,15 @@ pub struct StatsDraft<'a> {
     pub description: Option<String>,
 }
 
+/// The `default-server` lines so far: what they make of servers below them.
+#[derive(Clone, Default)]
+pub struct DefaultServers<'a> {
+    /// Of the lines without a name.
+    pub unnamed: Rc<ServerDraft<'a>>,
+    /// Of those with one.
+    pub named: Rc<HashMap<&'a str, ServerDraft<'a>>>,
+}
+
 /// What a proxy or a `defaults` section says.
 #[derive(Clone)]
 pub struct Settings<'a> {
@@ -178,9 +187,9 @@ pub struct Settings<'a> {
     /// Whether they come from defaults: the first line of its own begins afresh.
     pub check_inherited: bool,
     /// `default-server`, parsed.
-    pub default_server: Rc<ServerDraft<'a>>,
-    /// `default-server name …`, parsed.
-    pub named_servers: Rc<HashMap<&'a str, ServerDraft<'a>>>,
+    pub default_servers: DefaultServers<'a>,
+    /// The arguments of all `default-server` lines, as written.
+    pub default_server_lines: Rc<Vec<String>>,
     /// `tcp-request inspect-delay`.
     pub request_inspect_delay: Option<Duration>,
     /// `tcp-response inspect-delay`.
@@ -191,8 +200,8 @@ pub struct Settings<'a> {
     pub rules: Vec<&'a Statement>,
     /// `bind`.
     pub binds: Vec<&'a Statement>,
-    /// `server`, `server-template`.
-    pub servers: Vec<&'a Statement>,
+    /// `server`, `server-template`, each with the default servers that stood above it.
+    pub servers: Vec<(&'a Statement, DefaultServers<'a>)>,
 }
 
 impl<'a> Settings<'a> {
@@ -248,8 +257,8 @@ impl<'a> Settings<'a> {
             stats: Rc::default(),
             check: Rc::default(),
             check_inherited: false,
-            default_server: Rc::default(),
-            named_servers: Rc::default(),
+            default_servers: DefaultServers::default(),
+            default_server_lines: Rc::default(),
             request_inspect_delay: None,
             response_inspect_delay: None,
             inherited_rules: Rc::default(),

@@ -82,13 +82,17 @@ fn leave_maintenance(view: &View, server: &Arc<Server>, now: u64) {
     server.set_operational(state, now);
 }
 
-/// Servers that follow `tracked`.
-fn followers<'a>(view: &'a View, tracked: &Arc<Server>) -> impl Iterator<Item = &'a Arc<Server>> {
-    let servers = view.proxies.iter().flat_map(|proxy| proxy.servers.values());
-    servers
-        .filter(move |server| server.tracks.as_ref().is_some_and(|of| Arc::ptr_eq(of, tracked)))
-        .map(|server| &server.state)
-        .filter(move |server| !Arc::ptr_eq(server, tracked))
+/// Servers that follow `tracked`, the latest declared first, as HAProxy tells them.
+fn followers(view: &View, tracked: &Arc<Server>) -> Vec<Arc<Server>> {
+    let mut found = Vec::new();
+    for proxy in view.proxies.iter().filter(|proxy| proxy.servers.values().any(|one| one.tracks.is_some())) {
+        let follows = |server: &&Arc<Server>| {
+            let tracks = proxy.server(server.id).and_then(|one| one.tracks.as_ref());
+            tracks.is_some_and(|of| Arc::ptr_eq(of, tracked)) && !Arc::ptr_eq(server, tracked)
+        };
+        found.extend(proxy.state.servers.load().iter().rev().filter(follows).cloned());
+    }
+    found
 }
 
 /// Passes maintenance and draining on to the servers that track this one.
@@ -101,7 +105,7 @@ fn inherit(runtime: &Runtime, view: &View, tracked: &Arc<Server>) {
         *(if on { &mut set } else { &mut clear }) |= flag;
     }
     let via = format!(" via {}/{}", tracked.proxy, tracked.name);
-    for follower in followers(view, tracked) {
+    for follower in &followers(view, tracked) {
         change(runtime, view, follower, set, clear, &via);
     }
 }
@@ -157,8 +161,7 @@ fn force(runtime: &Runtime, view: &View, server: &Arc<Server>, state: Operationa
         refresh(runtime, proxy);
     }
     let via = format!(" via {}/{}", server.proxy, server.name);
-    let heirs: Vec<Arc<Server>> = followers(view, server).cloned().collect();
-    for follower in &heirs {
+    for follower in &followers(view, server) {
         force(runtime, view, follower, state, &via);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::session::Settings;
 use crate::view::{Level, Runtime};
-use crate::{patterns, sets, shows, streams, variables};
+use crate::{patterns, servers, sets, shows, streams, variables};
 
 /// How serious a message is, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("add acl",                  "[@<ver>] <acl> <pattern>",         Operator, "add an acl entry",                                                                  patterns::add_acl),
     later("add backend",              "<bk> from <defpx> [mode <mode>]",  Admin,    "create a new backend"),
     row  ("add map",                  "[@<ver>] <map> <key> <val>",       Operator, "add a map entry (payload supported instead of key/val)",                            patterns::add_map),
-    later("add server",               "<bk>/<srv>",                       Admin,    "create a new server"),
+    row  ("add server",               "<bk>/<srv> <addr> [opts]*",        Admin,    "create a new server",                                                               servers::add),
     later("add ssl ca-file",          "<cafile> <payload>",               Admin,    "add a certificate into the CA file"),
     later("add ssl crt-list",         "<list> <cert> [opts]*",            Admin,    "add to crt-list file <list> a line <cert> or a payload"),
     later("add ssl jwt",              "<cert>",                           Admin,    "add a certificate to those usable with jwt_verify_cert"),
@@ -135,7 +135,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("del acl",                  "<acl> [<key>|#<ref>]",             Operator, "delete acl entries matching <key>",                                                 patterns::del_acl),
     later("del backend",              "<bk>",                             Admin,    "delete a backend"),
     row  ("del map",                  "<map> [<key>|#<ref>]",             Operator, "delete map entries matching <key>",                                                 patterns::del_map),
-    later("del server",               "<bk>/<srv>",                       Admin,    "remove a dynamically added server"),
+    row  ("del server",               "<bk>/<srv>",                       Admin,    "remove a dynamically added server",                                                 servers::del),
     later("del ssl ca-file",          "<cafile>",                         Admin,    "delete an unused CA file"),
     later("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file"),
     later("del ssl crl-file",         "<crlfile>",                        Admin,    "delete an unused CRL file"),
@@ -198,7 +198,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     later("show cache",               "",                                 Operator, "show cache status"),
     row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
     row  ("show cli sockets",         "",                                 Operator, "dump list of cli sockets",                                                        shows::cli_sockets),
-    later("show default-server",      "[<bk>]",                           Operator, "list the default-server instances kept"),
+    row  ("show default-server",      "[<bk>]",                           Operator, "list the default-server instances kept",                                            servers::show_defaults),
     later("show defaults",            "",                                 Operator, "list the named defaults sections kept"),
     row  ("show dev",                 "",                                 Operator, "show debug info for developers",                                                  shows::dev),
     row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
@@ -241,7 +241,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("unpublish backend",        "<bk>",                             Admin,    "mark a backend as not ready for traffic",                                         sets::unpublish_backend),
     later("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response"),
     row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),
-    row  ("wait",                     "{-h|<delay_ms>} cond [args...]",   User,     "wait the specified delay or condition (-h to see list)",                          streams::wait),
+    row  ("wait",                     "{-h|<delay_ms>} cond [args...]",   User,     "wait the specified delay or condition (-h to see list)",                          servers::wait),
 ];
 
 /// The commands listed at the end of every help.

@@ -18,6 +18,7 @@ mod admin;
 mod command;
 mod info;
 mod patterns;
+mod servers;
 mod sets;
 mod shows;
 mod stat;
@@ -25,5 +26,6 @@ mod streams;
 mod variables;
 
 pub use command::{CommandRow, commands};
+pub use servers::Keeper;
 pub use session::serve;
 pub use view::{Level, Notify, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};

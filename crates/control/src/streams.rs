@@ -260,27 +260,6 @@ pub(crate) fn shutdown_sessions_server(call: &mut Call<'_>) -> Reply {
     }
 }
 
-const WAIT_USAGE: &str = "Usage: wait {-h|<duration>} [condition [args...]]\n\
-  - '-h' displays this help\n\
-  - <duration> is the maximum wait time, optionally suffixed by the unit among\n\
-    'us', 'ms', 's', 'm', 'h', and 'd'. ; the default unit is milliseconds.\n";
-
-pub(crate) fn wait(call: &mut Call<'_>) -> Reply {
-    if matches!(call.arg(0), "" | "-h") {
-        return Reply::Text(WAIT_USAGE.into());
-    }
-    if !call.arg(1).is_empty() {
-        return error(format!("'wait' with the condition '{}' is not supported yet.", call.arg(1)));
-    }
-    match parse_duration(call.arg(0), DefaultUnit::Milliseconds) {
-        Ok(delay) => Reply::Later(Box::pin(async move {
-            tokio::time::sleep(delay).await;
-            Reply::Done
-        })),
-        Err(_) => error("Invalid duration."),
-    }
-}
-
 pub(crate) fn show_errors(call: &mut Call<'_>) -> Reply {
     let view = call.runtime.view();
     let errors = &call.runtime.process.errors;

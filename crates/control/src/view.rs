@@ -7,6 +7,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base::clock::{WallTime, now_ms};
 
+use crate::servers::Keeper;
+
 /// Who may do what on a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
@@ -174,6 +176,8 @@ pub struct Runtime {
     pub(crate) notify: Option<Notify>,
     /// Versions of lists under preparation.
     pub(crate) versions: std::sync::Mutex<crate::patterns::Versions>,
+    /// Who makes and removes servers.
+    pub(crate) keeper: std::sync::OnceLock<Arc<dyn Keeper>>,
     view: ArcSwap<View>,
 }
 
@@ -197,8 +201,14 @@ impl Runtime {
             cpu_seen: std::sync::Mutex::default(),
             notify: None,
             versions: std::sync::Mutex::default(),
+            keeper: std::sync::OnceLock::new(),
             view: ArcSwap::from_pointee(view),
         }
+    }
+
+    /// Says who makes and removes servers; the first word counts.
+    pub fn keep(&self, keeper: Arc<dyn Keeper>) {
+        let _ = self.keeper.set(keeper);
     }
 
     /// The view now.

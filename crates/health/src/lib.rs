@@ -23,7 +23,7 @@ mod verdict;
 mod watch;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use config::Plan;
@@ -111,8 +111,16 @@ pub(crate) struct Context {
     at_once: usize,
     /// `insecure-fork-wanted`.
     forks: bool,
-    /// Servers that follow another's state, by the one followed.
-    followers: HashMap<Followed, Vec<Peer>>,
+    /// Servers that follow another's state, by the one followed. Written when one is added or removed at run time.
+    followers: RwLock<HashMap<Followed, Vec<Peer>>>,
+}
+
+impl Context {
+    /// The servers that follow `server`.
+    fn followers(&self, server: &Arc<Server>) -> Vec<Peer> {
+        let followers = self.followers.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        followers.get(&Followed::of(server)).cloned().unwrap_or_default()
+    }
 }
 
 /// A server that others track, told apart by where it is in memory, which it keeps for the plan's life.
@@ -167,10 +175,34 @@ impl Checks {
             buffer: plan.global.tune.bufsize,
             at_once: plan.global.tune.max_checks_per_thread as usize,
             forks: plan.global.insecure_fork_wanted,
-            followers,
+            followers: RwLock::new(followers),
         };
         let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));
         Self { context: Arc::new(context), subjects, agents, spread }
+    }
+
+    /// Checks a server that was added at run time: `backend`'s at place `index`. Its checks end when it is removed.
+    pub fn add(&self, backend: &Arc<Proxy>, index: usize) {
+        let peer = Peer { backend: backend.clone(), index };
+        if let Some((_, followed)) = &peer.own().track {
+            let mut followers =
+                self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+            followers.entry(Followed::of(followed)).or_default().push(peer.clone());
+        }
+        if let Some(settings) = peer.own().check.clone() {
+            let subject = Subject { peer: peer.clone(), settings: Arc::new(settings) };
+            watch::prepare(&subject);
+            task::begin(&self.context, index, task::Task::check(subject, Duration::ZERO));
+        }
+        if let Some(agent) = peer.own().agent.clone() {
+            task::begin(&self.context, index, task::Task::agent(peer, agent, Duration::ZERO));
+        }
+    }
+
+    /// Lets a server that was removed follow nobody any more.
+    pub fn forget(&self, server: &Arc<Server>) {
+        let mut followers = self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        followers.values_mut().for_each(|peers| peers.retain(|peer| !Arc::ptr_eq(peer.server(), server)));
     }
 
     /// Starts the calling worker's share: check `i` of all begins on worker `i mod n`, and the first ones are spread over

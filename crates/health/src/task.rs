@@ -43,6 +43,13 @@ impl Task {
         Self { duty: Duty::Agent(peer, settings), due: now_ms() + delay.as_millis() as u64 }
     }
 
+    fn server(&self) -> &Arc<state::Server> {
+        match &self.duty {
+            Duty::Check(subject) => subject.server(),
+            Duty::Agent(peer, _) => peer.server(),
+        }
+    }
+
     fn is_due(&self) -> bool {
         match &self.duty {
             Duty::Check(subject) => watch::is_due(subject.server()),
@@ -110,7 +117,10 @@ fn spawn(home: &Rc<Home>, task: Task, hopped: bool) {
         if !home.ended.load(Relaxed) {
             home.tasks.borrow_mut().try_remove(key);
         }
-        send(&home.context, hop);
+        match hop {
+            Some(hop) => send(&home.context, hop),
+            None => home.context.process.checks.mine().leave(),
+        }
     });
     entry.insert(handle.abort_handle());
 }
@@ -130,10 +140,30 @@ fn send(context: &Arc<Context>, Hop { task, worker }: Hop) {
     }
 }
 
+/// Begins a task of a server that was added at run time, on the worker that `index` falls to.
+pub(crate) fn begin(context: &Arc<Context>, index: usize, task: Task) {
+    let context = context.clone();
+    worker::post(index % runtime::shard::workers(), move || {
+        context.process.checks.mine().enter();
+        adopt_waiting(&context, task);
+    });
+}
+
+/// Takes a task that is not due yet; it ends here if its plan did.
+fn adopt_waiting(context: &Arc<Context>, task: Task) {
+    match home_of(context) {
+        Some(home) => spawn(&home, task, false),
+        None => context.process.checks.mine().leave(),
+    }
+}
+
+fn home_of(context: &Arc<Context>) -> Option<Rc<Home>> {
+    HOMES.with_borrow(|homes| homes.iter().find(|home| Arc::ptr_eq(&home.context, context)).cloned())
+}
+
 /// Takes a task that comes from another worker; it ends here if its plan did.
 fn adopt(context: &Arc<Context>, task: Task) {
-    let home =
-        HOMES.with_borrow(|homes| homes.iter().find(|home| Arc::ptr_eq(&home.context, context)).cloned());
+    let home = home_of(context);
     let counters = context.process.checks.mine();
     match home {
         Some(home) => {
@@ -144,8 +174,8 @@ fn adopt(context: &Arc<Context>, task: Task) {
     }
 }
 
-/// Waits and works until another worker is to go on.
-async fn live(home: &Home, mut task: Task, mut hopped: bool) -> Hop {
+/// Waits and works until another worker is to go on, or the server was removed.
+async fn live(home: &Home, mut task: Task, mut hopped: bool) -> Option<Hop> {
     let timer = Timer::new();
     loop {
         if !hopped {
@@ -158,8 +188,11 @@ async fn live(home: &Home, mut task: Task, mut hopped: bool) -> Hop {
                 && let Some(worker) = balance::hop(&home.context.process.checks)
             {
                 task.due = timer.deadline();
-                return Hop { task, worker };
+                return Some(Hop { task, worker });
             }
+        }
+        if task.server().removed.load(Relaxed) {
+            return None;
         }
         hopped = false;
         let interval = work(home, &task).await;
@@ -180,9 +213,10 @@ async fn work(home: &Home, task: &Task) -> Duration {
         counters.started.add(1);
         counters.running.up();
         let _counted = Counted(counters);
+        // Boxed: a task rests far longer than it works, and is to be small then.
         match &task.duty {
-            Duty::Check(subject) => watch::check(subject, context).await,
-            Duty::Agent(peer, settings) => agent::ask(peer, settings, context).await,
+            Duty::Check(subject) => Box::pin(watch::check(subject, context)).await,
+            Duty::Agent(peer, settings) => Box::pin(agent::ask(peer, settings, context)).await,
         }
         drop(place);
     }

@@ -14,7 +14,7 @@ use state::{Proxy, Server};
 
 use crate::outcome::{Outcome, Verdict};
 use crate::request::level;
-use crate::{Context, Followed, Peer};
+use crate::{Context, Peer};
 
 /// Counts an outcome of a health check and carries out what follows.
 pub(crate) fn apply(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
@@ -232,7 +232,7 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
         (context.notify)(proxy, level, &text);
     }
     let via = format!(" via {}/{}", server.proxy, server.name);
-    for follower in context.followers.get(&Followed::of(server)).into_iter().flatten() {
+    for follower in &context.followers(server) {
         let change = Change { via: Some(&via), why: "", slow_start: follower.own().slow_start, ..*change };
         transit(&follower.backend.state, follower.server(), &change, context);
     }

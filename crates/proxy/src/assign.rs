@@ -39,7 +39,7 @@ impl Lease {
     pub(crate) fn answered(&self, answer: Answer) {
         if self.since > 0 {
             let now = now_us();
-            let picker = &self.worker.proxy(self.backend).picker;
+            let picker = self.worker.proxy(self.backend).picker();
             picker.answered(self.server, now, now - self.since, answer);
         }
     }
@@ -51,7 +51,7 @@ impl Drop for Lease {
         let backend = &prepared.plan;
         let server = &backend.servers[self.server].state;
         server.leave();
-        prepared.picker.left(self.server);
+        prepared.picker().left(self.server);
         if !server.queue.is_empty() {
             server.queue.wake_first();
         } else if !backend.state.queue.is_empty() {
@@ -126,7 +126,7 @@ fn try_assign(
     let wish = Wish { hash: x.hash, avoid, now_us: x.txn.times.request };
     let preferred = preferred(client, backend, avoid);
     let picked = preferred
-        .or_else(|| prepared.picker.pick(wish, |server| limit(backend, server)))
+        .or_else(|| prepared.picker().pick(wish, |server| limit(backend, server)))
         .ok_or(Fault::NoServer)?;
     if backend.state.queue.is_empty()
         && let Some(lease) = enter(client, backend, &backend.servers[picked], x.txn.times.request)
@@ -162,7 +162,7 @@ fn enter(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings, n
 }
 
 fn lease(client: &Connection, backend: &Proxy, settings: &ServerSettings, now: u64) -> Lease {
-    let picker = &client.worker.proxy(backend.index).picker;
+    let picker = client.worker.proxy(backend.index).picker();
     picker.entered(settings.index, now);
     let since = if picker.wants_answers() { now_us() } else { 0 };
     Lease { worker: client.worker.clone(), backend: backend.index, server: settings.index, since }
@@ -179,7 +179,7 @@ struct InLine<'a> {
 impl InLine<'_> {
     fn tell(&self) {
         if let Some((worker, backend, server)) = &self.load {
-            worker.proxy(*backend).picker.moved(*server);
+            worker.proxy(*backend).picker().moved(*server);
         }
     }
 }
@@ -237,7 +237,7 @@ async fn wait(
             }
             Some(settings) => take_place(client, backend, settings),
             None => {
-                let picker = &client.worker.proxy(backend.index).picker;
+                let picker = client.worker.proxy(backend.index).picker();
                 match picker
                     .pick(Wish { hash: x.hash, avoid, now_us: now_us() }, |server| limit(backend, server))
                 {

@@ -1,5 +1,6 @@
 //! Persistence by cookie (configuration manual, 4.2 `cookie`): reading it in requests, writing it in responses.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::hash;
@@ -67,7 +68,14 @@ fn value_of(cookie: &Cookie, server: &ServerSettings) -> Option<Box<[u8]>> {
 
 fn find_server(client: &Connection, backend: &Proxy, cookie: &Cookie, value: &[u8]) -> Option<usize> {
     let by_value = client.worker.proxy(backend.index).by_cookie.get(value).copied();
-    by_value.or_else(|| {
+    let here = |server: &ServerSettings| !server.state.removed.load(Relaxed);
+    let added = || {
+        let named = |server: &&std::sync::Arc<ServerSettings>| {
+            server.cookie.as_deref().is_some_and(|own| own.as_bytes() == value) && here(server)
+        };
+        backend.servers.iter_added().find(named).map(|server| server.index)
+    };
+    by_value.filter(|index| here(&backend.servers[*index])).or_else(added).or_else(|| {
         cookie.dynamic_key.as_ref()?;
         backend.servers.iter().position(|server| value_of(cookie, server).is_some_and(|own| *own == *value))
     })

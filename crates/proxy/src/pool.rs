@@ -181,10 +181,12 @@ impl Pools {
         }
         upstream.input = None;
         let mut pools = self.pools.borrow_mut();
-        let Some(pool) = pools.get_mut(upstream.backend).and_then(|pools| pools.get_mut(settings.index))
-        else {
-            return Some(upstream);
-        };
+        let Some(of_backend) = pools.get_mut(upstream.backend) else { return Some(upstream) };
+        if of_backend.len() <= settings.index {
+            // A server that was added at run time.
+            of_backend.resize_with(settings.index + 1, ServerPool::default);
+        }
+        let pool = &mut of_backend[settings.index];
         // One is always kept; more only as far as they were ever needed at once, the one coming back included.
         let used = settings.state.served.0.load(Relaxed);
         pool.peak = pool.peak.max(used);

@@ -94,7 +94,10 @@ pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &Proxy
                 ServerTarget::Named(format) => {
                     let mut name = Vec::new();
                     format.render(env, &mut name);
-                    backend.servers.iter().position(|server| server.state.name.as_bytes() == name)?
+                    let named = |server: &&Arc<config::plan::ServerSettings>| {
+                        server.state.name.as_bytes() == name && !server.state.removed.load(Relaxed)
+                    };
+                    backend.servers.iter().find(named)?.index
                 }
             };
             usable(index).then_some(index)

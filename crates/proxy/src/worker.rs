@@ -4,8 +4,12 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
+use arc_swap::ArcSwapOption;
 use balance::{Member, Picker};
 use config::Plan;
 use config::plan::{Proxy, ServerSettings};
@@ -57,8 +61,12 @@ pub struct Services {
 pub struct Prepared {
     /// Its settings.
     pub plan: Arc<Proxy>,
-    /// The choice among its servers.
-    pub picker: Picker,
+    /// The choice among the servers of the configuration.
+    picker: Picker,
+    /// The choice once servers were added.
+    renewed: ArcSwapOption<Picker>,
+    /// Whether servers were: looked at first, since mostly none were.
+    is_renewed: AtomicBool,
     /// How strict its requests are read.
     pub request_options: ParseOptions,
     /// How strict its servers' responses are read.
@@ -102,11 +110,17 @@ impl Prepared {
             any_method_payload: plan.global.h1_accept_payload_with_any_method,
             ..ParseOptions::default()
         };
-        let by_cookie = |(index, server): (usize, &Arc<ServerSettings>)| {
-            server.cookie.as_ref().map(|value| (value.as_bytes().into(), index))
-        };
+        let mut by_cookie: HashMap<Box<[u8]>, usize> = HashMap::new();
+        for server in proxy.servers.iter() {
+            if let Some(value) = &server.cookie {
+                // Of several with one value the first is meant.
+                by_cookie.entry(value.as_bytes().into()).or_insert(server.index);
+            }
+        }
         Self {
-            picker: Picker::new(&proxy.balance, proxy.servers.iter().map(|server| member(server)).collect()),
+            picker: Picker::new(&proxy.balance, members(proxy)),
+            renewed: ArcSwapOption::empty(),
+            is_renewed: AtomicBool::new(false),
             // What two readers may read in two ways is refused in requests: that is what smuggling is made of.
             // Responses come from servers of our own, some of them old.
             request_options: ParseOptions {
@@ -116,14 +130,76 @@ impl Prepared {
             },
             response_options: options(proxy.options.accept_unsafe_response),
             logs: !proxy.loggers.is_empty(),
-            by_cookie: proxy.servers.iter().enumerate().rev().filter_map(by_cookie).collect(),
+            by_cookie,
             plan: proxy.clone(),
         }
     }
 }
 
-fn member(server: &ServerSettings) -> Member {
-    Member { server: server.state.clone(), hash_key: server.hash_key, guid: server.guid.clone() }
+/// The choice among a backend's servers, as it is now.
+pub(crate) enum CurrentPicker<'a> {
+    Own(&'a Picker),
+    Renewed(Arc<Picker>),
+}
+
+impl std::ops::Deref for CurrentPicker<'_> {
+    type Target = Picker;
+
+    #[inline]
+    fn deref(&self) -> &Picker {
+        match self {
+            Self::Own(picker) => picker,
+            Self::Renewed(picker) => picker,
+        }
+    }
+}
+
+impl Prepared {
+    /// The choice among its servers.
+    #[inline]
+    pub(crate) fn picker(&self) -> CurrentPicker<'_> {
+        if !self.is_renewed.load(Acquire) {
+            return CurrentPicker::Own(&self.picker);
+        }
+        self.renewed.load_full().map_or(CurrentPicker::Own(&self.picker), CurrentPicker::Renewed)
+    }
+
+    /// Whether servers may be added (`add server`).
+    pub fn is_dynamic(&self) -> bool {
+        self.picker.is_dynamic()
+    }
+
+    /// Chooses among all servers there are now, after one was added.
+    pub fn renew(&self) {
+        let renewed = self.picker().renewed(&self.plan.balance, members(&self.plan));
+        self.renewed.store(Some(Arc::new(renewed)));
+        self.is_renewed.store(true, Release);
+    }
+}
+
+fn members(proxy: &Proxy) -> Vec<Member> {
+    let member = |server: &Arc<ServerSettings>| Member {
+        server: server.state.clone(),
+        hash_key: server.hash_key,
+        guid: server.guid.clone(),
+    };
+    proxy.servers.iter().map(member).collect()
+}
+
+/// Closes the idle connections of all workers to a server; ready when they are closed.
+pub async fn close_idle(backend: usize, server: usize) {
+    for index in 0..runtime::shard::workers() {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        runtime::worker::post(index, move || {
+            if let Some(worker) = current() {
+                while worker.pools.evict(Some((backend, server))) {}
+            }
+            // Who asked may be gone.
+            let _ = send.send(());
+        });
+        // A worker that no longer answers has no connection either.
+        let _ = receive.await;
+    }
 }
 
 /// What a worker does beside serving: watches its idle connections. Runs as long as the worker.

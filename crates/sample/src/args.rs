@@ -355,16 +355,26 @@ fn mask6(text: &str) -> Option<Ipv6Addr> {
     text.parse().ok()
 }
 
+/// Notes that the configuration names a server: it stays.
+fn refer(proxy: &Proxy, server: &str) {
+    if let Some(server) = proxy.server(server) {
+        server.referenced.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 fn resolve_server(text: &str, scope: &Scope<'_>) -> Result<Arg, String> {
     match text.split_once('/') {
         Some((backend, server)) => {
             let proxy =
                 scope.names.backend(backend).ok_or_else(|| format!("there is no backend `{backend}`"))?;
+            refer(&proxy, server);
             Ok(Arg::Server(proxy, server.into()))
         }
         None => {
             let missing = || format!("`{text}` must be written `backend/server` here");
-            Ok(Arg::Server(Arc::clone(scope.proxy.ok_or_else(missing)?), text.into()))
+            let proxy = scope.proxy.ok_or_else(missing)?;
+            refer(proxy, text);
+            Ok(Arg::Server(Arc::clone(proxy), text.into()))
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod global;
 pub mod log;
 pub mod proxy;
 pub mod server;
+pub mod servers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub use global::Global;
 pub use log::Logger;
 pub use proxy::{Cookie, Options, Proxy, Timeouts};
 pub use server::ServerSettings;
+pub use servers::Servers;
 
 /// A whole configuration, resolved.
 #[derive(Debug)]

@@ -13,8 +13,10 @@ use state::Mode;
 
 use crate::plan::ProxyIndex;
 use crate::plan::bind::Bind;
+use crate::plan::check::CheckKind;
 use crate::plan::log::Logger;
-use crate::plan::server::{ServerSettings, Source};
+use crate::plan::server::Source;
+use crate::plan::servers::Servers;
 
 /// One proxy.
 #[derive(Debug)]
@@ -103,7 +105,9 @@ pub struct Proxy {
     /// `balance`, `hash-type`, `hash-balance-factor`.
     pub balance: balance::Settings,
     /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
-    pub servers: Vec<Arc<ServerSettings>>,
+    pub servers: Servers,
+    /// What servers have of their backend, for those added at run time.
+    pub lent: LentToServers,
     /// `use-server`, in order.
     pub use_servers: Vec<UseServer>,
     /// `force-persist`.
@@ -138,6 +142,35 @@ pub struct Proxy {
     pub stats: Option<Arc<StatsPage>>,
     /// Which log lines `max-session-srv-conns` and the like govern.
     pub max_session_server_connections: i32,
+}
+
+/// What servers have of their backend.
+#[derive(Debug)]
+pub struct LentToServers {
+    /// What their checks are; `None` where a connection is all.
+    pub check_kind: Option<Arc<CheckKind>>,
+    /// The arguments of its `default-server` lines, those inherited first.
+    pub default_server: Vec<Box<str>>,
+}
+
+impl LentToServers {
+    /// The names of its default servers as `show default-server` lists them: empty for the one without a name.
+    pub fn default_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for line in &self.default_server {
+            let words: Vec<&str> = line.split(' ').map(|word| word.trim_matches('\'')).collect();
+            let (name, rest) = match words[..] {
+                ["name", name, ref rest @ ..] => (name, rest),
+                ref rest => ("", rest),
+            };
+            names.retain(|known| *known != name);
+            if !matches!(rest, ["from", "none"]) {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        names
+    }
 }
 
 /// `timeout …`, `None` for no limit.

@@ -346,7 +346,10 @@ fn use_server(
     let condition = trailing_condition(&mut words, statement, &scope)?;
     let servers = proxy.state.servers.load();
     let target = match servers.iter().position(|server| *server.name == *name.text) {
-        Some(found) => ServerTarget::Fixed(found),
+        Some(found) => {
+            servers[found].referenced.store(true, std::sync::atomic::Ordering::Relaxed);
+            ServerTarget::Fixed(found)
+        }
         None if name.text.contains('%') => {
             ServerTarget::Named(Format::compile(name.text, name.span, &scope, FormatFor::Text)?)
         }

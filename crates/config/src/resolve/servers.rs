@@ -16,6 +16,7 @@ use crate::draft::{Statement, is_name_character};
 use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
 use crate::server::{InitAddr, ServerDraft, ServerPlace, host_name, origin, parse_params, parse_place};
+use crate::settings::DefaultServers;
 
 /// A server whose state is made and whose settings still lack what refers to names.
 pub(crate) struct MadeServer<'a> {
@@ -32,11 +33,11 @@ pub(crate) fn make<'a>(pending: &[Pending<'a>], context: &mut Context<'_>) -> Ve
 
 fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeServer<'a>> {
     let mut lines = Vec::new();
-    for statement in &proxy.settings.servers {
+    for (statement, defaults) in &proxy.settings.servers {
         let parsed = if statement.keyword.name == "server" {
-            server(proxy, statement, context)
+            server(proxy, statement, defaults, context)
         } else {
-            template(proxy, statement, context)
+            template(proxy, statement, defaults, context)
         };
         match parsed {
             Ok(mut parsed) => lines.append(&mut parsed),
@@ -79,6 +80,7 @@ struct ServerLine<'a> {
 fn server<'a>(
     proxy: &Pending<'a>,
     statement: &'a Statement,
+    defaults: &DefaultServers<'a>,
     context: &mut Context<'_>,
 ) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
@@ -92,8 +94,8 @@ fn server<'a>(
     check_name(name)?;
     let title = format!("server {}/{name}", proxy.settings.name);
     let place = Rc::new(parse_place(address, &args)?);
-    let origin = origin(&mut args, &proxy.settings)?;
-    let mut draft = origin.unwrap_or_else(|| proxy.settings.default_server.as_ref().clone());
+    let origin = origin(&mut args, proxy.settings.name, defaults)?;
+    let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
     parse_params(&mut draft, &mut args, &title)?;
     let name_text = name.as_str().into();
     Ok(vec![ServerLine { statement, name: name_text, name_word: name, address_word: address, place, draft }])
@@ -114,6 +116,7 @@ fn check_name(name: &Word) -> Result<(), Diagnostic> {
 fn template<'a>(
     proxy: &Pending<'a>,
     statement: &'a Statement,
+    defaults: &DefaultServers<'a>,
     context: &mut Context<'_>,
 ) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
@@ -130,8 +133,8 @@ fn template<'a>(
         })?;
     let address = args.required("<addr>[:<port>]")?;
     let place = Rc::new(parse_place(address, &args)?);
-    let origin = origin(&mut args, &proxy.settings)?;
-    let mut draft = origin.unwrap_or_else(|| proxy.settings.default_server.as_ref().clone());
+    let origin = origin(&mut args, proxy.settings.name, defaults)?;
+    let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
     parse_params(&mut draft, &mut args, &format!("server-template {}/{prefix}", proxy.settings.name))?;
     let line = |number| ServerLine {
         statement,

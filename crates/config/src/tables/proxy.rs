@@ -155,25 +155,28 @@ fn guid<'a>(_: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn server_line<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
-    settings.servers.push(args.statement);
+    settings.servers.push((args.statement, settings.default_servers.clone()));
     Ok(())
 }
 
 fn default_server<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let words: Vec<String> =
+        args.statement.arguments().iter().map(|word| crate::dynamic::quoted(word.as_str())).collect();
+    Rc::make_mut(&mut settings.default_server_lines).push(words.join(" "));
     let name = if args.take("name") { Some(args.required("a name")?.as_str()) } else { None };
     let mut draft = match name {
-        Some(name) => settings.named_servers.get(name).cloned().unwrap_or_default(),
-        None => settings.default_server.as_ref().clone(),
+        Some(name) => settings.default_servers.named.get(name).cloned().unwrap_or_default(),
+        None => settings.default_servers.unnamed.as_ref().clone(),
     };
-    if let Some(origin) = server::origin(args, settings)? {
+    if let Some(origin) = server::origin(args, settings.name, &settings.default_servers)? {
         draft = origin;
     }
     server::parse_params(&mut draft, args, "default-server")?;
     match name {
         Some(name) => {
-            Rc::make_mut(&mut settings.named_servers).insert(name, draft);
+            Rc::make_mut(&mut settings.default_servers.named).insert(name, draft);
         }
-        None => settings.default_server = Rc::new(draft),
+        None => settings.default_servers.unnamed = Rc::new(draft),
     }
     Ok(())
 }

@@ -113,8 +113,15 @@ fn servers_that_track_follow_and_so_do_those_that_track_them() {
         nobody()
     ));
     watch::prepare(&checks.subjects[0]);
-    let followers: Vec<_> =
-        checks.context.followers.values().flatten().map(|peer| peer.server().clone()).collect();
+    let followers: Vec<_> = checks
+        .context
+        .followers
+        .read()
+        .unwrap()
+        .values()
+        .flatten()
+        .map(|peer| peer.server().clone())
+        .collect();
     assert_eq!(followers.len(), 2);
     let are = |state| followers.iter().all(|server| server.operational() == state);
     apply(&checks, "L4CON", 0, "");

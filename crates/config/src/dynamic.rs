@@ -1,0 +1,132 @@
+//! A server added while the process runs (`add server`; management manual, 9.3): its words are resolved as a `server` line
+//! of its backend would be, and what the backend lends its servers is lent to it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::plan::proxy::Proxy;
+use crate::plan::server::ServerSettings;
+use crate::plan::{Global, ProxyIndex};
+use crate::{Boot, Loaded, Plan, load_text};
+
+/// Parameters that only servers of the configuration may have.
+const NOT_ADDED: &[&str] = &[
+    "healthcheck",
+    "init-addr",
+    "init-state",
+    "non-stick",
+    "pool-conn-name",
+    "redir",
+    "resolve-net",
+    "resolve-opts",
+    "resolve-prefer",
+    "resolvers",
+    "set-proxy-v2-tlv-fmt",
+    "stick",
+];
+
+/// Parameters that a server added at run time may have, for `add server help`.
+pub fn keywords() -> impl Iterator<Item = &'static str> {
+    crate::server::rows().map(|row| row.name).filter(|name| !NOT_ADDED.contains(name))
+}
+
+/// What `add server` asks for.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The backend's place in the plan.
+    pub backend: ProxyIndex,
+    /// The server's name.
+    pub name: &'a str,
+    /// Its address and parameters, without `track` and its argument.
+    pub words: &'a [String],
+    /// Its number, if the words name none.
+    pub id: u32,
+    /// The server that it follows.
+    pub track: Option<(Arc<state::Proxy>, Arc<state::Server>)>,
+}
+
+/// Resolves it: in maintenance, its checks not running, its place not known yet. The error is for the operator.
+pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> {
+    let proxy = &plan.proxies[asked.backend];
+    for word in asked.words {
+        let bare = word.split('(').next().unwrap_or(word);
+        if NOT_ADDED.contains(&bare) {
+            return Err(format!("'{bare}' option is not accepted for dynamic server."));
+        }
+    }
+    let text = text(&plan.global, proxy, &asked);
+    let Loaded { plan: own, diagnostics, .. } = load_text("add server", &text, &Boot::default());
+    let Some(own) = own else {
+        let of = |text: &diag::Diagnostic| text.haproxy.clone().unwrap_or_else(|| text.message.clone());
+        let errors: Vec<String> =
+            diagnostics.iter().filter(|one| one.severity == diag::Severity::Alert).map(of).collect();
+        return Err(errors.join("\n"));
+    };
+    let server = own.proxies.into_iter().next().and_then(Arc::into_inner);
+    let mut server = server
+        .and_then(|proxy| proxy.servers.into_only())
+        .ok_or_else(|| "no server came of it.".to_owned())?;
+    lend(&mut server, proxy, asked.words);
+    server.track = asked.track;
+    Ok(server)
+}
+
+/// A configuration of the one line, with the `default-server` lines that stood above the backend's own servers.
+fn text(global: &Global, proxy: &Proxy, asked: &Asked<'_>) -> String {
+    let mut text =
+        format!("global\n  nbthread {}\nbackend {}\n", global.workers(), quoted(&proxy.state.name));
+    text.push_str(&format!("  mode {}\n", proxy.mode.name()));
+    for line in &proxy.lent.default_server {
+        text.push_str(&format!("  default-server {line}\n"));
+    }
+    let Some((address, parameters)) = asked.words.split_first() else { return text };
+    text.push_str(&format!("  server {} {}", quoted(asked.name), quoted(address)));
+    // Defaults count only where they are asked for.
+    if parameters.first().is_none_or(|word| word != "from") {
+        text.push_str(" from none");
+    }
+    for word in parameters {
+        text.push(' ');
+        text.push_str(&quoted(word));
+    }
+    if !parameters.iter().any(|word| word == "id") {
+        text.push_str(&format!(" id {}", asked.id));
+    }
+    text.push_str(" disabled init-addr none\n");
+    text
+}
+
+/// A word that the reader takes as it is.
+pub(crate) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Gives the server what those of the configuration have of their backend.
+fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
+    if let Some(check) = &mut server.check {
+        if let Some(kind) = &proxy.lent.check_kind {
+            check.kind = kind.clone();
+        }
+        check.timeout = proxy.timeouts.check;
+        check.connect_timeout = proxy.timeouts.connect;
+        check.log = proxy.options.log_health_checks;
+        // Here it has to be said.
+        check.send_proxy = words.iter().any(|word| word == "check-send-proxy");
+    }
+    if let Some(agent) = &mut server.agent {
+        agent.timeout = proxy.timeouts.check;
+        agent.connect_timeout = proxy.timeouts.connect;
+    }
+    if server.source.is_none() {
+        server.source = proxy.source.clone();
+    }
+    server.state.checked.store(false, Relaxed);
+    server.state.agent_checked.store(false, Relaxed);
+    server.state.dynamic.store(true, Relaxed);
+    // An operator brings it into service, or its agent does: `disabled` of the configuration is not what it is.
+    server.state.change_admin(
+        state::Admin::FORCED_MAINT,
+        state::Admin::CONFIGURED_MAINT,
+        base::clock::now_ms(),
+    );
+}

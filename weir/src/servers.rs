@@ -1,0 +1,154 @@
+//! Servers added and removed at run time: what the runtime socket decides is done to the plan, the workers and the checks.
+
+use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, Weak};
+
+use config::dynamic::{self, Asked};
+use config::plan::Proxy;
+use control::{Keeper, Runtime};
+use proxy::Shared;
+use state::{Admin, Server};
+
+use crate::view;
+
+/// Keeps the servers of a running process.
+pub(crate) struct Servers {
+    shared: Arc<Shared>,
+    runtime: Weak<Runtime>,
+    checks: Arc<health::Checks>,
+    /// One change at a time.
+    changing: Mutex<()>,
+}
+
+/// Lets the runtime socket add and remove servers.
+pub(crate) fn keep(shared: &Arc<Shared>, runtime: &Arc<Runtime>, checks: &Arc<health::Checks>) {
+    let keeper = Servers {
+        shared: shared.clone(),
+        runtime: Arc::downgrade(runtime),
+        checks: checks.clone(),
+        changing: Mutex::default(),
+    };
+    runtime.keep(Arc::new(keeper));
+}
+
+impl Servers {
+    fn backend(&self, name: &str) -> Option<(usize, &Arc<Proxy>)> {
+        let index = *self.shared.plan.backends.get(name)?;
+        Some((index, &self.shared.plan.proxies[index]))
+    }
+
+    /// The server that `track` names, which must be one of the configuration with checks of its own.
+    fn tracked(&self, own: &Proxy, name: &str) -> Result<(Arc<state::Proxy>, Arc<Server>), String> {
+        let (backend, server) = name.split_once('/').unwrap_or((&own.state.name, name));
+        let found = self.backend(backend).and_then(|(_, proxy)| Some((proxy, proxy.state.server(server)?)));
+        let Some((proxy, found)) = found else {
+            return Err(format!("unable to find required proxy or server '{name}' for tracking."));
+        };
+        let wrong = |why: &str| Err(format!("unable to use {backend}/{server} for tracking as it {why}."));
+        if found.dynamic.load(Relaxed) {
+            return wrong("is a dynamic server");
+        }
+        let settings = proxy.servers.iter().find(|one| Arc::ptr_eq(&one.state, &found));
+        let watched =
+            settings.is_some_and(|one| one.check.is_some() || one.agent.is_some() || one.track.is_some());
+        if !watched {
+            return wrong("does not have any check nor agent enabled");
+        }
+        Ok((proxy.state.clone(), found))
+    }
+
+    /// Shows the runtime socket the servers that there are now.
+    fn show(&self, proxy: &Proxy) {
+        let Some(runtime) = self.runtime.upgrade() else { return };
+        let mut all = control::View::clone(&runtime.view());
+        if let Some(own) = all.proxies.iter_mut().find(|own| own.state.id == proxy.state.id) {
+            own.servers = view::servers(proxy);
+        }
+        runtime.replace(all);
+    }
+}
+
+/// Takes `track` and its argument out of the parameters.
+fn split_track(words: &[String]) -> Result<(Vec<String>, Option<String>), String> {
+    let mut rest = words.to_vec();
+    let Some(at) = rest.iter().skip(1).position(|word| word == "track").map(|at| at + 1) else {
+        return Ok((rest, None));
+    };
+    if rest.len() <= at + 1 {
+        return Err("'track' expects [<proxy>/]<server> as argument.".to_owned());
+    }
+    if rest.iter().any(|word| word == "check") {
+        return Err("unable to enable checks and tracking at the same time!".to_owned());
+    }
+    let track = rest.drain(at..at + 2).nth(1);
+    Ok((rest, track))
+}
+
+impl Keeper for Servers {
+    fn add(&self, backend: &str, name: &str, words: &[String]) -> Result<(), String> {
+        // A panic while a server was added left the others whole.
+        let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (index, proxy) = self.backend(backend).ok_or("No such backend.")?;
+        let prepared = &self.shared.proxies[index];
+        if !prepared.is_dynamic() {
+            return Err(format!("backend '{backend}' uses a non dynamic load balancing method"));
+        }
+        let (words, track) = split_track(words)?;
+        let track = track.map(|track| self.tracked(proxy, &track)).transpose()?;
+        let mut states = proxy.state.servers.load().to_vec();
+        if states.iter().any(|server| *server.name == *name) {
+            return Err("Already exists a server with the same name in backend.".to_owned());
+        }
+        let id = (1..).find(|id| states.iter().all(|server| server.id != *id)).unwrap_or(0);
+        let asked = Asked { backend: index, name, words: &words, id, track };
+        let server = dynamic::resolve(&self.shared.plan, asked)?;
+        if states.iter().any(|other| other.id == server.state.id) {
+            return Err(format!("'id' : custom id {} already used.", server.state.id));
+        }
+        let server = proxy.servers.add(server).ok_or("The backend has too many servers.")?;
+        if let Some((_, followed)) = &server.track
+            && followed.admin().in_maintenance()
+        {
+            server.state.change_admin(Admin::INHERITED_MAINT, 0, base::clock::now_ms());
+        }
+        states.push(server.state.clone());
+        proxy.state.servers.store(Arc::new(states));
+        prepared.renew();
+        self.show(proxy);
+        self.checks.add(proxy, server.index);
+        Ok(())
+    }
+
+    fn remove(&self, backend: &str, server: &Arc<Server>) {
+        // As above.
+        let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some((_, proxy)) = self.backend(backend) else { return };
+        let mut states = proxy.state.servers.load().to_vec();
+        states.retain(|other| !Arc::ptr_eq(other, server));
+        proxy.state.servers.store(Arc::new(states));
+        self.checks.forget(server);
+        self.show(proxy);
+    }
+
+    fn close_idle(&self, backend: &str, server: &Arc<Server>) -> Pin<Box<dyn Future<Output = ()>>> {
+        let found = self.backend(backend).and_then(|(index, proxy)| {
+            let place = proxy.servers.iter().find(|one| Arc::ptr_eq(&one.state, server))?.index;
+            Some((index, place))
+        });
+        Box::pin(async move {
+            let Some((backend, server)) = found else { return };
+            proxy::worker::close_idle(backend, server).await;
+        })
+    }
+
+    fn default_servers(&self, backend: &str) -> Vec<String> {
+        self.backend(backend).map_or_else(Vec::new, |(_, proxy)| {
+            proxy.lent.default_names().into_iter().map(str::to_owned).collect()
+        })
+    }
+
+    fn parameters(&self) -> Vec<&'static str> {
+        dynamic::keywords().collect()
+    }
+}
