@@ -2,14 +2,20 @@
 #
 #   make run      build Weir and start it on examples/quickstart.cfg
 #   make test     everything that must pass
-#   make bench    Weir beside haproxy and nginx; make bench-busy-polling; make bench-variables; make bench-load: time and memory to load 33,000 backends
+#   make bench              Weir beside haproxy and nginx: CPU, system calls, memory
+#   make bench-balance      what balancing costs and does, simulated and beside haproxy
+#   make bench-busy-polling latency of one connection at a time
+#   make bench-checks       what health checks cost, many threads
+#   make bench-load         time and memory to load 33,000 backends
+#   make bench-threads      what sharing costs, groups of threads
+#   make bench-variables    many variables, many accesses
 #   make lint     formatting, clippy, arrows between rooms, generated documents
 #   make fmt      format the sources
 
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build test lint fmt bench bench-busy-polling bench-load bench-variables tools docs clean
+.PHONY: run build test lint fmt bench bench-balance bench-busy-polling bench-checks bench-load bench-threads bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -19,7 +25,7 @@ build:
 	$(CARGO) build --profile quick -p weir
 
 tools:
-	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time
+	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd
 
 test: tools
 	$(CARGO) test --workspace --locked --no-fail-fast
@@ -45,9 +51,26 @@ bench-variables: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/variables.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
+bench-threads: tools
+	$(CARGO) build --release -p weir -p weir-bench
+	$(CARGO) run --release -q -p weir-runtime --example contention
+	./bench/threads.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
 bench-load: tools
 	$(CARGO) build --release -p weir
 	./bench/load.sh $(TARGET)/release/weir
+
+bench-balance: tools
+	$(CARGO) run -q --release -p weir-balance --example picks
+	@echo
+	$(CARGO) run -q --release -p weir-balance --example simulation
+	@echo
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/balance.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-checks: tools
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/checks.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench: tools
 	$(CARGO) build --release -p weir -p weir-bench

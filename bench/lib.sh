@@ -19,9 +19,9 @@ cleanup() {
 }
 trap cleanup EXIT
 
-free_port() { # a port that the kernel gives
+free_port() { # a port below those that connections take
     while :; do
-        local port=$((20000 + RANDOM % 20000))
+        local port=$((20000 + RANDOM % 12000))
         (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
     done
 }
@@ -60,11 +60,11 @@ http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s;
   upstream u { server $origin; keepalive 256; keepalive_requests 1000000000; }
   server { listen 127.0.0.1:$PORT backlog=4096; location / { proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://u; } } }
 EOF
-        taskset -c 0 "$nginx" -c "$file" 2>/dev/null &
+        taskset -c "${cores:-0}" "$nginx" -c "$file" 2>/dev/null &
         ;;
     *)
         echo "${2//PORT/$PORT}" >"$file"
-        taskset -c 0 "${!1}" -f "$file" >/dev/null 2>&1 &
+        taskset -c "${cores:-0}" "${!1}" -f "$file" >/dev/null 2>&1 &
         ;;
     esac
     PID=$!

@@ -2,8 +2,9 @@
 # Installs from Debian's packages whatever of the named programs is missing. Programs are named as they are called.
 set -euo pipefail
 declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy [nginx]=nginx-light [wrk]=wrk
-    [curl]=curl [strace]=strace)
-PATH=$PATH:/usr/sbin:/usr/local/sbin
+    [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server)
+# Debian keeps the daemons of each version of PostgreSQL in a directory of its own.
+PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
 missing=()
 for program in "$@"; do
     command -v "$program" >/dev/null 2>&1 || missing+=("${package[$program]:-$program}")

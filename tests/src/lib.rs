@@ -9,6 +9,7 @@
 pub mod client;
 mod haproxy;
 mod origin;
+pub mod peers;
 mod program;
 pub mod targets;
 

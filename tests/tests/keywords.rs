@@ -180,13 +180,8 @@ fn a_server_behind_socks4_is_reached_through_the_proxy() {
                 break accepted;
             }
         };
-        let mut request = Vec::new();
-        // Version, command, port and address, then a user up to a NUL.
-        while request.len() < 9 || request.last() != Some(&0) {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).expect("a SOCKS4 request");
-            request.push(byte[0]);
-        }
+        let mut request = [0; 16];
+        stream.read_exact(&mut request).expect("a SOCKS4 request");
         stream.write_all(&[0, 90, 0, 0, 0, 0, 0, 0]).expect("an answer");
         let mut server = TcpStream::connect(("127.0.0.1", wanted)).expect("the server");
         let (mut back, mut from) =
@@ -199,7 +194,9 @@ fn a_server_behind_socks4_is_reached_through_the_proxy() {
     assert_eq!(client::get(port, "/").expect("a response").text(), "hello");
     drop(weir);
     let [high, low] = wanted.to_be_bytes();
-    assert_eq!(asked.join().expect("the proxy")[..8], [4, 1, high, low, 127, 0, 0, 1]);
+    let request = asked.join().expect("the proxy");
+    assert_eq!(request[..8], [4, 1, high, low, 127, 0, 0, 1]);
+    assert_eq!(&request[8..], b"HAProxy\0", "the user that HAProxy names");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Nanoseconds a pick costs, for every algorithm and 4, 100 and 10,000 servers: `make bench-balance`.
 //!
-//! Two numbers each: the pick alone, and the pick with the request's coming and going (two locked additions and
-//! what the algorithm keeps of them). Warm, one thread, weights uneven unless said otherwise; the least of
-//! several rounds, since everything else on the machine only adds.
+//! Three numbers each: the pick among servers of equal weight and among servers of weights 1 to 8, and that with
+//! the request's coming and going (two locked additions and what the algorithm keeps of them). Warm, one thread; the
+//! least of many short rounds, since everything else on the machine only adds.
 
 #![allow(missing_docs)]
 
@@ -53,37 +53,48 @@ fn wish(number: u32) -> Wish {
 }
 
 fn main() {
-    println!("| algorithm | servers | pick, ns | pick, come and go, ns |");
-    println!("| --- | --- | --- | --- |");
+    println!(
+        "| algorithm | servers | pick, equal weights, ns | pick, weights 1 to 8, ns | come and go too, ns |"
+    );
+    println!("| --- | --- | --- | --- | --- |");
     for (name, settings) in settings() {
-        // `settings` holds an expression at times and cannot be copied: each size makes its own.
         for count in [4usize, 100, 10_000] {
-            let own = Settings {
-                algorithm: again(&settings.algorithm),
-                hash: settings.hash,
-                balance_factor: settings.balance_factor,
-                preserve_affinity: settings.preserve_affinity,
-                all_backups: false,
-            };
-            let servers = (0..count).map(|at| server(at, 1 + (at % 8) as u32, false)).collect();
-            let farm = Farm::with(own, servers);
-            // A tenth of the servers are busy, so that loads differ; all have answered.
-            for at in 0..count {
-                farm.picker.answered(at, 1_000_000, 1_000 + at as u64 % 100, state::Answer::Good);
-                (0..usize::from(at % 10 == 0)).for_each(|_| farm.enter(at));
-            }
+            let equal = farm(&settings, count, |_| 1);
             let alone = measure(|number| {
-                black_box(farm.pick(wish(number)));
+                black_box(equal.pick(wish(number)));
+            });
+            drop(equal);
+            let uneven = farm(&settings, count, |at| 1 + (at % 8) as u32);
+            let weighted = measure(|number| {
+                black_box(uneven.pick(wish(number)));
             });
             let whole = measure(|number| {
-                if let Some(at) = farm.pick(wish(number)) {
-                    farm.enter(at);
-                    farm.leave(at);
+                if let Some(at) = uneven.pick(wish(number)) {
+                    uneven.enter(at);
+                    uneven.leave(at);
                 }
             });
-            println!("| {name} | {count} | {alone:.1} | {whole:.1} |");
+            println!("| {name} | {count} | {alone:.1} | {weighted:.1} | {whole:.1} |");
         }
     }
+}
+
+/// A tenth of the servers are busy, so that loads differ; all have answered.
+fn farm(settings: &Settings, count: usize, weight: impl Fn(usize) -> u32) -> Farm {
+    // Settings hold an expression at times and cannot be copied.
+    let own = Settings {
+        algorithm: again(&settings.algorithm),
+        hash: settings.hash,
+        balance_factor: settings.balance_factor,
+        preserve_affinity: settings.preserve_affinity,
+        all_backups: false,
+    };
+    let farm = Farm::with(own, (0..count).map(|at| server(at, weight(at), false)).collect());
+    for at in 0..count {
+        farm.picker.answered(at, 1_000_000, 1_000 + at as u64 % 100, state::Answer::Good);
+        (0..usize::from(at % 10 == 0)).for_each(|_| farm.enter(at));
+    }
+    farm
 }
 
 fn again(algorithm: &Algorithm) -> Algorithm {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use runtime::shared::Shared as _;
 use state::Server;
 
 use crate::picker::{Core, Method, Wish};
@@ -12,18 +13,18 @@ impl Core {
     #[inline]
     pub(crate) fn choose(&self, table: &Table, wish: Wish, limit: &impl Fn(&Server) -> u32) -> Option<usize> {
         match self.method {
-            Method::Turns => self.next_turn(&table.order, wish.avoid, limit),
+            Method::Turns => self.next_turn(table, wish.avoid, limit),
             Method::Map => match wish.hash {
                 Some(hash) if !table.order.is_empty() => {
                     let index = table.order[hash as usize % table.order.len()] as usize;
                     // HAProxy would try what just failed again.
                     if Some(index) == wish.avoid {
-                        self.next_turn(&table.order, wish.avoid, limit)
+                        self.next_turn(table, wish.avoid, limit)
                     } else {
                         Some(index)
                     }
                 }
-                _ => self.next_turn(&table.order, wish.avoid, limit),
+                _ => self.next_turn(table, wish.avoid, limit),
             },
             Method::Ring => match wish.hash {
                 Some(hash) => table.ring.find(hash, |index| self.fits(table, index, wish, limit)),
@@ -42,7 +43,11 @@ impl Core {
 
     /// Whether a request would be served by `index` at once.
     #[inline]
-    fn has_room(&self, index: usize, limit: &impl Fn(&Server) -> u32) -> bool {
+    fn has_room(&self, table: &Table, index: usize, limit: &impl Fn(&Server) -> u32) -> bool {
+        // Where no server has a limit, none need be looked at.
+        if !table.limited {
+            return true;
+        }
         let server = &self.servers[index];
         server.maxconn.load(Relaxed) == 0
             || (server.queue.is_empty() && server.served.0.load(Relaxed) < limit(server))
@@ -52,37 +57,39 @@ impl Core {
     #[inline]
     fn next_turn(
         &self,
-        order: &[u32],
+        table: &Table,
         avoid: Option<usize>,
         limit: &impl Fn(&Server) -> u32,
     ) -> Option<usize> {
+        let order = &table.order;
         if order.is_empty() {
             return None;
         }
-        let at = self.position().fetch_add(1, Relaxed) % order.len();
+        let at = self.position().add(1) % order.len();
         let index = order[at] as usize;
-        if Some(index) != avoid && self.has_room(index, limit) {
+        if Some(index) != avoid && self.has_room(table, index, limit) {
             return Some(index);
         }
-        self.later_turn(order, at, avoid, limit)
+        self.later_turn(table, at, avoid, limit)
     }
 
     #[cold]
     fn later_turn(
         &self,
-        order: &[u32],
+        table: &Table,
         at: usize,
         avoid: Option<usize>,
         limit: &impl Fn(&Server) -> u32,
     ) -> Option<usize> {
+        let order = &table.order;
         let around = || order[at..].iter().chain(&order[..at]).map(|&index| index as usize);
         let mut passed = 0;
         let free = around().find(|&index| {
             passed += 1;
-            Some(index) != avoid && self.has_room(index, limit)
+            Some(index) != avoid && self.has_room(table, index, limit)
         });
         if free.is_some() {
-            self.position().fetch_add(passed - 1, Relaxed);
+            self.position().add(passed - 1);
             return free;
         }
         // All are full: the request will wait for the one whose turn it was.
@@ -96,13 +103,13 @@ impl Core {
         avoid: Option<usize>,
         limit: &impl Fn(&Server) -> u32,
     ) -> Option<usize> {
-        let start = self.position().fetch_add(1, Relaxed);
+        let start = self.position().add(1);
         let others = || {
             (0..table.ring.len())
                 .filter_map(|step| table.ring.at(start + step))
                 .filter(|at| Some(*at) != avoid)
         };
-        others().find(|&index| self.has_room(index, limit)).or_else(|| others().next())
+        others().find(|&index| self.has_room(table, index, limit)).or_else(|| others().next())
     }
 
     /// Whether a consistent hash may stop at `index`.
@@ -137,13 +144,17 @@ impl Core {
         if self.balance_factor == 0 {
             return true;
         }
+        let served = u64::from(self.served[index].load(Relaxed));
+        if served == 0 {
+            return true;
+        }
         let requests = u64::from(self.in_flight.0.load(Relaxed)) + 1;
         let places = (requests * u64::from(self.balance_factor)).div_ceil(100);
         let total = u64::from(table.total.max(1));
         let (weight, before) = (u64::from(table.weights[index]), u64::from(table.before[index]));
         let (each, rest) = (places / total, places % total);
         let share = weight * each + (before + weight) * rest / total - before * rest / total;
-        u64::from(self.served[index].load(Relaxed)) < share.max(1)
+        served < share.max(1)
     }
 
     /// Of several drawn by weight the least loaded; at the same load the one that was used less of late.
@@ -235,7 +246,7 @@ impl Core {
                 None if waiting == 0 => 0.0,
                 None => UNKNOWN_US,
             };
-            let full = if self.has_room(index, limit) { 1.0 } else { FULL };
+            let full = if self.has_room(table, index, limit) { 1.0 } else { FULL };
             taken * (waiting + 1) as f32 * full / table.weights[index] as f32
         };
         Some(if cost(two) < cost(one) { two } else { one })

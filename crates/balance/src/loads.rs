@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use state::Server;
-use state::server::Served;
+use state::served::Place;
 
 use crate::least::{Least, NEVER};
 use crate::map::gcd;
@@ -34,7 +34,7 @@ pub enum By {
 pub struct Loads {
     by: By,
     servers: Vec<Arc<Server>>,
-    served: Vec<Arc<Served>>,
+    served: Vec<Place>,
     /// The server of each place in the order of ties, and the place of each server.
     server_at: Vec<u32>,
     place_of: Vec<u32>,

@@ -13,7 +13,9 @@ use std::sync::atomic::{
 
 use arc_swap::ArcSwap;
 use runtime::shard::{self, Padded};
-use state::server::{Served, changes};
+use runtime::shared::Shared as _;
+use state::served::Place;
+use state::server::changes;
 use state::{Answer, Server};
 
 use crate::loads::{By, Loads};
@@ -47,7 +49,7 @@ pub(crate) struct Core {
     members: Vec<Member>,
     pub(crate) servers: Vec<Arc<Server>>,
     /// Their counts, one step nearer.
-    pub(crate) served: Vec<Arc<Served>>,
+    pub(crate) served: Vec<Place>,
     pub(crate) method: Method,
     pub(crate) balance_factor: u32,
     pub(crate) preserve: PreserveAffinity,
@@ -182,7 +184,7 @@ impl Picker {
             _ => {}
         }
         if self.core.balance_factor > 0 {
-            self.core.in_flight.0.fetch_add(1, Relaxed);
+            self.core.in_flight.0.add(1);
         }
         self.moved(index);
     }
@@ -191,7 +193,7 @@ impl Picker {
     #[inline]
     pub fn left(&self, index: usize) {
         if self.core.balance_factor > 0 {
-            self.core.in_flight.0.fetch_sub(1, Relaxed);
+            self.core.in_flight.0.sub(1);
         }
         self.moved(index);
     }
@@ -281,7 +283,7 @@ impl Core {
             return Some(index);
         }
         let count = self.servers.len();
-        let start = self.position().fetch_add(1, Relaxed);
+        let start = self.position().add(1);
         let any = |backup: bool| {
             (0..count)
                 .map(|step| (start + step) % count)

@@ -5,6 +5,7 @@
 //! asks for [`cost`] first.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use state::Server;
 
@@ -59,6 +60,8 @@ pub struct Table {
     pub before: Vec<u32>,
     /// The sum of the weights.
     pub total: u32,
+    /// Whether any server has a `maxconn`.
+    pub limited: bool,
     /// Servers by turn, or by place of the map.
     pub order: Vec<u32>,
     /// The ring.
@@ -104,6 +107,7 @@ pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u6
         usable: usable.iter().map(|(index, _)| *index as u32).collect(),
         weights: vec![0; members.len()],
         before: vec![0; members.len()],
+        limited: members.iter().any(|member| member.server.maxconn.load(Relaxed) > 0),
         ..Table::default()
     };
     for &(index, weight) in &usable {

@@ -394,7 +394,7 @@ fn servers_that_come_and_go_while_many_threads_pick_are_never_picked_once_they_a
                     }
                 });
             }
-            for round in 0..300u64 {
+            for round in 0..100u64 {
                 let at = 1 + (round as usize % (farm.servers.len() - 1));
                 let server = &farm.servers[at];
                 match round % 3 {

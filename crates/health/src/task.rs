@@ -133,8 +133,11 @@ struct Hop {
 
 /// Hands a task over. It was counted as being there already.
 fn send(context: &Arc<Context>, Hop { task, worker }: Hop) {
-    let context = context.clone();
-    worker::post(worker, move || adopt(&context, task));
+    let there = context.clone();
+    if !worker::post(worker, move || adopt(&there, task)) {
+        // The other worker has ended, as this one is about to.
+        context.process.checks.all().nth(worker).into_iter().for_each(|counters| counters.leave());
+    }
 }
 
 /// Begins a task of a server that was added at run time, on the worker that `index` falls to.

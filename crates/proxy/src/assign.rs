@@ -124,7 +124,8 @@ fn try_assign(
         x.bound = None;
     }
     let wish = Wish { hash: x.hash, avoid, now_us: x.txn.times.request };
-    let picked = preferred(client, backend, avoid)
+    let preferred = preferred(client, backend, avoid);
+    let picked = preferred
         .or_else(|| prepared.picker().pick(wish, |server| limit(backend, server)))
         .ok_or(Fault::NoServer)?;
     if backend.state.queue.is_empty()
@@ -132,11 +133,11 @@ fn try_assign(
     {
         return Ok(Assigned::Place(lease));
     }
-    Ok(Assigned::Wait(x.hash.map(|_| picked)))
+    Ok(Assigned::Wait((x.hash.is_some() || preferred.is_some()).then_some(picked)))
 }
 
-/// The server of the connection's last request (`option prefer-last-server`), if it may be used, would serve at
-/// once, and no hash decides.
+/// The server of the connection's last request (`option prefer-last-server`), if it may be used, its queue is not
+/// longer than `max-keep-alive-queue` allows, and no hash decides.
 fn preferred(client: &Connection, backend: &Proxy, avoid: Option<usize>) -> Option<usize> {
     if !backend.options.prefer_last_server || backend.balance.algorithm.hashes() {
         return None;

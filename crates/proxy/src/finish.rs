@@ -1,10 +1,9 @@
 //! The end of a request or stream: counters, averages, the log line.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use base::clock::WallTime;
 use config::plan::Proxy;
 use http::ParseError;
+use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use sample::{Cause, Endpoint};
 use state::errors::Captured;
@@ -41,7 +40,8 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
     if let Some(backend) = &x.backend {
         let of_backend = backend.state.backend.mine();
         of_backend.traffic.sessions.down();
-        backend.state.last_session.store(x.txn.times.closed / 1000, Relaxed);
+        // Shown in seconds: written once in a second is enough.
+        backend.state.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
         if x.txn.is_http && x.txn.status > 0 && x.txn.server_status == 0 {
             of_backend.traffic.responses.add(x.txn.status);
         }

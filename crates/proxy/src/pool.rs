@@ -15,6 +15,7 @@ use config::plan::ServerSettings;
 use config::plan::proxy::Reuse;
 use net::Stream;
 use runtime::Buffer;
+use runtime::shared::Shared as _;
 use runtime::timer::{Timer, now_ms};
 use sample::Endpoint;
 use state::{Process, Server};
@@ -50,24 +51,23 @@ pub(crate) struct Open {
 
 impl Open {
     pub(crate) fn new(process: &Arc<Process>, server: &Arc<Server>) -> Self {
-        process.server_connections.fetch_add(1, Relaxed);
-        server.open.fetch_add(1, Relaxed);
+        process.server_connections.add(1);
+        server.open.add(1);
         Self { process: process.clone(), server: server.clone() }
     }
 
     /// Counts one more if the server has fewer than `limit`.
     pub(crate) fn within(process: &Arc<Process>, server: &Arc<Server>, limit: u32) -> Option<Self> {
-        let taken = server.open.fetch_update(Relaxed, Relaxed, |now| (now < limit).then_some(now + 1));
-        taken.ok()?;
-        process.server_connections.fetch_add(1, Relaxed);
+        server.open.take_below(limit).ok()?;
+        process.server_connections.add(1);
         Some(Self { process: process.clone(), server: server.clone() })
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.process.server_connections.fetch_sub(1, Relaxed);
-        self.server.open.fetch_sub(1, Relaxed);
+        self.process.server_connections.sub(1);
+        self.server.open.sub(1);
     }
 }
 

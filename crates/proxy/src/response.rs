@@ -13,6 +13,7 @@ use config::plan::server::Observe;
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, KnownName, Status, parse_response};
 use net::splice::Pipe;
 use runtime::Buffer;
+use runtime::shared::Shared as _;
 use runtime::timer::{self, NEVER, now_us};
 use sample::Phase;
 use sample::transaction::TimeoutSlot;
@@ -497,7 +498,7 @@ pub(crate) fn conclude(
         x.txn.times.closed = now_us();
     }
     let server = &lease.settings().state;
-    server.last_session.store(x.txn.times.closed / 1000, std::sync::atomic::Ordering::Relaxed);
+    server.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
     let uploaded = x.upload.is_finished();
     let head = &x.txn.response;
     let reusable = uploaded

@@ -9,6 +9,7 @@ pub mod buffer;
 pub mod count;
 pub mod placement;
 pub mod shard;
+pub mod shared;
 pub mod timer;
 pub mod topology;
 pub mod worker;

@@ -70,12 +70,14 @@ impl Latency {
         // Not zero even for an answer that took no measurable time: zero says that nothing was measured.
         let average = average.clamp(1.0, MOST_US);
         let average = if answer == Answer::Bad { -average } else { average };
+        runtime::shared::note_write();
         self.average.store(u64::from(now) << 32 | u64::from(average.to_bits()), Relaxed);
     }
 
     /// Says that a server without requests got one: from now on its silence means something.
     #[inline]
     pub fn begin(&self, now_us: u64) {
+        runtime::shared::note_write();
         self.busy_since.store((now_us >> 6) as u32, Relaxed);
     }
 

@@ -26,6 +26,7 @@ impl Recent {
         let second = (now_us / 1_000_000) as u32;
         let (current, previous) = self.counts(second);
         let current = (current + 1).min(0xffff);
+        runtime::shared::note_write();
         self.0.store(u64::from(second) << 32 | previous << 16 | current, Relaxed);
     }
 

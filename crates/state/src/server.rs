@@ -15,9 +15,9 @@ use arc_swap::ArcSwap;
 use runtime::{Sharded, timer};
 
 use crate::counters::ServerCounters;
-use crate::latency::Latency;
 use crate::queue::Queue;
-use crate::recent::Recent;
+use crate::served::Counted;
+use runtime::shared::Shared;
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
 /// need look at its servers' versions. Written by whoever changes a server's state, weight or limit.
@@ -27,31 +27,6 @@ static CHANGES: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub fn changes() -> u64 {
     CHANGES.load(Acquire)
-}
-
-/// What request tasks write of a server while they use it, together on lines of their own. It stands apart from
-/// the rest of the server, so that those of many servers lie close together: a balancer compares them at random.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Served {
-    count: AtomicU32,
-    /// How long its answers take. Written by request tasks of backends that balance by it.
-    pub latency: Latency,
-    /// Requests of the last second. Written likewise.
-    pub recent: Recent,
-}
-
-/// A server's [`Served`], for the server and its balancers.
-#[derive(Debug, Default, Clone)]
-pub struct Counted(pub Arc<Served>);
-
-impl std::ops::Deref for Served {
-    type Target = AtomicU32;
-
-    #[inline]
-    fn deref(&self) -> &AtomicU32 {
-        &self.count
-    }
 }
 
 /// Why an administrator (or what stands for one) holds a server back. A set of flags, shown by
@@ -588,17 +563,14 @@ impl Server {
     /// Counts one more request as served by this server.
     #[inline]
     pub fn enter(&self) {
-        let served = self.served.0.fetch_add(1, Relaxed) + 1;
-        // Rarely true, so that the line is only read on most requests.
-        if served > self.served_max.load(Relaxed) {
-            self.served_max.fetch_max(served, Relaxed);
-        }
+        let served = self.served.0.count.add(1) + 1;
+        self.served_max.raise(served);
     }
 
     /// Counts one request less; the next that waits for this server may then try.
     #[inline]
     pub fn leave(&self) {
-        self.served.0.fetch_sub(1, Relaxed);
+        self.served.0.count.sub(1);
     }
 
     /// Takes a place if `limit` (0: none) allows one more.
@@ -608,10 +580,9 @@ impl Server {
             self.enter();
             return true;
         }
-        let taken =
-            self.served.0.fetch_update(Relaxed, Relaxed, |served| (served < limit).then_some(served + 1));
+        let taken = self.served.0.count.take_below(limit);
         if let Ok(before) = taken {
-            self.served_max.fetch_max(before + 1, Relaxed);
+            self.served_max.raise(before + 1);
         }
         taken.is_ok()
     }

@@ -5,6 +5,8 @@
 
 #![allow(missing_docs, unreachable_pub)]
 
+// The shares of the servers are what tests look at.
+#[allow(dead_code)]
 mod model;
 mod scenarios;
 

@@ -18,8 +18,11 @@ pub struct Scenario {
     pub length: u64,
 }
 
+/// Makes an algorithm's settings.
+type Make = fn() -> Algorithm;
+
 /// What is compared. Written out since [`Algorithm`] may hold an expression and cannot be copied.
-pub const ALGORITHMS: &[(&str, fn() -> Algorithm)] = &[
+pub const ALGORITHMS: &[(&str, Make)] = &[
     ("roundrobin", || Algorithm::RoundRobin),
     ("leastconn", || Algorithm::LeastConn),
     ("random(2)", || Algorithm::Random { draws: 2 }),

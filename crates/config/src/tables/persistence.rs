@@ -16,7 +16,7 @@ use crate::settings::Settings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                   where  arguments                                         what it does                     setting
-    proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "how servers are chosen",         balance),
+    proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "how servers are chosen: see balancing.md", balance),
     proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how a hash becomes a server",    hash_type),
     proxy("hash-balance-factor", DLB, "<factor>",                                        "the most load of a hashed server, in percent of the average", hash_balance_factor),
     proxy("hash-preserve-affinity", DLB, "{ always | maxconn | maxqueue }",              "when a hash leaves a full server", hash_preserve_affinity),

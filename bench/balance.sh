@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# One of four origins 25 times slower than the others: what each balancing algorithm makes of it, in Weir and in haproxy,
+# in turn. Origins answer after 10 ms, the slow one after 250 ms; the load is a number of connections that each ask again once answered. The proxy has
+# one thread pinned to core 0, load and origins share core 1.
+#
+#   bench/balance.sh WEIR WEIR-LOAD        HAPROXY= names another binary, ROUNDS=, SECONDS_EACH=, CONNECTIONS= the size
+set -euo pipefail
+PATH=$PATH:/usr/sbin
+weir=$(realpath "$1")
+load=$(realpath "$2")
+haproxy=${HAPROXY:-$(command -v haproxy)}
+rounds=${ROUNDS:-3}
+seconds=${SECONDS_EACH:-3}
+connections=${CONNECTIONS:-64}
+dir=$(mktemp -d)
+pids=()
+cleanup() {
+    kill "${pids[@]}" 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+
+origin() { # number, delay in µs: an origin of its own; sets ADDRESS
+    mkfifo "$dir/in$1"
+    taskset -c 1 "$load" <"$dir/in$1" >"$dir/out$1" &
+    pids+=($!)
+    local fd
+    exec {fd}>"$dir/in$1" # stays open as long as the script: the origin ends with it
+    echo "slow $2" >&"$fd"
+    until grep -qs '^answers' "$dir/out$1"; do sleep 0.05; done
+    ADDRESS=$(awk '/^listening/ {print $2}' "$dir/out$1")
+}
+
+start() { # name, algorithm, servers: sets PID and PORT
+    while :; do
+        PORT=$((20000 + RANDOM % 12000))
+        (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null || break
+    done
+    cat >"$dir/cfg" <<END
+global
+    nbthread 1
+    maxconn 4000
+defaults
+    mode http
+    timeout client 60s
+    timeout server 60s
+    timeout connect 5s
+listen l
+    bind 127.0.0.1:$PORT
+    balance $2
+$3
+END
+    taskset -c 0 "${!1}" -db -f "$dir/cfg" >"$dir/said" 2>&1 &
+    PID=$!
+    pids+=("$PID")
+    for _ in $(seq 100); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null && return
+        sleep 0.05
+    done
+    cat "$dir/said" >&2
+    exit 1
+}
+
+equal='' slowed=''
+for n in 1 2 3 4; do
+    origin "$n" 10000
+    equal+="    server s$n $ADDRESS"$'\n'
+    [ "$n" = 4 ] && origin 5 250000
+    slowed+="    server s$n $ADDRESS"$'\n'
+done
+
+measure() { # name algorithm servers: one line of the load generator
+    start "$@"
+    printf 'run target=127.0.0.1:%s path=/1000 connections=%s seconds=1\nrun target=127.0.0.1:%s path=/1000 connections=%s seconds=%s\n' \
+        "$PORT" "$connections" "$PORT" "$connections" "$seconds" | taskset -c 1 "$load" | grep '^requests=' | tail -1
+    kill "$PID" 2>/dev/null || true
+    wait "$PID" 2>/dev/null || true
+}
+field() { sed -n "s/.* $1=\([0-9]*\).*/\1/p" | sort -g | awk '{v[NR]=$1} END {print v[int((NR + 1) / 2)]}'; }
+
+echo "| origins | proxy | algorithm | requests/s | p50, ms | p99, ms | p99.9, ms |"
+echo "| --- | --- | --- | --- | --- | --- | --- |"
+for origins in equal slowed; do
+    for algorithm in roundrobin leastconn 'random(2)' peak-ewma; do
+        for name in haproxy weir; do
+            [ "$name $algorithm" = "haproxy peak-ewma" ] && continue
+            for _ in $(seq "$rounds"); do measure "$name" "$algorithm" "${!origins}"; done >"$dir/results"
+            get() { field "$1" <"$dir/results"; }
+            awk -v o="$origins" -v n="$name" -v a="$algorithm" -v r="$(get rate)" -v p="$(get p50)" -v q="$(get p99)" -v s="$(get 'p99\.9')" \
+                'BEGIN {printf "| %s | %s | %s | %d | %.2f | %.2f | %.2f |\n", o == "equal" ? "4 alike" : "one 25 times slower", n, a, r, p/1000, q/1000, s/1000}'
+        done
+    done
+done

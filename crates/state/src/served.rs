@@ -1,0 +1,89 @@
+//! What request tasks write of a server while they use it: how many it serves, how long its answers take.
+//!
+//! It stands apart from the rest of the server, and those of servers made one after the other stand together: a
+//! balancer that compares servers at random then finds most of them in the cache, whatever their number.
+
+use std::ops::Deref;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+
+use crate::latency::Latency;
+use crate::recent::Recent;
+
+/// On lines of its own: every worker that uses the server writes it on each request.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Served {
+    pub(crate) count: AtomicU32,
+    /// How long its answers take. Written by request tasks of backends that balance by it.
+    pub latency: Latency,
+    /// Requests of the last second. Written likewise.
+    pub recent: Recent,
+}
+
+impl Deref for Served {
+    type Target = AtomicU32;
+
+    #[inline]
+    fn deref(&self) -> &AtomicU32 {
+        &self.count
+    }
+}
+
+/// How many stand together.
+const CHUNK: usize = 64;
+
+#[derive(Debug)]
+struct Chunk([Served; CHUNK]);
+
+/// The place of one [`Served`] among those it stands with, which live as long as any of them.
+#[derive(Debug, Clone)]
+pub struct Place {
+    chunk: Arc<Chunk>,
+    at: usize,
+}
+
+impl Deref for Place {
+    type Target = Served;
+
+    #[inline]
+    fn deref(&self) -> &Served {
+        &self.chunk.0[self.at % CHUNK]
+    }
+}
+
+/// A server's own [`Served`], also held by its balancers.
+#[derive(Debug, Clone)]
+pub struct Counted(pub Place);
+
+impl Default for Counted {
+    /// The next place of the chunk that is being filled. Taken once a server, at boot or by the runtime socket.
+    fn default() -> Self {
+        static FILLING: Mutex<Option<Place>> = Mutex::new(None);
+        let mut filling = FILLING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let next = match filling.take() {
+            Some(last) if last.at + 1 < CHUNK => Place { chunk: last.chunk, at: last.at + 1 },
+            _ => Place { chunk: Arc::new(Chunk(std::array::from_fn(|_| Served::default()))), at: 0 },
+        };
+        *filling = Some(next.clone());
+        Self(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn every_server_counts_for_itself() {
+        let all: Vec<Counted> = (0..3 * CHUNK).map(|_| Counted::default()).collect();
+        for (number, one) in all.iter().enumerate() {
+            one.0.store(number as u32, Relaxed);
+        }
+        let same = all[5].clone();
+        assert!(all.iter().enumerate().all(|(number, one)| one.0.load(Relaxed) == number as u32));
+        same.0.fetch_add(1, Relaxed);
+        assert_eq!(all[5].0.load(Relaxed), 6);
+    }
+}

@@ -1,0 +1,169 @@
+//! Servers that change while requests go to them: weights, maintenance, nobody left; and who is served first when all
+//! wait.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex};
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, Weir, eventually, free_port, scratch};
+
+/// Says one line to the runtime socket, and gives back the answer.
+fn say(socket: &Path, text: &str) -> String {
+    let mut stream = UnixStream::connect(socket).expect("the runtime socket takes connections");
+    stream.write_all(format!("{text}\n").as_bytes()).expect("it reads commands");
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+/// The program before these servers, all in one `listen`; the runtime socket and the port.
+fn start(balance: &str, rules: &str, servers: &str) -> (Weir, PathBuf, u16) {
+    let (socket, port) = (scratch("changes").join("weir.sock"), free_port());
+    let text = format!(
+        "global\n nbthread 2\n stats socket {} level admin\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n timeout queue 20s\n\
+         listen l\n bind 127.0.0.1:{port}\n {balance}\n{rules}{servers}",
+        socket.display()
+    );
+    (Weir::start(&text, &[port]), socket, port)
+}
+
+fn status(client: &mut Client, path: &str) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send(request).response().expect("an answer").status
+}
+
+const ALGORITHMS: &[&str] = &[
+    "balance roundrobin",
+    "balance static-rr",
+    "balance leastconn",
+    "balance first",
+    "balance random",
+    "balance peak-ewma decay 1s",
+    "balance uri",
+    "balance uri\n hash-type consistent",
+];
+
+#[test]
+fn no_request_is_lost_while_weights_and_states_change() {
+    for balance in ALGORITHMS {
+        let origins = [Origin::text("a"), Origin::text("b"), Origin::text("c")];
+        let servers: String = origins
+            .iter()
+            .enumerate()
+            .map(|(at, origin)| format!(" server s{at} 127.0.0.1:{} weight 10\n", origin.port()))
+            .collect();
+        let (_weir, socket, port) = start(balance, "", &servers);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let load: Vec<_> = (0..3)
+                .map(|client| {
+                    let stop = &stop;
+                    scope.spawn(move || {
+                        let mut connection = Client::connect(port);
+                        let mut number = 0;
+                        while !stop.load(Relaxed) || number < 50 {
+                            number += 1;
+                            assert_eq!(
+                                status(&mut connection, &format!("/{client}/{number}")),
+                                200,
+                                "{balance}"
+                            );
+                        }
+                        number
+                    })
+                })
+                .collect();
+            for round in 0..30 {
+                // Static algorithms take all of a weight or nothing.
+                let weight = if round % 2 == 0 { "0%" } else { "100%" };
+                assert_eq!(say(&socket, &format!("set server l/s1 weight {weight}")).trim(), "", "{balance}");
+                let state = ["maint", "ready", "drain", "ready"][round % 4];
+                assert_eq!(say(&socket, &format!("set server l/s2 state {state}")).trim(), "");
+            }
+            stop.store(true, Relaxed);
+            for one in load {
+                one.join().expect("every request was answered");
+            }
+        });
+        // Weight 0: nothing new, however many requests come.
+        say(&socket, "set server l/s1 weight 0%");
+        let before = origins[1].requests();
+        let mut connection = Client::connect(port);
+        (0..40).for_each(|number| assert_eq!(status(&mut connection, &format!("/w/{number}")), 200));
+        assert_eq!(origins[1].requests(), before, "{balance}");
+        // Nobody left, and back again.
+        for at in 0..3 {
+            say(&socket, &format!("disable server l/s{at}"));
+        }
+        assert_eq!(status(&mut Client::connect(port), "/"), 503, "{balance}");
+        say(&socket, "enable server l/s0");
+        assert_eq!(status(&mut Client::connect(port), "/"), 200, "{balance}");
+    }
+}
+
+/// A server that answers nothing until it is opened, and notes the order of what it got.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+    seen: Mutex<Vec<String>>,
+}
+
+impl Gate {
+    fn pass(&self, head: &str) {
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        self.seen.lock().expect("no panic").push(path);
+        let open = self.open.lock().expect("no panic");
+        drop(self.opened.wait_while(open, |open| !*open).expect("no panic"));
+    }
+
+    fn open(&self) {
+        *self.open.lock().expect("no panic") = true;
+        self.opened.notify_all();
+    }
+}
+
+/// How many requests wait for the backend and for its server.
+fn waiting(socket: &Path) -> u32 {
+    let table = say(socket, "show stat");
+    let rows = table.lines().filter(|row| row.starts_with("l,") && !row.starts_with("l,FRONTEND"));
+    rows.filter_map(|row| row.split(',').nth(2)?.parse::<u32>().ok()).sum()
+}
+
+#[test]
+fn of_those_who_wait_the_lower_class_and_then_the_earlier_date_is_served_first() {
+    // In the queue of the backend, and in that of the server that a hash chose.
+    for balance in ["balance roundrobin", "balance leastconn", "balance random", "balance hdr(host)"] {
+        let gate = Arc::new(Gate::default());
+        let held = gate.clone();
+        let origin = Origin::start(move |head, _| {
+            held.pass(head);
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()
+        });
+        let rules = " http-request set-priority-class int(-5) if { path /urgent }\n \
+                     http-request set-priority-class int(5) if { path /patient }\n \
+                     http-request set-priority-offset int(-100000) if { path /early }\n \
+                     http-request set-priority-offset int(100000) if { path /late }\n";
+        let servers =
+            format!(" server s0 127.0.0.1:{0} maxconn 1\n server s1 127.0.0.1:{0} disabled\n", origin.port());
+        let (_weir, socket, port) = start(balance, rules, &servers);
+        std::thread::scope(|scope| {
+            let paths = ["/first", "/patient", "/late", "/plain", "/early", "/urgent"];
+            for (at, path) in paths.into_iter().enumerate() {
+                scope.spawn(move || assert_eq!(status(&mut Client::connect(port), path), 200, "{balance}"));
+                // The next only when this one is served or waits: the order of arrival is part of the claim.
+                let there = || gate.seen.lock().expect("no panic").len() as u32 + waiting(&socket);
+                assert!(eventually(|| there() == at as u32 + 1), "{balance} {path}: {}", there());
+            }
+            gate.open();
+        });
+        let seen = gate.seen.lock().expect("no panic");
+        assert_eq!(*seen, ["/first", "/urgent", "/early", "/plain", "/late", "/patient"], "{balance}");
+    }
+}
