@@ -15,9 +15,43 @@ pub(crate) struct Client {
     sent: usize,
     /// The head as far as it has come; empty once it is whole.
     head: Vec<u8>,
-    /// Bytes of the body that are still to come, once the head is whole.
-    missing: Option<usize>,
+    /// What of the body is still to come, once the head is whole.
+    missing: Option<Rest>,
     done: bool,
+}
+
+/// What of a body is still to come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// So many bytes.
+    Bytes(usize),
+    /// The last chunk: the last bytes received, which it ends. Pages without that text inside are measured only.
+    Chunks([u8; 5]),
+}
+
+/// The end of a body in chunks without trailers.
+const LAST_CHUNK: &[u8; 5] = b"0\r\n\r\n";
+
+impl Rest {
+    fn is_over(self) -> bool {
+        matches!(self, Self::Bytes(0)) || self == Self::Chunks(*LAST_CHUNK)
+    }
+
+    /// What is left after `bytes` more.
+    fn after(self, bytes: &[u8]) -> io::Result<Self> {
+        match self {
+            Self::Bytes(left) => {
+                left.checked_sub(bytes.len()).map(Self::Bytes).ok_or(io::ErrorKind::InvalidData.into())
+            }
+            Self::Chunks(mut last) => {
+                let new = bytes.len().min(last.len());
+                last.rotate_left(new);
+                let kept = last.len() - new;
+                last[kept..].copy_from_slice(&bytes[bytes.len() - new..]);
+                Ok(Self::Chunks(last))
+            }
+        }
+    }
 }
 
 /// What reading brought.
@@ -83,7 +117,7 @@ impl Client {
                 Err(error) => return Err(error),
             };
             self.take(&buffer[..size])?;
-            if self.missing == Some(0) && !self.done {
+            if self.missing.is_some_and(Rest::is_over) && !self.done {
                 self.done = true;
                 return Ok(Outcome::Answered(self.started.elapsed()));
             }
@@ -95,7 +129,7 @@ impl Client {
 
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Some(missing) = self.missing {
-            self.missing = Some(missing.checked_sub(bytes.len()).ok_or(io::ErrorKind::InvalidData)?);
+            self.missing = Some(missing.after(bytes)?);
             return Ok(());
         }
         if self.head.is_empty() && self.take_head(bytes)? {
@@ -115,9 +149,13 @@ impl Client {
         if !bytes.starts_with(b"HTTP/1.1 2") && !bytes.starts_with(b"HTTP/1.1 3") {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let length = content_length(&bytes[..end + 2]).ok_or(io::ErrorKind::InvalidData)?;
-        let came = bytes.len() - end - 4;
-        self.missing = Some(length.checked_sub(came).ok_or(io::ErrorKind::InvalidData)?);
+        let (head, body) = (&bytes[..end + 2], &bytes[end + 4..]);
+        let rest = match content_length(head) {
+            Some(length) => Rest::Bytes(length),
+            None if memmem::find(head, b"ncoding: chunked").is_some() => Rest::Chunks([0; 5]),
+            None => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        self.missing = Some(rest.after(body)?);
         Ok(true)
     }
 }

@@ -4,8 +4,6 @@
 //! Requests without a key are compared too: they take turns, in HAProxy's order.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -60,6 +58,7 @@ const METHODS: &[(&str, (u32, u32))] = &[
     ("balance uri\n hash-type consistent\n default-server hash-key addr", (3, 0)),
     ("balance uri\n hash-type consistent\n default-server hash-key addr-port", (3, 0)),
     ("balance uri\n hash-type consistent\n default-server hash-key id32", (3, 4)),
+    ("balance uri\n hash-type consistent\n default-server hash-key guid", (3, 4)),
     ("balance uri\n hash-type consistent\n hash-balance-factor 1000", (1, 7)),
 ];
 
@@ -117,14 +116,22 @@ fn backends(version: (u32, u32), origins: &[u16]) -> BTreeMap<String, String> {
             if at % 3 != 0 && *farm == "backups" || at % 5 != 0 && *farm == "one" || *since > version {
                 continue;
             }
+            let name = format!("{farm}-{at}");
+            let guid = |at: usize| match method.contains("hash-key guid") {
+                true => format!("guid {name}.{at}"),
+                false => String::new(),
+            };
             let servers: String = servers
                 .iter()
                 .enumerate()
                 .map(|(at, options)| {
-                    format!(" server s{at} 127.0.0.1:{} {options}\n", origins[at % origins.len()])
+                    format!(
+                        " server s{at} 127.0.0.1:{} {options} {}\n",
+                        origins[at % origins.len()],
+                        guid(at)
+                    )
                 })
                 .collect();
-            let name = format!("{farm}-{at}");
             let text = format!("backend {name}\n {method}\n http-response set-header x-server %s\n{servers}");
             all.insert(name, text);
         }
@@ -169,15 +176,6 @@ fn ask(port: u16, texts: &BTreeMap<String, String>) -> Chosen {
     chosen.into_inner().expect("no panic")
 }
 
-/// Sends commands over the runtime socket.
-fn command(socket: &Path, text: &str) {
-    let mut stream = UnixStream::connect(socket).expect("the runtime socket takes connections");
-    stream.write_all(text.as_bytes()).expect("it reads commands");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    assert_eq!(answer.trim(), "", "{text}");
-}
-
 /// Changes of weight and state, for the backends whose farm has uneven weights.
 fn changes(names: &[&String]) -> String {
     let change = |name: &&String| match name.split_once('-')?.0 {
@@ -185,7 +183,7 @@ fn changes(names: &[&String]) -> String {
         "divisible" => Some(format!("set server {name}/s1 weight 0%")),
         _ => None,
     };
-    names.iter().filter_map(change).collect::<Vec<_>>().join(";") + "\n"
+    names.iter().filter_map(change).collect::<Vec<_>>().join(";")
 }
 
 /// Whether a request has a key for the backend of that text.
@@ -252,8 +250,9 @@ fn a_key_goes_to_the_server_that_haproxy_sends_it_to() {
         assert!(used.len() >= 3, "the keys reach most servers of {name}: {used:?}");
     }
     // And again after weights and states changed. Whose turn it is without a key then depends on what happened before.
-    command(&own, &changes(&names));
-    command(&other, &changes(&names));
+    for socket in [&own, &other] {
+        assert_eq!(weir_tests::ask(socket, &changes(&names)).trim(), "");
+    }
     let (ours, theirs) = (ask(port, &texts), ask(other_port, &texts));
     wrong.extend(differences(&ours, &theirs, &texts, has_key));
     assert!(wrong.is_empty(), "haproxy {version:?}: {}\n{}", wrong.len(), wrong.join("\n"));
@@ -292,5 +291,63 @@ fn cookies_made_from_addresses_are_those_of_haproxy() {
     match Haproxy::start(&config(other), other) {
         None => println!("no comparison: there is no haproxy"),
         Some(_running) => assert_eq!(ours, cookies(other)),
+    }
+}
+
+/// The first packet of a remote desktop's connection (TPKT, X.224) with this cookie.
+fn remote_desktop(cookie: &str) -> Vec<u8> {
+    let line = format!("Cookie: {cookie}\r\n");
+    let length = 11 + line.len();
+    let mut packet = vec![3, 0, (length >> 8) as u8, length as u8, (length - 5) as u8, 0xe0, 0, 0, 0, 0, 0];
+    packet.extend_from_slice(line.as_bytes());
+    packet
+}
+
+#[test]
+fn a_remote_desktop_goes_to_the_server_that_haproxy_sends_it_to() {
+    let origins = ["a", "b", "c"].map(|name| {
+        Origin::raw(move |mut stream| {
+            use std::io::{Read, Write};
+            if stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {
+                let _ = stream.write_all(name.as_bytes());
+            }
+        })
+    });
+    let servers: String = origins
+        .iter()
+        .enumerate()
+        .map(|(at, origin)| format!(" server s{at} 127.0.0.1:{} weight {}\n", origin.port(), 1 + 2 * at))
+        .collect();
+    let config = |ports: [u16; 2]| {
+        let listen = |name: &str, port: u16, options: &str| {
+            format!(
+                "listen {name}\n bind 127.0.0.1:{port}\n tcp-request inspect-delay 10s\n\
+                 tcp-request content accept if {{ req.rdp_cookie_cnt gt 0 }}\n{options}\n{servers}"
+            )
+        };
+        format!(
+            "global\n nbthread 1\ndefaults\n mode tcp\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n{}{}",
+            listen("plain", ports[0], " balance rdp-cookie"),
+            listen("named", ports[1], " balance rdp-cookie(Token)\n hash-type consistent wt6"),
+        )
+    };
+    let chosen = |ports: [u16; 2]| -> Vec<String> {
+        let cookies = (0..60).flat_map(|number| {
+            [(ports[0], format!("mstshash=user{number}")), (ports[1], format!("token={}", number * 977))]
+        });
+        let ask = |(port, cookie): (u16, String)| {
+            let answer = Client::connect(port).send(remote_desktop(&cookie)).read_to_end();
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        cookies.map(ask).collect()
+    };
+    let ports = [free_port(), free_port()];
+    let _weir = Weir::start(&config(ports), &ports);
+    let ours = chosen(ports);
+    assert!(["a", "b", "c"].iter().all(|name| ours.iter().any(|one| one == name)), "{ours:?}");
+    let others = [free_port(), free_port()];
+    match Haproxy::start(&config(others), others[1]) {
+        None => println!("no comparison: there is no haproxy"),
+        Some(_running) => assert_eq!(ours, chosen(others)),
     }
 }

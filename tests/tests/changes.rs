@@ -1,25 +1,12 @@
 //! Servers that change while requests go to them: weights, maintenance, nobody left; and who is served first when all
 //! wait.
 
-use std::io::{Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, eventually, free_port, scratch};
-
-/// Says one line to the runtime socket, and gives back the answer.
-fn say(socket: &Path, text: &str) -> String {
-    let mut stream = UnixStream::connect(socket).expect("the runtime socket takes connections");
-    stream.write_all(format!("{text}\n").as_bytes()).expect("it reads commands");
-    let _ = stream.shutdown(Shutdown::Write);
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    answer
-}
+use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
 
 /// The program before these servers, all in one `listen`; the runtime socket and the port.
 fn start(balance: &str, rules: &str, servers: &str) -> (Weir, PathBuf, u16) {
@@ -82,9 +69,9 @@ fn no_request_is_lost_while_weights_and_states_change() {
             for round in 0..30 {
                 // Static algorithms take all of a weight or nothing.
                 let weight = if round % 2 == 0 { "0%" } else { "100%" };
-                assert_eq!(say(&socket, &format!("set server l/s1 weight {weight}")).trim(), "", "{balance}");
+                assert_eq!(ask(&socket, &format!("set server l/s1 weight {weight}")).trim(), "", "{balance}");
                 let state = ["maint", "ready", "drain", "ready"][round % 4];
-                assert_eq!(say(&socket, &format!("set server l/s2 state {state}")).trim(), "");
+                assert_eq!(ask(&socket, &format!("set server l/s2 state {state}")).trim(), "");
             }
             stop.store(true, Relaxed);
             for one in load {
@@ -92,17 +79,17 @@ fn no_request_is_lost_while_weights_and_states_change() {
             }
         });
         // Weight 0: nothing new, however many requests come.
-        say(&socket, "set server l/s1 weight 0%");
+        ask(&socket, "set server l/s1 weight 0%");
         let before = origins[1].requests();
         let mut connection = Client::connect(port);
         (0..40).for_each(|number| assert_eq!(status(&mut connection, &format!("/w/{number}")), 200));
         assert_eq!(origins[1].requests(), before, "{balance}");
         // Nobody left, and back again.
         for at in 0..3 {
-            say(&socket, &format!("disable server l/s{at}"));
+            ask(&socket, &format!("disable server l/s{at}"));
         }
         assert_eq!(status(&mut Client::connect(port), "/"), 503, "{balance}");
-        say(&socket, "enable server l/s0");
+        ask(&socket, "enable server l/s0");
         assert_eq!(status(&mut Client::connect(port), "/"), 200, "{balance}");
     }
 }
@@ -131,7 +118,7 @@ impl Gate {
 
 /// How many requests wait for the backend and for its server.
 fn waiting(socket: &Path) -> u32 {
-    let table = say(socket, "show stat");
+    let table = ask(socket, "show stat");
     let rows = table.lines().filter(|row| row.starts_with("l,") && !row.starts_with("l,FRONTEND"));
     rows.filter_map(|row| row.split(',').nth(2)?.parse::<u32>().ok()).sum()
 }

@@ -59,9 +59,18 @@ const MISTAKES: &[(&str, &str)] = &[
         "Proxy 'b' : 'option external-check' unable to find required 'global.external-check'.",
     ),
     (
-        "server s 10.0.0.1:80 check healthcheck none",
-        "'healthcheck' : unable to find the healthcheck section 'none' in backend 'b'.",
+        "http-check expect status 200",
+        "backend 'b' uses http-check rules without 'option httpchk', so the rules are ignored.",
     ),
+    (
+        "option httpchk\n tcp-check connect",
+        "backend 'b' uses tcp-check rules without 'option tcp-check', so the rules are ignored.",
+    ),
+    (
+        "server s 10.0.0.1:80 init-state down track b/t\n server t 10.0.0.1:81 check",
+        "unable to set init-state and tracking at the same time!",
+    ),
+    ("server s 10.0.0.1:80 check healthcheck none", "healthcheck section 'none' not found for server 's'."),
 ];
 
 #[test]

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use config::plan::check::{Connect, Port};
@@ -16,6 +17,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::facts::Facts;
 use crate::{Peer, Subject};
+
+/// Bytes read by one call.
+const ROOM: usize = 4096;
 
 /// A connection under check.
 pub(crate) struct Link {
@@ -49,13 +53,15 @@ impl Link {
     /// Appends what comes next to `buffer`, which is left at most `limit` long; 0 at the end of the stream.
     pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> Result<usize, LinkError> {
         let stream = &mut self.stream;
-        let mut room = [0u8; 4096];
-        let length = limit.saturating_sub(buffer.len()).clamp(1, room.len());
-        let room = &mut room[..length];
-        let read = timeout_at(self.deadline, poll_fn(|context| stream.poll_read(context, room))).await;
-        let n = flatten(read)?;
-        buffer.extend_from_slice(&room[..n]);
-        Ok(n)
+        let wanted = limit.saturating_sub(buffer.len()).clamp(1, ROOM);
+        let reading = poll_fn(|context| {
+            // On the stack of this call: a check that waits keeps no room.
+            let mut room = [0u8; ROOM];
+            let n = ready!(stream.poll_read(context, &mut room[..wanted]))?;
+            buffer.extend_from_slice(&room[..n]);
+            Poll::Ready(Ok(n))
+        });
+        flatten(timeout_at(self.deadline, reading).await)
     }
 
     /// Both ends, where they have addresses.

@@ -213,9 +213,10 @@ async fn work(home: &Home, task: &Task) -> Duration {
         counters.started.add(1);
         counters.running.up();
         let _counted = Counted(counters);
+        // Boxed: a task rests far longer than it works, and is to be small then.
         match &task.duty {
-            Duty::Check(subject) => watch::check(subject, context).await,
-            Duty::Agent(peer, settings) => agent::ask(peer, settings, context).await,
+            Duty::Check(subject) => Box::pin(watch::check(subject, context)).await,
+            Duty::Agent(peer, settings) => Box::pin(agent::ask(peer, settings, context)).await,
         }
         drop(place);
     }

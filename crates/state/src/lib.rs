@@ -7,6 +7,7 @@
 
 pub mod counters;
 pub mod errors;
+mod health;
 pub mod latency;
 pub mod process;
 pub mod proxy;

@@ -131,6 +131,8 @@ pub struct Simulation<'a> {
     queues: Vec<Queue>,
     /// When the line that a pick writes is free again: one a group.
     lines: Vec<u64>,
+    /// When the line that a server's requests are counted in is free again.
+    counts: Vec<u64>,
     writes: bool,
     random: fastrand::Rng,
     latencies: Vec<u64>,
@@ -165,6 +167,7 @@ impl<'a> Simulation<'a> {
             free: Vec::new(),
             threads: (0..machine.threads).map(|_| Thread::default()).collect(),
             lines: vec![0; machine.groups],
+            counts: vec![0; servers.len()],
             writes,
             random,
             latencies: Vec::new(),
@@ -258,11 +261,16 @@ impl<'a> Simulation<'a> {
         }
         let Some(request) = self.threads[thread].waiting.pop_front() else { return };
         self.threads[thread].current = Some(request);
-        let mut cost = self.machine.request / 2;
+        // Not the same for every request: threads in step would never meet.
+        let mut cost = (self.machine.request as f64 * (0.4 + 0.2 * self.random.f64())) as u64;
         if !self.requests[request as usize].returning {
             let picking = self.pick(thread, request);
             self.threads[thread].picking += picking;
             cost += picking;
+            // Counting the request in and out writes the server's line, whatever the algorithm.
+            let count = &mut self.counts[self.requests[request as usize].server as usize];
+            *count = self.now.max(*count) + 2 * self.machine.line;
+            cost += *count - self.now;
         }
         self.threads[thread].busy += cost;
         self.at(self.now + cost, Event::ThreadDone(thread as u32));

@@ -31,6 +31,12 @@ pub(crate) type Healthchecks<'a> = HashMap<&'a str, (Rc<CheckDraft<'a>>, &'a Sec
 /// Scripts without expressions, by the draft they come from.
 pub(crate) type Shared = HashMap<*const (), Arc<CheckKind>>;
 
+/// What checks are made of beside the backend's own lines.
+pub(crate) struct Sources<'s, 'a> {
+    pub(crate) healthchecks: &'s Healthchecks<'a>,
+    pub(crate) shared: Shared,
+}
+
 /// What the checks of a backend's servers are. Errors are among the diagnostics.
 pub(crate) fn check_kind(
     draft: &Rc<CheckDraft<'_>>,
@@ -43,10 +49,12 @@ pub(crate) fn check_kind(
     if let Some(kind) = shared.get(&key) {
         return kind.clone();
     }
+    let mut warnings = Vec::new();
     let compiled = {
         let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::Check);
-        compile(draft, &scope, context)
+        compile(draft, &scope, context, &mut warnings)
     };
+    warnings.into_iter().for_each(|warning| context.diagnostics.push(warning));
     let kind = Arc::new(match compiled {
         Ok(kind) => kind,
         Err(error) => {
@@ -94,10 +102,11 @@ fn compile(
     draft: &CheckDraft<'_>,
     scope: &Scope<'_>,
     context: &Context<'_>,
+    warnings: &mut Vec<Diagnostic>,
 ) -> Result<CheckKind, Diagnostic> {
     let (family, rules) = match draft.mode {
         CheckMode::External => {
-            check_external(draft, scope, context)?;
+            check_external(draft, scope, context, warnings)?;
             return Ok(CheckKind::External {
                 command: draft.command.unwrap_or_default().into(),
                 path: draft.path.map(Into::into),
@@ -127,12 +136,23 @@ fn check_external(
     draft: &CheckDraft<'_>,
     scope: &Scope<'_>,
     context: &Context<'_>,
+    warnings: &mut Vec<Diagnostic>,
 ) -> Result<(), Diagnostic> {
     let name = scope.proxy.map_or("", |proxy| &proxy.name);
     let missing = match (context.global.external_check, draft.command) {
         (false, _) => "global.external-check",
         (true, None) => "external-check command",
-        (true, Some(_)) => return Ok(()),
+        (true, Some(_)) => {
+            if !context.global.insecure_fork_wanted {
+                warnings.push(
+                    Diagnostic::warning(format!(
+                        "`insecure-fork-wanted` is missing in the global section: the program of backend `{name}` will not run"
+                    ))
+                    .haproxy(format!("Proxy '{name}' : 'insecure-fork-wanted' not enabled in the global section, 'option external-check' will likely fail.")),
+                );
+            }
+            return Ok(());
+        }
     };
     let help = match missing {
         "global.external-check" => "`external-check` in the global section allows checks by programs",

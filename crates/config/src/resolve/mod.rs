@@ -302,11 +302,10 @@ fn finish<'a>(
     let index: HashMap<Box<str>, usize> = indexes(&pending, |settings| settings.is_backend());
     let frontends = indexes(&pending, |settings| settings.is_frontend());
     let mut resolved = Vec::with_capacity(pending.len());
-    let mut shared = check::Shared::new();
+    let mut checks = check::Sources { healthchecks, shared: check::Shared::new() };
     for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
         context.enter(proxy.section);
-        let checks = (healthchecks, &mut shared);
-        let proxy = proxies::resolve(place, proxy, servers, &pending, &index, checks, context);
+        let proxy = proxies::resolve(place, proxy, servers, &pending, &index, &mut checks, context);
         resolved.push(Arc::new(proxy));
     }
     Plan {

@@ -10,7 +10,7 @@ use crate::plan::log::Logger;
 use crate::plan::proxy::{Capture, Cookie, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
-use crate::resolve::check::{Healthchecks, Shared};
+use crate::resolve::check::Sources;
 use crate::resolve::formats::formats;
 use crate::resolve::rules::{Rules, check_modes, compile, no_backend};
 use crate::resolve::server_settings::server_settings;
@@ -25,7 +25,7 @@ pub(crate) fn resolve(
     servers: Vec<MadeServer<'_>>,
     pending: &[Pending<'_>],
     index: &HashMap<Box<str>, usize>,
-    checks: (&Healthchecks<'_>, &mut Shared),
+    checks: &mut Sources<'_, '_>,
     context: &mut Context<'_>,
 ) -> Proxy {
     let settings = &proxy.settings;
@@ -36,7 +36,7 @@ pub(crate) fn resolve(
     let default_backend = default_backend(place, proxy, pending, index, context);
     let loggers = loggers(settings, context);
     warnings::check(proxy, &compiled, binds.len(), servers.len(), &loggers, context);
-    let (servers, check_kind) = server_settings(proxy, servers, checks.0, &compiled.acls, checks.1, context);
+    let (servers, check_kind) = server_settings(proxy, servers, &compiled.acls, checks, context);
     let Rules { stats_rules, stats_admin, .. } = compiled;
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
     Proxy {

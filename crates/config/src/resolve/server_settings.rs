@@ -13,9 +13,9 @@ use sample::format::{Format, FormatFor};
 use crate::check::CheckMode;
 use crate::draft::Statement;
 use crate::keyword::Outcome;
-use crate::plan::check::{AgentSettings, CheckKind, CheckSettings};
+use crate::plan::check::{AgentSettings, CheckKind, CheckSettings, InitState};
 use crate::plan::server::{SendProxy, ServerSettings};
-use crate::resolve::check::{Healthchecks, Shared, check_kind};
+use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::{Context, Pending};
@@ -26,9 +26,8 @@ use crate::settings::Settings;
 pub(crate) fn server_settings(
     proxy: &Pending<'_>,
     servers: Vec<MadeServer<'_>>,
-    healthchecks: &Healthchecks<'_>,
     acls: &Acls,
-    shared: &mut Shared,
+    sources: &mut Sources<'_, '_>,
     context: &mut Context<'_>,
 ) -> (Vec<Arc<ServerSettings>>, Option<Arc<CheckKind>>) {
     let mut settings = Vec::with_capacity(servers.len());
@@ -75,7 +74,7 @@ pub(crate) fn server_settings(
             state,
         };
         if draft.check {
-            match kinds.of(&draft, proxy, healthchecks, acls, shared, context) {
+            match kinds.of(&own.state.name, &draft, proxy, acls, sources, context) {
                 Ok(kind) => own.check = Some(check_settings(&draft, &proxy.settings, kind)),
                 Err(error) => context.diagnostics.push(error),
             }
@@ -86,7 +85,7 @@ pub(crate) fn server_settings(
     }
     let check = &proxy.settings.check;
     if kinds.own.is_none() && check.mode != CheckMode::Connect && proxy.settings.is_backend() {
-        kinds.own = Some(check_kind(check, proxy, acls, shared, context));
+        kinds.own = Some(check_kind(check, proxy, acls, &mut sources.shared, context));
     }
     (settings, kinds.own)
 }
@@ -101,32 +100,29 @@ struct Kinds<'a> {
 impl<'a> Kinds<'a> {
     fn of(
         &mut self,
+        name: &str,
         draft: &ServerDraft<'a>,
         proxy: &Pending<'_>,
-        healthchecks: &Healthchecks<'_>,
         acls: &Acls,
-        shared: &mut Shared,
+        sources: &mut Sources<'_, '_>,
         context: &mut Context<'_>,
     ) -> Result<Arc<CheckKind>, Diagnostic> {
         let Some(word) = draft.healthcheck else {
-            let own = self
-                .own
-                .get_or_insert_with(|| check_kind(&proxy.settings.check, proxy, acls, shared, context));
+            let own = self.own.get_or_insert_with(|| {
+                check_kind(&proxy.settings.check, proxy, acls, &mut sources.shared, context)
+            });
             return Ok(own.clone());
         };
         if let Some(kind) = self.named.get(word.as_str()) {
             return Ok(kind.clone());
         }
-        let Some((check, _)) = healthchecks.get(word.as_str()) else {
+        let Some((check, _)) = sources.healthchecks.get(word.as_str()) else {
             return Err(Diagnostic::alert(format!("there is no healthcheck section `{word}`"))
                 .at(word.span())
-                .did_you_mean(diag::suggest(word, healthchecks.keys().copied()))
-                .haproxy(format!(
-                    "'healthcheck' : unable to find the healthcheck section '{word}' in backend '{}'.",
-                    proxy.settings.name
-                )));
+                .did_you_mean(diag::suggest(word, sources.healthchecks.keys().copied()))
+                .haproxy(format!("healthcheck section '{word}' not found for server '{name}'.")));
         };
-        let kind = check_kind(check, proxy, acls, shared, context);
+        let kind = check_kind(check, proxy, acls, &mut sources.shared, context);
         self.named.insert(word.as_str(), kind.clone());
         Ok(kind)
     }
@@ -212,6 +208,11 @@ fn finish_server(
         return Err(Diagnostic::alert("a server cannot track itself")
             .at(track.span())
             .haproxy(format!("'{title}' : unable to track itself.")));
+    }
+    if draft.initial != InitState::None {
+        return Err(Diagnostic::alert("a server that tracks another has no `init-state` of its own")
+            .at(statement.keyword_span().to(track.span()))
+            .haproxy(format!("'{title}' : unable to set init-state and tracking at the same time!")));
     }
     if draft.check {
         return Err(Diagnostic::alert("a server that tracks another cannot be checked itself")

@@ -7,7 +7,7 @@ use crate::draft::Statement;
 use crate::plan::log::Logger;
 use crate::resolve::rules::Rules;
 use crate::resolve::{Context, Pending};
-use crate::settings::{LogFormatChoice, Settings};
+use crate::settings::{CheckMode, LogFormatChoice, Settings};
 
 /// Checks that the parts of a proxy fit together.
 pub(crate) fn check(
@@ -33,7 +33,30 @@ pub(crate) fn check(
         needs_http(proxy, rules, context);
     }
     log_format(proxy, loggers, context);
+    unused_checks(proxy, context);
     missing_timeouts(proxy, servers, context);
+}
+
+/// Lines about checks of another kind than the one that is made.
+fn unused_checks(proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let check = &proxy.settings.check;
+    if proxy.settings.check_inherited {
+        return;
+    }
+    if !check.http.is_empty() && check.mode != CheckMode::Http {
+        warn(proxy, context, |kind, name| {
+            format!(
+                "{kind} '{name}' uses http-check rules without 'option httpchk', so the rules are ignored."
+            )
+        });
+    }
+    if !check.tcp.is_empty() && check.mode != CheckMode::Tcp {
+        warn(proxy, context, |kind, name| {
+            format!(
+                "{kind} '{name}' uses tcp-check rules without 'option tcp-check', so the rules are ignored."
+            )
+        });
+    }
 }
 
 fn warn(proxy: &Pending<'_>, context: &mut Context<'_>, text: impl FnOnce(&str, &str) -> String) {

@@ -1,0 +1,197 @@
+//! What health checks and agents keep of a server, and what real traffic asks of them (`observe`).
+//!
+//! Written by the checking task and by the runtime socket; read by the statistics. Part of [`crate::Server`].
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+
+/// What health checks keep of a server (`check_status`, `check_code`, `check_duration`, …).
+#[derive(Debug, Default)]
+pub struct Health {
+    /// Successes and failures counted towards `rise` and `fall`: 0 to rise + fall - 1, up from `rise` on.
+    pub level: AtomicU32,
+    /// Checks needed to come up.
+    pub rise: AtomicU32,
+    /// Failures needed to go down.
+    pub fall: AtomicU32,
+    /// Failed checks in all (`chkfail`).
+    pub failed: AtomicU32,
+    /// A check is under way (`* ` before the status).
+    pub running: AtomicBool,
+    /// Checks exist in the configuration, so that `enable health` may turn them on.
+    pub configured: AtomicBool,
+    /// `set server … check-port`: 0 for the configuration's own.
+    pub port: AtomicU32,
+    /// Errors in a row seen on real traffic (`observe`).
+    pub errors: AtomicU32,
+    /// `init-state`: the level that a server begins with, and has again when it leaves maintenance; 0 for none, else one
+    /// more than the level. Written when the checks start.
+    initial: AtomicU32,
+    /// What was last seen on real traffic: a number of [`Trouble`].
+    trouble: AtomicU8,
+    /// What the traffic asks of the checks; see [`Health::demand`].
+    demand: AtomicU8,
+    waiting: std::sync::Mutex<Option<std::task::Waker>>,
+    /// The last result as the statistics show it (`L4OK`, `L7STS` …), and its explanation.
+    pub last: ArcSwap<CheckResult>,
+}
+
+/// What real traffic asks of a server's checks (`on-error`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Demand {
+    /// Check sooner.
+    FastInter = 1,
+    /// Count a failed check.
+    FailCheck = 2,
+    /// Count failed checks until one is left.
+    SuddenDeath = 3,
+    /// Mark the server down.
+    MarkDown = 4,
+}
+
+impl Health {
+    /// Asks the checking task, on whatever worker it is, to do something now.
+    pub fn demand(&self, demand: Demand) {
+        self.demand.store(demand as u8, Relaxed);
+        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(waker) = waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// Ready with what was asked; otherwise the checking task is woken then.
+    pub fn poll_demand(&self, context: &mut std::task::Context<'_>) -> std::task::Poll<Demand> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let demand = match self.demand.swap(0, Relaxed) {
+            1 => Demand::FastInter,
+            2 => Demand::FailCheck,
+            3 => Demand::SuddenDeath,
+            4 => Demand::MarkDown,
+            _ => {
+                *waiting = Some(context.waker().clone());
+                return std::task::Poll::Pending;
+            }
+        };
+        std::task::Poll::Ready(demand)
+    }
+
+    /// Sets the level of `init-state`; `None` where it is not said.
+    pub fn set_initial(&self, level: Option<u32>) {
+        self.initial.store(level.map_or(0, |level| level + 1), Relaxed);
+    }
+
+    /// The level of `init-state`; `None` where it is not said.
+    pub fn initial(&self) -> Option<u32> {
+        self.initial.load(Relaxed).checked_sub(1)
+    }
+
+    /// Tells of one exchange or connection (`observe`): a success ends a run of errors, the error that makes
+    /// `limit` in a row asks for `action`.
+    #[inline]
+    pub fn observe(&self, seen: Result<(), Trouble>, limit: u32, action: Demand) {
+        let Err(trouble) = seen else {
+            // Read first: nearly always zero, and then the line stays shared.
+            if self.errors.load(Relaxed) != 0 {
+                self.errors.store(0, Relaxed);
+            }
+            return;
+        };
+        if self.errors.fetch_add(1, Relaxed) + 1 >= limit {
+            self.trouble.store(trouble as u8, Relaxed);
+            self.demand(action);
+        }
+    }
+
+    /// Begins a new run of errors; gives the length of the one that led to a demand, and the last of its errors.
+    pub fn take_errors(&self) -> (u32, Trouble) {
+        let trouble = TROUBLES.iter().find(|trouble| **trouble as u8 == self.trouble.load(Relaxed));
+        (self.errors.swap(0, Relaxed), trouble.copied().unwrap_or(Trouble::Connection))
+    }
+}
+
+/// What `observe` sees go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Trouble {
+    /// No connection.
+    Connection = 0,
+    /// A status that tells of an error of the server.
+    Status = 1,
+    /// Something that is no response.
+    Response = 2,
+    /// The connection broke.
+    Read = 3,
+    /// No response in time.
+    Timeout = 4,
+    /// The server closed before the response was there.
+    Close = 5,
+}
+
+const TROUBLES: [Trouble; 6] = [
+    Trouble::Connection,
+    Trouble::Status,
+    Trouble::Response,
+    Trouble::Read,
+    Trouble::Timeout,
+    Trouble::Close,
+];
+
+impl Trouble {
+    /// Its name in messages.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Connection => "L4 unsuccessful connection",
+            Self::Status => "Wrong http response",
+            Self::Response => "Invalid http response",
+            Self::Read => "Read error (http)",
+            Self::Timeout => "Read timeout (http)",
+            Self::Close => "Close from server (http)",
+        }
+    }
+}
+
+/// The result of one check.
+#[derive(Debug, Default, Clone)]
+pub struct CheckResult {
+    /// `L4OK`, `L7STS`, `UNK` …; empty before the first.
+    pub status: &'static str,
+    /// The layer's code (HTTP status, exit status), if any.
+    pub code: Option<i32>,
+    /// How long it took, in ms.
+    pub duration_ms: u64,
+    /// What was seen, for people.
+    pub description: String,
+}
+
+/// Every check result the statistics know (management manual, 9.1 `check_status`): its name, what it means for
+/// people, its number in `show servers state`, and whether it is a success.
+pub const CHECK_STATUSES: &[(&str, &str, u32, bool)] = &[
+    ("UNK", "Unknown", 0, false),
+    ("INI", "Initializing", 1, false),
+    ("CHECKED", "No status change", 3, false),
+    ("HANA", "Health analyze", 4, false),
+    ("SOCKERR", "Socket error", 5, false),
+    ("L4OK", "Layer4 check passed", 6, true),
+    ("L4TOUT", "Layer4 timeout", 7, false),
+    ("L4CON", "Layer4 connection problem", 8, false),
+    ("L6OK", "Layer6 check passed", 9, true),
+    ("L6TOUT", "Layer6 timeout", 10, false),
+    ("L6RSP", "Layer6 invalid response", 11, false),
+    ("L7TOUT", "Layer7 timeout", 12, false),
+    ("L7RSP", "Layer7 invalid response", 13, false),
+    ("L7OK", "Layer7 check passed", 15, true),
+    ("L7OKC", "Layer7 check conditionally passed", 16, true),
+    ("L7STS", "Layer7 wrong status", 17, false),
+    ("PROCERR", "External check error", 18, false),
+    ("PROCTOUT", "External check timeout", 19, false),
+    ("PROCOK", "External check passed", 20, true),
+];
+
+impl CheckResult {
+    /// The row of [`CHECK_STATUSES`] for this result; that of `INI` before the first check.
+    pub fn meaning(&self) -> &'static (&'static str, &'static str, u32, bool) {
+        CHECK_STATUSES.iter().find(|row| row.0 == self.status).unwrap_or(&CHECK_STATUSES[1])
+    }
+}
