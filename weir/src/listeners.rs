@@ -39,6 +39,20 @@ pub(crate) struct Bound {
 pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Result<Vec<Bound>, String> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();
+    // Operators first: whoever finds a frontend open finds the way to ask about it too.
+    for (number, one) in plan.global.stats_sockets.iter().enumerate() {
+        match open(one, 128, &plan.global, &mut inherited) {
+            Ok(socket) => bound.push(Bound {
+                socket,
+                owner: Owner::RuntimeSocket(number),
+                workers: one.workers.as_slice().into(),
+            }),
+            Err(error) => failures.push(format!(
+                "Starting frontend GLOBAL: cannot bind UNIX socket ({error}) [{}]",
+                show(&one.address)
+            )),
+        }
+    }
     for (index, proxy) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
         for (number, one) in proxy.binds.iter().enumerate() {
             let length =
@@ -62,19 +76,6 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
                     show(&one.address)
                 )),
             }
-        }
-    }
-    for (number, one) in plan.global.stats_sockets.iter().enumerate() {
-        match open(one, 128, &plan.global, &mut inherited) {
-            Ok(socket) => bound.push(Bound {
-                socket,
-                owner: Owner::RuntimeSocket(number),
-                workers: one.workers.as_slice().into(),
-            }),
-            Err(error) => failures.push(format!(
-                "Starting frontend GLOBAL: cannot bind UNIX socket ({error}) [{}]",
-                show(&one.address)
-            )),
         }
     }
     if failures.is_empty() { Ok(bound) } else { Err(failures.join("\n")) }
