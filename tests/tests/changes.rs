@@ -154,3 +154,30 @@ fn of_those_who_wait_the_lower_class_and_then_the_earlier_date_is_served_first()
         assert_eq!(*seen, ["/first", "/urgent", "/early", "/plain", "/late", "/patient"], "{balance}");
     }
 }
+
+#[test]
+fn peak_ewma_leaves_a_server_that_fails_fast_alone_until_it_answers_again() {
+    let broken = Arc::new(AtomicBool::new(true));
+    let state = broken.clone();
+    let bad = Origin::start(move |_, _| {
+        let status = if state.load(Relaxed) { "500 No" } else { "200 OK" };
+        format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+    });
+    let good = Origin::text("a");
+    let servers = format!(
+        " server s0 127.0.0.1:{}\n server s1 127.0.0.1:{}\n server s2 127.0.0.1:{0}\n",
+        good.port(),
+        bad.port()
+    );
+    let (_weir, socket, port) = start("balance peak-ewma", "", &servers);
+    let mut connection = Client::connect(port);
+    let failed = (0..300).filter(|number| status(&mut connection, &format!("/{number}")) == 500).count();
+    assert!(failed < 30, "{failed} of 300 requests went to the server that fails");
+    // Coming up again it is another one: what was known of it is forgotten.
+    broken.store(false, Relaxed);
+    ask(&socket, "disable server l/s1");
+    ask(&socket, "enable server l/s1");
+    let before = bad.requests();
+    (0..100).for_each(|number| assert_eq!(status(&mut connection, &format!("/again/{number}")), 200));
+    assert!(bad.requests() > before);
+}

@@ -128,11 +128,24 @@ impl Loads {
     #[inline]
     pub fn best(&self, from: usize, avoid: Option<usize>) -> Option<(usize, usize)> {
         let from = if self.by == By::Room { 0 } else { from };
+        if self.keys.is_some() {
+            self.look_again();
+        }
         let place = match &self.keys {
             Some(keys) if avoid.is_none() => keys.find(from).map(|(place, _)| place),
             _ => self.scan(from, avoid),
         }?;
         Some((self.server_at[place] as usize, place + 1))
+    }
+
+    /// Now and then one server's key is worked out anew. It is right already, unless a request came or went just while
+    /// a picker over more servers took another's place: nothing else would ever tell of that.
+    #[inline]
+    fn look_again(&self) {
+        let random = fastrand::u32(..);
+        if random.is_multiple_of(16) {
+            self.moved(((u64::from(random) * self.servers.len() as u64) >> 32) as usize);
+        }
     }
 
     fn scan(&self, from: usize, avoid: Option<usize>) -> Option<usize> {

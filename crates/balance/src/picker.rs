@@ -228,23 +228,17 @@ impl Picker {
         if core.busy.swap(true, Acquire) {
             return false;
         }
-        let now = changes();
-        if core.table.load().version == core.version() {
-            core.seen.store(now, Relaxed);
-            core.busy.store(false, Release);
-            return true;
-        }
         if table::cost(core.method.shape(), &core.members) > HEAVY {
             let own = core.clone();
             let work = move || {
-                own.work_out();
+                own.catch_up();
                 own.busy.store(false, Release);
             };
             if std::thread::Builder::new().name("weir/balance".into()).spawn(work).is_ok() {
                 return false;
             }
         }
-        core.work_out();
+        core.catch_up();
         core.busy.store(false, Release);
         true
     }
@@ -253,6 +247,16 @@ impl Picker {
 impl Core {
     fn version(&self) -> u64 {
         self.servers.iter().map(|server| server.version.load(Relaxed)).sum()
+    }
+
+    /// Works the table out if one of our servers changed.
+    fn catch_up(&self) {
+        let now = changes();
+        if self.table.load().version == self.version() {
+            self.seen.store(now, Relaxed);
+        } else {
+            self.work_out();
+        }
     }
 
     /// Works the table out. One at a time: `busy` is set, or nobody else knows this core yet.

@@ -73,7 +73,7 @@ pub struct Table {
 /// How much work a table is, in units of some ten nanoseconds.
 pub fn cost(shape: Shape, members: &[Member]) -> u64 {
     let weights = || members.iter().map(|member| u64::from(member.server.initial_weight));
-    members.len() as u64
+    4 * members.len() as u64
         + match shape {
             Shape::Turns | Shape::Map => {
                 let divisor = members

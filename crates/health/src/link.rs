@@ -202,9 +202,12 @@ fn send_proxy(subject: &Subject, step: &Connect) -> SendProxy {
 }
 
 async fn introduce(link: &mut Link, version: SendProxy) -> Result<(), LinkError> {
+    if version == SendProxy::None {
+        return Ok(());
+    }
     let (ends, mut header) = (link.ends(), Vec::new());
     match version {
-        SendProxy::None => return Ok(()),
+        SendProxy::None => {}
         SendProxy::V1 => net::proxy_protocol::write_v1(ends, &mut header),
         SendProxy::V2 { crc32c, .. } => {
             net::proxy_protocol::write_v2(ends, true, std::iter::empty(), crc32c, &mut header);

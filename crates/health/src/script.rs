@@ -114,7 +114,10 @@ impl Conversation<'_> {
         self.listen_anew();
         let (status, error) = match open(self.subject, connect, &self.facts).await {
             Ok(link) => {
-                self.facts.connected(link.ends());
+                // Asking the system for them is not for nothing.
+                if self.script.evaluates {
+                    self.facts.connected(link.ends());
+                }
                 self.link = Some(link);
                 return Ok(());
             }

@@ -186,7 +186,8 @@ async fn open(
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
-    let late_ack = backend.options.tcp_smart_connect;
+    // A request is ready to be sent, and carries the acknowledgement for nothing.
+    let late_ack = backend.options.tcp_smart_connect || x.txn.is_http;
     let result = match settings.socks4 {
         None => dial(client, x, settings, &target, allowed, late_ack).await,
         Some(proxy) => through(client, x, settings, proxy, &target, allowed).await,
@@ -205,8 +206,10 @@ async fn open(
         stream.reset_on_close();
     }
     x.txn.times.connected = now_us();
+    let asked = client.worker.shared.plan.variables.wants_backend_source();
+    let ours = if asked { stream.local().map_or(Endpoint::Local, Endpoint::Ip) } else { Endpoint::Local };
     let ends = Some(match target {
-        Target::Ip(theirs) => (stream.local().map_or(Endpoint::Local, Endpoint::Ip), Endpoint::Ip(theirs)),
+        Target::Ip(theirs) => (ours, Endpoint::Ip(theirs)),
         _ => (Endpoint::Local, Endpoint::Local),
     });
     x.preamble = proxy_header(client, x, settings);

@@ -287,6 +287,9 @@ impl Compiler<'_, '_> {
         if !self.merge_blanks && matches!(name, "r" | "HM" | "HP" | "HPO" | "HQ" | "HU" | "HV") {
             self.scope.variables.borrow_mut().want_request_line();
         }
+        if matches!(name, "bi" | "bp") {
+            self.scope.variables.borrow_mut().want_backend_source();
+        }
         self.flush();
         self.parts.push(Part::Alias(alias, item.flags, item.name));
         Ok(())

@@ -300,6 +300,7 @@ pub struct Variables {
     names: HashMap<(VarScope, Box<str>), u32>,
     next: [u32; 6],
     wants_request_line: bool,
+    wants_backend_source: bool,
 }
 
 impl Variables {
@@ -347,6 +348,16 @@ impl Variables {
     /// Whether one does: then the line is to be kept even where nothing is logged.
     pub fn wants_request_line(&self) -> bool {
         self.wants_request_line
+    }
+
+    /// Notes that an expression or format of the plan reads our address on the connection to the server.
+    pub fn want_backend_source(&mut self) {
+        self.wants_backend_source = true;
+    }
+
+    /// Whether one does: then the kernel is asked for it with each connection.
+    pub fn wants_backend_source(&self) -> bool {
+        self.wants_backend_source
     }
 
     /// The names of a scope with their slots, in the order of the names (`dump_all_vars`).

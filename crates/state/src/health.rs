@@ -153,7 +153,7 @@ impl Trouble {
 }
 
 /// The result of one check.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct CheckResult {
     /// `L4OK`, `L7STS`, `UNK` …; empty before the first.
     pub status: &'static str,

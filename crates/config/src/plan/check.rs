@@ -118,6 +118,8 @@ pub struct Script {
     pub disable_on_404: bool,
     /// `http-check send-state`.
     pub send_state: bool,
+    /// Whether a step holds an expression or a format.
+    pub evaluates: bool,
 }
 
 /// A step of a script.

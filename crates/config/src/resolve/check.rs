@@ -62,16 +62,15 @@ pub(crate) fn check_kind(
             CheckKind::Script(script(Family::Connect, Vec::new(), draft))
         }
     });
-    if !evaluates(&kind) {
+    if !matches!(&*kind, CheckKind::Script(Script { evaluates: true, .. })) {
         shared.insert(key, kind.clone());
     }
     kind
 }
 
 /// Whether an expression is part of it, so that it belongs to one backend only.
-fn evaluates(kind: &CheckKind) -> bool {
-    let CheckKind::Script(script) = kind else { return false };
-    script.steps.iter().any(|step| match &step.action {
+fn evaluates(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match &step.action {
         Action::Connect(connect) => matches!(connect.port, Some(Port::Expression(_))),
         Action::Send(send) => !matches!(send, Send::Bytes(_)),
         Action::Request(request) => {
@@ -170,7 +169,8 @@ fn script(family: Family, mut steps: Vec<Step>, draft: &CheckDraft<'_>) -> Scrip
         let connect = Connect { implied: true, default: true, ..Connect::default() };
         steps.insert(0, Step { number: 0, comment: None, action: Action::Connect(connect) });
     }
-    Script { family, steps, disable_on_404: draft.disable_on_404, send_state: draft.send_state }
+    let evaluates = evaluates(&steps);
+    Script { family, steps, disable_on_404: draft.disable_on_404, send_state: draft.send_state, evaluates }
 }
 
 /// The lines of `http-check`: the request of `option httpchk` behind the first connection, and an expectation behind

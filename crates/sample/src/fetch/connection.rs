@@ -29,8 +29,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("fc_err_str",       &[],               Type::Str,  Columns::CLIENT,         "its error in words",                                nothing),
     row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol glitches on it",                           no_error),
     row("bc_reused",        &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server served before", bc_reused),
-    row("bc_src",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "our address on the connection to the server",       bc_src),
-    row("bc_src_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "our port on it",                                    bc_src_port),
+    row("bc_src",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "our address on the connection to the server",       bc_src).prepared(ask_source),
+    row("bc_src_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "our port on it",                                    bc_src_port).prepared(ask_source),
     row("bc_dst",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "the server's address",                              bc_dst),
     row("bc_dst_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the server's port",                                 bc_dst_port),
     row("bc_http_major",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the major version of HTTP on it",                   bc_http_major),
@@ -235,6 +235,12 @@ fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
 
 fn bc_reused<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     env.transaction.map(|transaction| Value::Bool(transaction.server_reused))
+}
+
+/// The kernel is asked for the address only where something reads it.
+fn ask_source(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    scope.variables.borrow_mut().want_backend_source();
+    Ok(())
 }
 
 fn bc_src<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
