@@ -2,19 +2,22 @@
 
 use state::server::Trouble;
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::server::{Observe, ServerSettings};
 use net::splice::Pipe;
 use runtime::Buffer;
+use runtime::timer::now_ms;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
 use state::Answer;
 
-use crate::assign::{self, Bound, Lease};
+use crate::assign::{self, Bound, Lease, Presence};
 use crate::connection::Connection;
 use crate::cookie;
 use crate::fault::{Fault, RetryKind};
@@ -268,7 +271,7 @@ async fn obtain_response(
         }
         x.txn.response.clear();
         upload::rewind(client, x);
-        avoid = before_retry(x, backend, lease, fault, retries).await;
+        avoid = before_retry(client, x, backend, lease, fault).await?;
     }
 }
 
@@ -294,13 +297,17 @@ fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
 
 /// Counts a retry after `fault`, gives the failed server's place back and chooses between another server, which is
 /// returned as the one to avoid, and the same once more.
+///
+/// # Errors
+/// The client left meanwhile, or an operator ended the connection.
 pub(crate) async fn before_retry(
+    client: &mut Connection,
     x: &mut Exchange,
     backend: &Proxy,
     lease: Lease,
     fault: Fault,
-    retries: u32,
-) -> Option<usize> {
+) -> Result<Option<usize>, Fault> {
+    let retries = x.txn.max_retries.unwrap_or(backend.retries);
     x.txn.retries += 1;
     lease.settings().state.counters.mine().retries.add(1);
     backend.state.backend.mine().retries.add(1);
@@ -312,9 +319,21 @@ pub(crate) async fn before_retry(
         // The same server: not at once, but after a second, or `timeout connect` if that is less (manual, `retries`).
         x.bound.get_or_insert(Bound { server: failed, even_down: false });
         let second = Duration::from_secs(1);
-        runtime::timer::sleep(backend.timeouts.connect.unwrap_or(second).min(second)).await;
+        let pause = backend.timeouts.connect.unwrap_or(second).min(second);
+        let watch = assign::aborts_on_close(client, backend);
+        client.timer.set_after(now_ms(), Some(pause));
+        poll_fn(|context| {
+            if let Poll::Ready(killed) = client.poll_killed(context) {
+                return Poll::Ready(Err(killed));
+            }
+            if watch && assign::presence(client, context) != Presence::Here {
+                return Poll::Ready(Err(Fault::ClientAborted));
+            }
+            client.timer.poll_expired(context).map(Ok)
+        })
+        .await?;
     }
-    avoid
+    Ok(avoid)
 }
 
 async fn attempt(

@@ -101,7 +101,7 @@ async fn reach(
         if x.txn.retries >= retries || fault.retry_kind().is_none() {
             return Err(fault.into());
         }
-        avoid = crate::exchange::before_retry(x, backend, lease, fault, retries).await;
+        avoid = crate::exchange::before_retry(client, x, backend, lease, fault).await?;
     }
 }
 
