@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     RequestAborted,
     /// The client closed while its request was being served.
     ClientAborted,
+    /// The client closed its side, and its server, which was told, gave up without a response.
+    ClientLeft,
     /// The client sent or took nothing for too long.
     ClientTimeout,
     /// A rule refused the request, with this status.
@@ -74,7 +76,7 @@ impl Fault {
     pub(crate) fn status(self) -> Option<u16> {
         Some(match self {
             Self::BadRequest(kind) => kind.status(),
-            Self::BadRequestBody => 400,
+            Self::BadRequestBody | Self::ClientLeft => 400,
             Self::RequestTimeout | Self::ClientTimeout => 408,
             Self::RequestAborted | Self::ClientAborted => return None,
             Self::Denied(status) => status,
@@ -104,7 +106,7 @@ impl Fault {
             Self::BadRequestBody => (Cause::Proxy, phase),
             Self::RequestTimeout => (Cause::ClientTimeout, Phase::Request),
             Self::RequestAborted => (Cause::Client, Phase::Request),
-            Self::ClientAborted => (Cause::Client, phase),
+            Self::ClientAborted | Self::ClientLeft => (Cause::Client, phase),
             Self::ClientTimeout => (Cause::ClientTimeout, phase),
             Self::Denied(_) => (Cause::Proxy, Phase::Request),
             Self::BadResponse(_) => (Cause::Proxy, Phase::Headers),

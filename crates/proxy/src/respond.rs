@@ -80,7 +80,7 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
             frontend.request_errors.add(1);
         }
         Fault::Internal => frontend.internal_errors.add(1),
-        Fault::ClientAborted | Fault::ClientTimeout => {
+        Fault::ClientAborted | Fault::ClientLeft | Fault::ClientTimeout => {
             if let Some(counters) = backend {
                 counters.client_aborts.add(1);
             }

@@ -104,7 +104,7 @@ pub(crate) async fn await_head(
     let now_ms = x.txn.times.connected.max(x.txn.times.queued) / 1000;
     deadlines.restart(client, now_ms, !x.upload.is_received(), true);
     let mut watch = aborts_on_close(client, backend);
-    let mut send_failed = false;
+    let (mut send_failed, mut client_left) = (false, false);
     let mut first = true;
     loop {
         poll_fn(|context: &mut Context<'_>| {
@@ -125,6 +125,9 @@ pub(crate) async fn await_head(
                 Poll::Ready(Err(Fault::EmptyResponse)) if send_failed => {
                     return Poll::Ready(Err(Fault::SendFailed));
                 }
+                Poll::Ready(Err(Fault::EmptyResponse)) if client_left => {
+                    return Poll::Ready(Err(Fault::ClientLeft));
+                }
                 Poll::Ready(outcome) => return Poll::Ready(outcome),
                 Poll::Pending => {}
             }
@@ -134,6 +137,7 @@ pub(crate) async fn await_head(
                     // The server is told, and decides how to go on (manual, `option abortonclose`).
                     Presence::Closed => {
                         watch = false;
+                        client_left = true;
                         x.keep_alive = false;
                         upstream.stream.shutdown_write();
                     }
