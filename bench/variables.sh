@@ -35,7 +35,7 @@ cost() { # name variables accesses: median of user + system µs of a request
         before=$(ticks "$PID")
         requests=$(ask run "target=127.0.0.1:$PORT" connections=16 "seconds=$seconds" | value requests)
         after=$(ticks "$PID")
-        echo "$before $after $requests" | awk -v hz="$hz" '{print ($3 + $4 - $1 - $2) * 1e6 / hz / $5}'
+        echo "$before $after $requests" | awk -v hz="$hz" '$5 > 0 {print ($3 + $4 - $1 - $2) * 1e6 / hz / $5}'
     done | median
     kill "$PID" 2>/dev/null || true
     wait "$PID" 2>/dev/null || true

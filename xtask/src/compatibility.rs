@@ -82,7 +82,7 @@ fn tests(list: &str) -> String {
     let rows: Vec<Vec<&str>> = list.lines().skip(1).map(|line| line.split('\t').collect()).collect();
     let passed = rows.iter().filter(|row| row.get(2) == Some(&"passes")).count();
     let mut out = format!(
-        "\n## HAProxy's regression tests\n\n{} of its tests were tried, chosen because they seem to use only what is built here; {passed} of them \
+        "\n## HAProxy's regression tests\n\n{} of its tests were tried: those of what is built here, and of the rooms around it; {passed} of them \
          pass. The driver is what runs the scenario: Debian's `varnishtest`, or VTest where that is too old for it.\n\n\
          | test | driver | result | remark |\n| --- | --- | --- | --- |\n",
         rows.len()
