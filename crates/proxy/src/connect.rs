@@ -186,8 +186,8 @@ async fn open(
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
-    // A request is ready to be sent, and carries the acknowledgement for nothing.
-    let late_ack = backend.options.tcp_smart_connect || x.txn.is_http;
+    // In HTTP mode a request is ready to be sent, and carries the acknowledgement for nothing.
+    let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
     let result = match settings.socks4 {
         None => dial(client, x, settings, &target, allowed, late_ack).await,
         Some(proxy) => through(client, x, settings, proxy, &target, allowed).await,

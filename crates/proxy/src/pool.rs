@@ -164,7 +164,7 @@ impl Pools {
 
     /// Gives back what is not kept.
     fn try_put(&self, mut upstream: Upstream) -> Option<Upstream> {
-        let settings = upstream.server.clone();
+        let settings = &*upstream.server;
         let limit = settings.pool_max_conn;
         let counters = &settings.state.counters;
         if limit >= 0 && state::counters::current(counters, |shard| shard.idle.get()) as i64 >= limit {
@@ -190,11 +190,13 @@ impl Pools {
         // One is always kept; more only as far as they were ever needed at once, the one coming back included.
         let used = settings.state.served.0.load(Relaxed);
         pool.peak = pool.peak.max(used);
-        let others = i64::from(used.saturating_sub(1));
-        let idle = state::counters::current(counters, |shard| shard.idle.get()) as i64 + 1;
-        let needed = others.max(pool.peak.max(pool.expected).into());
-        if !pool.idle.is_empty() && others + idle > needed + i64::from(settings.pool_low_conn) {
-            return Some(upstream);
+        if !pool.idle.is_empty() {
+            let others = i64::from(used.saturating_sub(1));
+            let idle = state::counters::current(counters, |shard| shard.idle.get()) as i64 + 1;
+            let needed = others.max(pool.peak.max(pool.expected).into());
+            if others + idle > needed + i64::from(settings.pool_low_conn) {
+                return Some(upstream);
+            }
         }
         // Tells the sweeper of whatever happens on it from now on.
         let sweeper = self.sweeper.borrow();

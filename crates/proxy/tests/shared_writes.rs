@@ -1,7 +1,8 @@
 //! How often a warm request writes to what other workers write too, for each way of balancing: counted by debug builds.
 //!
 //! Each such write may cost the transfer of a cache line from another core, and those of one line follow one another; so
-//! their number, and not the number of threads, is what a request costs. A process counts them as a whole: one test.
+//! their number, and not the number of threads, is what a request costs. Reference counts are not among them. A process counts them as a
+//! whole: one test.
 
 mod common;
 

@@ -242,7 +242,7 @@ pub struct Options {
     pub splice_request: bool,
     pub splice_response: bool,
     pub tcp_smart_accept: Option<bool>,
-    pub tcp_smart_connect: bool,
+    pub tcp_smart_connect: Option<bool>,
     pub log_health_checks: bool,
     pub tcplog: bool,
     pub httplog: bool,

@@ -47,7 +47,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option splice-request",              DFLB, "", "forwards requests inside the kernel",                                |s, a| flag(&mut s.options.splice_request, a)).negatable(),
     proxy("option splice-response",             DFLB, "", "forwards responses inside the kernel",                               |s, a| flag(&mut s.options.splice_response, a)).negatable(),
     proxy("option tcp-smart-accept",            DFL,  "", "saves an acknowledgement when accepting",                            |s, a| maybe(&mut s.options.tcp_smart_accept, a)).negatable(),
-    proxy("option tcp-smart-connect",           DLB,  "", "saves an acknowledgement when connecting",                           |s, a| flag(&mut s.options.tcp_smart_connect, a)).negatable(),
+    proxy("option tcp-smart-connect",           DLB,  "", "saves an acknowledgement when connecting; on in HTTP mode",          |s, a| maybe(&mut s.options.tcp_smart_connect, a)).negatable(),
     proxy("option transparent",                 DLB,  "", "connects where the client wanted to",                                |s, a| flag(&mut s.transparent, a)).negatable(),
     proxy("option http-keep-alive",             DFLB, "", "keeps connections on both sides",                                    |s, a| connection(s, a, ConnectionMode::KeepAlive)).negatable(),
     proxy("option http-server-close",           DFLB, "", "closes the server's side after each response",                       |s, a| connection(s, a, ConnectionMode::ServerClose)).negatable(),
