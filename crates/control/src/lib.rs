@@ -15,6 +15,7 @@ pub mod statistics;
 pub mod view;
 
 mod admin;
+mod column;
 mod command;
 mod info;
 mod patterns;

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::column::{C, Kind, Row};
 use crate::info::uptime_text;
 use crate::shows::StatPieces;
-use crate::stat::{C, Kind, Row};
 use crate::statistics::{Options, PageSettings};
 use crate::view::Runtime;
 

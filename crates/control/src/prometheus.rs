@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use crate::column::{C, COLUMNS, Kind, Row};
 use crate::field::Value;
 use crate::info;
 use crate::shows::StatPieces;
-use crate::stat::{C, COLUMNS, Filter, Kind, Row, Show};
+use crate::stat::{Filter, Show};
 use crate::statistics::{PageRequest, PageResponse};
 use crate::view::Runtime;
 

@@ -9,10 +9,11 @@ use runtime::{shard, topology, worker};
 use state::Server;
 use state::counters;
 
+use crate::column::{C, COLUMNS, Row};
 use crate::command::{Call, Reply, error};
 use crate::field;
 use crate::info::{self, Format};
-use crate::stat::{self, C, COLUMNS, Filter, Row, Show};
+use crate::stat::{self, Filter, Show};
 use crate::view::{Level, ProxyView, View};
 
 pub(crate) fn version(call: &mut Call<'_>) -> Reply {
