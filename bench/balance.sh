@@ -4,22 +4,9 @@
 # one thread pinned to core 0, load and origins share core 1.
 #
 #   bench/balance.sh WEIR WEIR-LOAD        HAPROXY= names another binary, ROUNDS=, SECONDS_EACH=, CONNECTIONS= the size
-set -euo pipefail
-PATH=$PATH:/usr/sbin
-weir=$(realpath "$1")
-load=$(realpath "$2")
-haproxy=${HAPROXY:-$(command -v haproxy)}
-rounds=${ROUNDS:-3}
-seconds=${SECONDS_EACH:-3}
+# shellcheck source=bench/lib.sh
+source "$(dirname "$0")/lib.sh"
 connections=${CONNECTIONS:-64}
-dir=$(mktemp -d)
-pids=()
-cleanup() {
-    kill "${pids[@]}" 2>/dev/null || true
-    wait 2>/dev/null || true
-    rm -rf "$dir"
-}
-trap cleanup EXIT
 
 origin() { # number, delay in µs: an origin of its own; sets ADDRESS
     mkfifo "$dir/in$1"
@@ -32,34 +19,17 @@ origin() { # number, delay in µs: an origin of its own; sets ADDRESS
     ADDRESS=$(awk '/^listening/ {print $2}' "$dir/out$1")
 }
 
-start() { # name, algorithm, servers: sets PID and PORT
-    while :; do
-        PORT=$((20000 + RANDOM % 12000))
-        (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null || break
-    done
-    cat >"$dir/cfg" <<END
+config() { # algorithm, servers
+    cat <<EOF
 global
     nbthread 1
     maxconn 4000
-defaults
-    mode http
-    timeout client 60s
-    timeout server 60s
-    timeout connect 5s
+$(defaults http)
 listen l
-    bind 127.0.0.1:$PORT
-    balance $2
-$3
-END
-    taskset -c 0 "${!1}" -db -f "$dir/cfg" >"$dir/said" 2>&1 &
-    PID=$!
-    pids+=("$PID")
-    for _ in $(seq 100); do
-        (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null && return
-        sleep 0.05
-    done
-    cat "$dir/said" >&2
-    exit 1
+    bind 127.0.0.1:PORT
+    balance $1
+$2
+EOF
 }
 
 equal='' slowed=''
@@ -70,14 +40,13 @@ for n in 1 2 3 4; do
     slowed+="    server s$n $ADDRESS"$'\n'
 done
 
-measure() { # name algorithm servers: one line of the load generator
-    start "$@"
-    printf 'run target=127.0.0.1:%s path=/1000 connections=%s seconds=1\nrun target=127.0.0.1:%s path=/1000 connections=%s seconds=%s\n' \
-        "$PORT" "$connections" "$PORT" "$connections" "$seconds" | taskset -c 1 "$load" | grep '^requests=' | tail -1
-    kill "$PID" 2>/dev/null || true
-    wait "$PID" 2>/dev/null || true
+measure() { # name algorithm servers: one line of the load generator, after a second to warm up
+    start "$1" "$(config "$2" "$3")"
+    local load="run target=127.0.0.1:$PORT path=/1000 connections=$connections"
+    ask "$load" seconds=1 >/dev/null
+    ask "$load" "seconds=$seconds"
+    stop
 }
-field() { sed -n "s/.* $1=\([0-9]*\).*/\1/p" | sort -g | awk '{v[NR]=$1} END {print v[int((NR + 1) / 2)]}'; }
 
 echo "| origins | proxy | algorithm | requests/s | p50, ms | p99, ms | p99.9, ms |"
 echo "| --- | --- | --- | --- | --- | --- | --- |"
@@ -86,7 +55,7 @@ for origins in equal slowed; do
         for name in haproxy weir; do
             [ "$name $algorithm" = "haproxy peak-ewma" ] && continue
             for _ in $(seq "$rounds"); do measure "$name" "$algorithm" "${!origins}"; done >"$dir/results"
-            get() { field "$1" <"$dir/results"; }
+            get() { value "$1" <"$dir/results" | median; }
             awk -v o="$origins" -v n="$name" -v a="$algorithm" -v r="$(get rate)" -v p="$(get p50)" -v q="$(get p99)" -v s="$(get 'p99\.9')" \
                 'BEGIN {printf "| %s | %s | %s | %d | %.2f | %.2f | %.2f |\n", o == "equal" ? "4 alike" : "one 25 times slower", n, a, r, p/1000, q/1000, s/1000}'
         done

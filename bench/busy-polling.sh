@@ -4,7 +4,6 @@
 # connections a second.
 #
 #   bench/busy-polling.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
-set -euo pipefail
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 
@@ -13,11 +12,7 @@ config() { # "busy-polling" or nothing
 global
     nbthread 1
     $1
-defaults
-    mode http
-    timeout client 60s
-    timeout server 60s
-    timeout connect 5s
+$(defaults http)
 frontend fe
     bind 127.0.0.1:PORT
     http-request redirect location http://example.org/ if { path /away }

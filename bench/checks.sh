@@ -5,7 +5,6 @@
 # for moving checks between threads.
 #
 #   bench/checks.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
-set -euo pipefail
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 threads=${THREADS:-48}
@@ -17,11 +16,7 @@ config() { # "check" or nothing
 global
     nbthread $threads
     maxconn 8000
-defaults
-    mode http
-    timeout client 60s
-    timeout server 60s
-    timeout connect 5s
+$(defaults http)
 frontend fe
     bind 127.0.0.1:PORT
     stats enable
@@ -34,17 +29,7 @@ EOF
     for n in $(seq "$servers"); do echo "    server s$n $origin ${1:+check inter 2s}"; done
 }
 
-launch() { # name, configuration, what is to be forgotten at the start; sets PID and PORT
-    PORT=$(free_port)
-    local file="$dir/$1-$PORT.cfg"
-    echo "${2//PORT/$PORT}" >"$file"
-    # Not on one core: threads that wait for each other's core are what is measured here.
-    "${!1}" -f "$file" >/dev/null 2>&1 &
-    PID=$!
-    pids+=("$PID")
-    wait_port "$PORT"
-}
-
+cores=0-$(($(nproc) - 1)) # all: threads that wait for each other's core are what is measured here
 switches() { cat "/proc/$1/task/"*/status | awk '/^voluntary/ {v += $2} END {print v}'; }
 cpu_ns() { cat "/proc/$1/task/"*/schedstat | awk '{t += $1} END {printf "%.0f\n", t}'; }
 
@@ -58,7 +43,7 @@ idle() { # name: wake-ups a second and per mille of a core, while nothing but ch
 for _ in $(seq "$rounds"); do
     for checks in "" check; do
         for name in haproxy weir; do
-            launch "$name" "$(config "$checks")"
+            start "$name" "$(config "$checks")"
             # Until every server was checked once.
             sleep 3
             idle "$name" >>"$dir/$name-${checks:-none}.idle"
@@ -67,8 +52,7 @@ for _ in $(seq "$rounds"); do
                 >>"$dir/$name-${checks:-none}.result"
             echo "$busy $(cpu_ns "$PID")" | awk -v s="$seconds" '{printf "cpu=%.1f\n", ($2 - $1) / s / 1e7}' \
                 >>"$dir/$name-${checks:-none}.load"
-            kill "$PID"
-            wait "$PID" 2>/dev/null || true
+            stop
         done
     done
 done

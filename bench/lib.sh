@@ -48,7 +48,11 @@ ask() { # a command of weir-load; prints its answer
 }
 value() { sed -n "s/.*\b$1=\([0-9.]*\).*/\1/p"; }
 
-start() { # name, configuration; sets PID and PORT
+defaults() { # mode: the same section for all
+    printf 'defaults\n    mode %s\n    timeout client 60s\n    timeout server 60s\n    timeout connect 5s\n' "$1"
+}
+
+start() { # name, configuration; sets PID and PORT; runs on core 0, or on those that `cores` names
     PORT=$(free_port)
     local file="$dir/$1-$PORT.cfg"
     case $1 in
@@ -70,6 +74,11 @@ EOF
     PID=$!
     pids+=("$PID")
     wait_port "$PORT"
+}
+
+stop() { # the one started last
+    kill "$PID" 2>/dev/null || true
+    wait "$PID" 2>/dev/null || true
 }
 
 ticks() { awk '{print $14, $15}' "/proc/$1/stat"; }

@@ -3,7 +3,6 @@
 # rounds in turn, medians. Prints one table in Markdown.
 #
 #   bench/run.sh WEIR WEIR-LOAD          HAPROXY= and NGINX= name other binaries, ROUNDS= and SECONDS_EACH= the length
-set -euo pipefail
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 idle=${IDLE:-3500}
@@ -13,11 +12,7 @@ proxy_config() { # mode, rules: the same text for Weir and haproxy
 global
     nbthread 1
     maxconn 8000
-defaults
-    mode $1
-    timeout client 60s
-    timeout server 60s
-    timeout connect 5s
+$(defaults $1)
 frontend fe
     bind 127.0.0.1:PORT
 $2
@@ -114,8 +109,7 @@ memory() { # bytes of memory for each idle keep-alive connection
         after=$(pss)
         echo "$name $before $after $idle" | awk '{printf "| %s | %d | %.1f |\n", $1, ($3-$2)/$4, $3/1048576}'
         ask release >/dev/null
-        kill "$PID" 2>/dev/null || true
-        wait "$PID" 2>/dev/null || true
+        stop
     done
 }
 

@@ -12,11 +12,7 @@ config() { # groups
 global
     nbthread 2
     thread-groups $1
-defaults
-    mode http
-    timeout client 60s
-    timeout server 60s
-    timeout connect 5s
+$(defaults http)
 frontend fe
     bind 127.0.0.1:PORT
     default_backend be
@@ -46,8 +42,7 @@ for load_of in connections requests; do
                 echo "$before $after $(value requests <<<"$answer") $(value rate <<<"$answer")" |
                     awk -v hz="$hz" '{printf "%.2f %.0f\n", ($3 + $4 - $1 - $2) * 1e6 / hz / $5, $6}' >>"$dir/$load_of-$name-$groups"
             done
-            kill "$PID" 2>/dev/null || true
-            wait "$PID" 2>/dev/null || true
+            stop
             printf '| %s | %s | %s | %s | %s |\n' "$load_of" "$name" "$groups" \
                 "$(cut -d' ' -f1 "$dir/$load_of-$name-$groups" | median)" "$(cut -d' ' -f2 "$dir/$load_of-$name-$groups" | median)"
         done

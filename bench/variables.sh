@@ -11,11 +11,7 @@ config() { # how many variables, how many accesses beyond setting each once
 global
     nbthread 1
     tune.vars.txn-max-size 100000000
-defaults
-    mode http
-    timeout client 60s
-    timeout server 60s
-    timeout connect 5s
+$(defaults http)
 frontend fe
     bind 127.0.0.1:PORT
 EOF
@@ -37,8 +33,7 @@ cost() { # name variables accesses: median of user + system µs of a request
         after=$(ticks "$PID")
         echo "$before $after $requests" | awk -v hz="$hz" '$5 > 0 {print ($3 + $4 - $1 - $2) * 1e6 / hz / $5}'
     done | median
-    kill "$PID" 2>/dev/null || true
-    wait "$PID" 2>/dev/null || true
+    stop
 }
 
 echo "| 100 variables, 1,000 accesses | CPU µs/request | ÷ haproxy |"
