@@ -153,7 +153,12 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
     let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
-    crate::servers::keep(&shared, &runtime, &checks);
+    let moved = Arc::new(|backend, server| {
+        tokio::task::spawn_local(proxy::worker::close_idle(backend, server));
+    });
+    let tell = resolvers::Tell { notify: teller.notify(messages), moved };
+    let sections = resolvers::Sections::new(plan.clone(), tell);
+    crate::servers::keep(&shared, &runtime, &checks, &sections);
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
         let placement = &plan.global.placement;
@@ -167,6 +172,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
             shared: shared.clone(),
             runtime: runtime.clone(),
             checks: checks.clone(),
+            sections: sections.clone(),
             exposed: exposed.clone(),
         };
         let link = link.take();
@@ -185,6 +191,7 @@ struct Desk {
     shared: Arc<Shared>,
     runtime: Arc<Runtime>,
     checks: Arc<health::Checks>,
+    sections: resolvers::Sections,
     exposed: Arc<Exposed>,
 }
 
@@ -196,7 +203,7 @@ async fn work(
     link: Option<UnixStream>,
     messages: Messages,
 ) {
-    let Desk { shared, runtime, checks, exposed } = desk;
+    let Desk { shared, runtime, checks, sections, exposed } = desk;
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
@@ -227,6 +234,7 @@ async fn work(
             }
         });
     }
+    sections.start();
     let _running = checks.start();
     std::future::pending::<()>().await;
 }

@@ -10,6 +10,7 @@ use base::address::{Family, Host};
 use diag::{SourceMap, Span};
 use sample::auth::Userlist;
 
+use crate::plan::Resolvers;
 use crate::plan::global::DefaultPath;
 
 /// A raw message by status.
@@ -30,6 +31,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) userlists: HashMap<Box<str>, Arc<Userlist>>,
     /// `http-errors` sections.
     pub(crate) http_errors: HashMap<Box<str>, Messages>,
+    /// `resolvers` sections, in their order.
+    pub(crate) resolvers: Vec<Arc<Resolvers>>,
     /// `default-path`.
     pub(crate) default_path: DefaultPath,
     /// The directory of the file whose lines are being compiled.
@@ -51,6 +54,7 @@ impl<'a> NameTable<'a> {
             frontends: HashMap::new(),
             userlists: HashMap::new(),
             http_errors: HashMap::new(),
+            resolvers: Vec::new(),
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
             captures: RefCell::default(),

@@ -10,6 +10,7 @@ pub mod log;
 pub mod option;
 pub mod persistence;
 pub mod proxy;
+pub mod resolvers;
 pub mod rules;
 pub mod sections;
 pub mod stats;
@@ -36,6 +37,7 @@ static TABLES: &[&[Keyword]] = &[
     check_option::TABLE,
     check_protocol::TABLE,
     sections::TABLE,
+    resolvers::TABLE,
 ];
 
 /// Every row.
