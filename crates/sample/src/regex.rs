@@ -181,7 +181,7 @@ impl RegexSet {
 
 /// Rewrites what PCRE takes as itself and the `regex` crate as syntax: `[`, `&&`, `--` and `~~` inside a class,
 /// and `{` that begins no repetition.
-fn translate(pattern: &str) -> String {
+pub(crate) fn translate(pattern: &str) -> String {
     let bytes = pattern.as_bytes();
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut class_start: Option<usize> = None;
