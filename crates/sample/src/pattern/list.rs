@@ -438,7 +438,7 @@ impl View {
             };
             let Some(slot) = regexes.find(bytes, true, &contents.entries) else { return false };
             let template = contents.entries.value(slot);
-            template.is_some_and(|template| regexes.expand(slot, bytes, template, &contents.entries, out))
+            template.is_some_and(|template| regexes.expand(slot, bytes, template, out))
         })
     }
 }

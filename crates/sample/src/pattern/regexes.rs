@@ -11,18 +11,33 @@ use smallvec::SmallVec;
 
 use super::entries::{Slot, Texts};
 use super::substrings::Substrings;
-use crate::regex::{Regex, RegexSet, translate};
+use crate::regex::{Lean, Regex, RegexSet, translate};
 
-/// With more expressions than that, one is compiled again when it is first tried: programs are far larger than texts.
-const KEPT: usize = 32;
+/// With more expressions than that, further ones are kept lean: a large program is made for speed.
+const FAST: usize = 32;
 /// Bytes that more expressions than that have in common tell nothing.
 const SHARED: u32 = 64;
 /// The most alternatives of one expression that are looked for.
 const ALTERNATIVES: usize = 16;
 
 #[derive(Debug)]
+enum Program {
+    Fast(Regex),
+    Lean(Lean),
+}
+
+impl Program {
+    fn is_match(&self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Fast(regex) => regex.is_match(bytes),
+            Self::Lean(regex) => regex.is_match(bytes),
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Member {
-    regex: OnceLock<Option<Regex>>,
+    program: Program,
     /// Its literals, one of which each match holds; none: it is in `others`.
     literals: SmallVec<[Slot; 1]>,
 }
@@ -70,11 +85,10 @@ impl Regexes {
 
     pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) -> Result<(), String> {
         let pattern = String::from_utf8_lossy(texts.text(slot));
-        let compiled = Regex::new(&pattern, self.ignore_case)?;
-        let regex = OnceLock::new();
-        if self.members.len() < KEPT {
-            let _ = regex.set(Some(compiled));
-        }
+        let program = match self.members.len() < FAST {
+            true => Program::Fast(Regex::new(&pattern, self.ignore_case)?),
+            false => Program::Lean(Lean::new(&pattern, self.ignore_case)?),
+        };
         let mut literals = SmallVec::new();
         for text in self.choose(&pattern) {
             *self.sharing.entry(text.clone()).or_default() += 1;
@@ -86,7 +100,7 @@ impl Regexes {
             self.others.push(slot);
             self.together = OnceLock::new();
         }
-        self.members.insert(slot, Member { regex, literals });
+        self.members.insert(slot, Member { program, literals });
         Ok(())
     }
 
@@ -128,16 +142,14 @@ impl Regexes {
         }
     }
 
-    fn regex(&self, slot: Slot, texts: &impl Texts) -> Option<&Regex> {
-        let compile = || Regex::new(&String::from_utf8_lossy(texts.text(slot)), self.ignore_case).ok();
-        self.members.get(&slot)?.regex.get_or_init(compile).as_ref()
+    fn is_match(&self, slot: Slot, bytes: &[u8]) -> bool {
+        self.members.get(&slot).is_some_and(|member| member.program.is_match(bytes))
     }
 
     /// Any expression that matches, or the first of the list.
     pub(crate) fn find(&self, bytes: &[u8], first: bool, texts: &impl Texts) -> Option<Slot> {
-        let matches = |slot: &Slot| self.regex(*slot, texts).is_some_and(|regex| regex.is_match(bytes));
         if self.members.len() == 1 {
-            return self.members.keys().copied().find(|slot| matches(slot));
+            return self.members.keys().copied().find(|slot| self.is_match(*slot, bytes));
         }
         let mut candidates: SmallVec<[Slot; 16]> = SmallVec::new();
         self.index.each(bytes, &self.literals, |number| {
@@ -146,7 +158,7 @@ impl Regexes {
         });
         candidates.sort_unstable_by_key(|slot| texts.order(*slot));
         candidates.dedup();
-        let found = candidates.iter().copied().find(|slot| matches(slot));
+        let found = candidates.iter().copied().find(|slot| self.is_match(*slot, bytes));
         if self.others.is_empty() || (found.is_some() && !first) {
             return found;
         }
@@ -157,7 +169,7 @@ impl Regexes {
     /// The first that matches of those without literals.
     fn find_other(&self, bytes: &[u8], texts: &impl Texts) -> Option<Slot> {
         if let [slot] = self.others[..] {
-            return self.regex(slot, texts).filter(|regex| regex.is_match(bytes)).map(|_| slot);
+            return self.is_match(slot, bytes).then_some(slot);
         }
         let together = self.together.get_or_init(|| {
             let patterns: Vec<_> =
@@ -167,16 +179,12 @@ impl Regexes {
         self.others.get(together.as_ref()?.first(bytes)?).copied()
     }
 
-    /// Appends the template `template` with the references filled that `slot`'s expression captured.
-    pub(crate) fn expand(
-        &self,
-        slot: Slot,
-        bytes: &[u8],
-        template: &[u8],
-        texts: &impl Texts,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        self.regex(slot, texts).is_some_and(|regex| regex.expand(bytes, template, out))
+    /// Appends `template` with the references filled that the expression of `slot` captured.
+    pub(crate) fn expand(&self, slot: Slot, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
+        self.members.get(&slot).is_some_and(|member| match &member.program {
+            Program::Fast(regex) => regex.expand(bytes, template, out),
+            Program::Lean(regex) => regex.expand(bytes, template, out),
+        })
     }
 }
 
