@@ -318,7 +318,10 @@ fn finish<'a>(
         backends: index,
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(context.variables.take()),
-        patterns: Arc::new(context.patterns.take()),
+        patterns: {
+            context.patterns.borrow_mut().finish();
+            Arc::new(context.patterns.take())
+        },
         environment: draft
             .environment
             .iter()
