@@ -263,3 +263,82 @@ fn servers_that_track_one_without_an_address_are_in_maintenance_with_it() {
     names.say("app.test", Zone::Addresses(vec!["127.0.0.1"]));
     becomes(&weir, "s2", "192.0.2.1 0 1 - 80");
 }
+
+/// A proxy whose rules find the server's address in the name that the client asked for.
+fn start_lookups(names: &NameServer, section: &str, rules: &str, port_of_server: u16) -> (Weir, u16) {
+    let port = free_port();
+    let text = format!(
+        "global\n nbthread 2\n stats socket runtime level admin\n dns-accept-family ipv4,ipv6\n\
+         resolvers dns\n nameserver ns1 127.0.0.1:{}\n timeout retry 40ms\n{section}\
+         defaults\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         listen l\n bind 127.0.0.1:{port}\n{rules} server s 0.0.0.0:{port_of_server}\n",
+        names.port()
+    );
+    (Weir::start(&text, &[port]), port)
+}
+
+fn get(client: &mut Client, host: &str) -> String {
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let response = client.send(request).response().expect("an answer");
+    if response.status == 200 {
+        String::from_utf8_lossy(&response.body).into_owned()
+    } else {
+        response.status.to_string()
+    }
+}
+
+#[test]
+fn a_rule_finds_the_address_of_a_name_in_the_request() {
+    let origin = Origin::text("found");
+    let names = NameServer::start(&[
+        ("app.test", Zone::Addresses(vec!["::1", "127.0.0.1"])),
+        ("refused.test", Zone::Refused),
+        ("silent.test", Zone::Silence),
+    ]);
+    let rules = " mode http\n http-request do-resolve(txn.ip,dns,ipv4) hdr(host),host_only\n \
+                 http-request return status 404 hdr x-ip %[var(txn.ip)] unless { var(txn.ip) -m found }\n \
+                 http-request set-dst var(txn.ip)\n";
+    let (weir, port) = start_lookups(&names, " hold valid 1h\n", rules, origin.port());
+    let mut client = Client::connect(port);
+    for (host, body) in [
+        ("app.test", "found"),
+        ("APP.test:80", "found"),
+        ("nowhere.test", "404"),
+        ("refused.test", "404"),
+        ("silent.test", "404"),
+        ("192.0.2.1", "404"),
+        ("app.test", "found"),
+        ("..", "404"),
+    ] {
+        assert_eq!(get(&mut client, host), body, "{host}");
+    }
+    assert_eq!(counted(&weir, "ns1", "valid"), 1, "a fresh answer is not asked for again");
+    assert_eq!(counted(&weir, "ns1", "update"), 0);
+}
+
+#[test]
+fn a_rule_asks_again_once_the_answer_is_no_longer_fresh() {
+    let origin = Origin::text("found");
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let rules =
+        " mode http\n http-request do-resolve(txn.ip,dns) hdr(host)\n http-request set-dst var(txn.ip)\n";
+    let (weir, port) = start_lookups(&names, " hold valid 0\n", rules, origin.port());
+    let mut client = Client::connect(port);
+    for _ in 0..3 {
+        assert_eq!(get(&mut client, "app.test"), "found");
+    }
+    assert_eq!(counted(&weir, "ns1", "valid"), 3);
+}
+
+#[test]
+fn a_tcp_rule_finds_the_address_of_a_name_too() {
+    let origin = Origin::text("found");
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let rules = " mode tcp\n tcp-request inspect-delay 10s\n \
+                 tcp-request content do-resolve(txn.ip,dns,ipv4) req.payload(22,8)\n \
+                 tcp-request content set-dst var(txn.ip)\n";
+    let (_weir, port) = start_lookups(&names, "", rules, origin.port());
+    let mut client = Client::connect(port);
+    // "GET / HTTP/1.1\r\nHost: " is 22 bytes long.
+    assert_eq!(get(&mut client, "app.test"), "found");
+}

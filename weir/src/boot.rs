@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use config::Plan;
 use control::Runtime;
 use diag::Severity;
-use proxy::worker::{ServiceReply, ServiceRequest};
+use proxy::worker::{Found, ServiceReply, ServiceRequest};
 use proxy::{Services, Shared, Worker};
 use state::Process;
 
@@ -149,15 +149,15 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     states::restore(&plan, &view, messages);
     let runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
     let runtime = Arc::new(runtime);
-    let services = services(runtime.clone());
-    let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
-    teller.bind(&shared);
-    let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
     let moved = Arc::new(|backend, server| {
         tokio::task::spawn_local(proxy::worker::close_idle(backend, server));
     });
     let tell = resolvers::Tell { notify: teller.notify(messages), moved };
     let sections = resolvers::Sections::new(plan.clone(), tell);
+    let services = services(runtime.clone(), sections.clone());
+    let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
+    teller.bind(&shared);
+    let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
     crate::servers::keep(&shared, &runtime, &checks, &sections);
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
@@ -267,7 +267,7 @@ fn count_panics(process: &Arc<Process>) {
 }
 
 /// What other rooms do for requests.
-fn services(runtime: Arc<Runtime>) -> Services {
+fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
     let of_page = runtime.clone();
     let statistics = move |_: &config::plan::Proxy,
                            page: &config::plan::proxy::StatsPage,
@@ -293,7 +293,11 @@ fn services(runtime: Arc<Runtime>) -> Services {
         };
         reply(control::prometheus::respond(&runtime, &request))
     };
-    Services { statistics: Box::new(statistics), metrics: Box::new(metrics) }
+    let resolve = move |section: &Arc<state::resolvers::Section>, name: Box<str>, prefer| -> Found {
+        let (sections, section) = (sections.clone(), section.clone());
+        Box::pin(async move { sections.lookup(&section, &name, prefer).await })
+    };
+    Services { statistics: Box::new(statistics), metrics: Box::new(metrics), resolve: Box::new(resolve) }
 }
 
 /// A page in the proxy's terms.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use base::address::Family;
 use config::Plan;
-use config::plan::Resolvers;
+use state::resolvers::Section;
 use tokio::sync::oneshot;
 
 /// Takes a message: the backend it is about, its syslog level, its text.
@@ -59,13 +59,8 @@ impl Sections {
 
     /// The address of `name` as `section`, one of the plan's, knows or finds it; `None` when it has none. For one family
     /// rather than the other if `prefer` says so.
-    pub async fn lookup(
-        &self,
-        section: &Arc<Resolvers>,
-        name: &str,
-        prefer: Option<Family>,
-    ) -> Option<IpAddr> {
-        let place = self.plan.resolvers.iter().position(|one| Arc::ptr_eq(one, section))?;
+    pub async fn lookup(&self, section: &Arc<Section>, name: &str, prefer: Option<Family>) -> Option<IpAddr> {
+        let place = self.plan.resolvers.iter().position(|one| Arc::ptr_eq(&one.state, section))?;
         let (send, receive) = oneshot::channel();
         let name = name.to_owned();
         runtime::worker::post(worker_of(place), move || task::lookup(place, &name, prefer, send));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::address::Family;
 use http::Name;
 use sample::expression::Expression;
 use sample::format::Format;
@@ -9,6 +10,7 @@ use sample::pattern::List;
 use sample::regex::Regex;
 use sample::transaction::TimeoutSlot;
 use sample::vars::{SetConditions, Var};
+use state::resolvers::Section;
 
 use crate::redirect::Redirect;
 use crate::reply::Reply;
@@ -120,5 +122,6 @@ pub(crate) enum Action {
     ExpectProxy,
     DoLog,
     DisableRetry,
+    Resolve { section: Arc<Section>, prefer: Option<Family>, var: Var, name: Expression },
     UseService(Service),
 }

@@ -106,6 +106,15 @@ impl sample::Names for NameTable<'_> {
         self.http_errors.get(name).cloned()
     }
 
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+        let found = self.resolvers.iter().find(|section| *section.state.name == *name)?;
+        Some(found.state.clone())
+    }
+
+    fn resolvers_names(&self) -> Vec<Box<str>> {
+        self.resolvers.iter().map(|section| section.state.name.clone()).collect()
+    }
+
     fn directory(&self) -> Option<Arc<sample::env::Directory>> {
         let make = || {
             Arc::new(sample::env::Directory {
