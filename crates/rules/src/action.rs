@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::address::Family;
 use http::Name;
+use sample::bandwidth::BandwidthFilter;
 use sample::expression::Expression;
 use sample::format::Format;
 use sample::pattern::List;
@@ -122,6 +123,7 @@ pub(crate) enum Action {
     ExpectProxy,
     DoLog,
     DisableRetry,
+    LimitBandwidth { filter: Arc<BandwidthFilter>, limit: Option<Number>, period: Option<Number> },
     Resolve { section: Arc<Section>, prefer: Option<Family>, var: Var, name: Expression },
     UseService(Service),
 }

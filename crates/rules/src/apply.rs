@@ -86,6 +86,13 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             return Applied::Hold(Hold::EarlyHint(bytes.into()));
         }
         Action::Nothing => {}
+        Action::LimitBandwidth { filter, limit, period } => {
+            let limit = limit.as_ref().and_then(|limit| number(limit, stage));
+            let period = period.as_ref().and_then(|period| number(period, stage));
+            return with(stage, |transaction| {
+                sample::bandwidth::enable(&mut transaction.bandwidth, filter, limit, period);
+            });
+        }
         Action::SetVar { var, conditions, value } => {
             let env = stage.env();
             match value.eval(&env) {

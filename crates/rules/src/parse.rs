@@ -97,6 +97,18 @@ impl<'w> Context<'_, 'w, '_> {
         Ok(Number::Made(self.expression()?))
     }
 
+    /// A size, or an expression that gives bytes.
+    fn size_or_expression(&mut self) -> Result<Number, Diagnostic> {
+        let Some(word) = self.words.peek() else { return Err(self.usage("a size or an expression")) };
+        if word.text.starts_with(|first: char| first.is_ascii_digit()) {
+            self.words.next();
+            let size = parse_size(word.text)
+                .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))?;
+            return Ok(Number::Fixed(size as i64));
+        }
+        Ok(Number::Made(self.expression()?))
+    }
+
     fn number_or_expression(&mut self, low: i64, high: i64) -> Result<Number, Diagnostic> {
         let Some(word) = self.words.peek() else { return Err(self.usage("a number or an expression")) };
         let digits = word.text.strip_prefix("0x");
@@ -540,6 +552,25 @@ pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
         return Err(Diagnostic::alert("log profiles are not supported yet").at(context.words.span()));
     }
     Ok(Action::DoLog)
+}
+
+pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = context.need("the name of a bandwidth filter")?;
+    let filter = context.scope.names.bandwidth(name.text).ok_or_else(|| {
+        Diagnostic::alert(format!("there is no bandwidth filter `{}` here", name.text))
+            .at(name.span)
+            .help("`filter bwlim-in` and `filter bwlim-out` declare them, in the same proxy")
+    })?;
+    let (mut limit, mut period) = (None, None);
+    loop {
+        if context.words.take("limit") {
+            limit = Some(context.size_or_expression()?);
+        } else if context.words.take("period") {
+            period = Some(context.time_or_expression()?);
+        } else {
+            return Ok(Action::LimitBandwidth { filter, limit, period });
+        }
+    }
 }
 
 pub(crate) fn do_resolve(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -110,6 +110,11 @@ pub trait Names {
     fn directory(&self) -> Option<Arc<Directory>> {
         None
     }
+    /// The bandwidth filter of that name in the proxy being compiled.
+    fn bandwidth(&self, name: &str) -> Option<Arc<crate::bandwidth::BandwidthFilter>> {
+        let _ = name;
+        None
+    }
     /// The `resolvers` section of that name.
     fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
         let _ = name;

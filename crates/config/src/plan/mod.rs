@@ -2,6 +2,7 @@
 
 pub mod bind;
 pub mod check;
+pub mod filter;
 pub mod global;
 pub mod log;
 pub mod proxy;

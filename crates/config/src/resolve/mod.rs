@@ -7,6 +7,7 @@
 mod balance;
 mod binds;
 mod check;
+mod filters;
 mod formats;
 pub(crate) mod names;
 mod proxies;

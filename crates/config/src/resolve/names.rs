@@ -9,6 +9,7 @@ use std::sync::Arc;
 use base::address::{Family, Host};
 use diag::{SourceMap, Span};
 use sample::auth::Userlist;
+use sample::bandwidth::BandwidthFilter;
 
 use crate::plan::Resolvers;
 use crate::plan::global::DefaultPath;
@@ -39,6 +40,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) directory: RefCell<PathBuf>,
     /// Lengths of the request captures of the frontend being compiled; `None` in a backend.
     pub(crate) captures: RefCell<Option<Vec<CaptureDraft>>>,
+    /// The bandwidth filters of the proxy being compiled.
+    pub(crate) bandwidth: RefCell<HashMap<Box<str>, Arc<BandwidthFilter>>>,
     /// Files already read, by path as used: thousands of proxies share their error files.
     files: RefCell<HashMap<PathBuf, Arc<[u8]>>>,
     /// Made when the first expression looks up proxies at run time, which is after all were named.
@@ -58,6 +61,7 @@ impl<'a> NameTable<'a> {
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
             captures: RefCell::default(),
+            bandwidth: RefCell::default(),
             files: RefCell::default(),
             directory_of_proxies: OnceCell::new(),
         }
@@ -104,6 +108,10 @@ impl sample::Names for NameTable<'_> {
 
     fn http_errors(&self, name: &str) -> Option<Messages> {
         self.http_errors.get(name).cloned()
+    }
+
+    fn bandwidth(&self, name: &str) -> Option<Arc<BandwidthFilter>> {
+        self.bandwidth.borrow().get(name).cloned()
     }
 
     fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {

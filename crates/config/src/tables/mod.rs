@@ -5,6 +5,7 @@ pub mod check_expect;
 pub mod check_option;
 pub mod check_protocol;
 pub mod environment;
+pub mod filter;
 pub mod global;
 pub mod log;
 pub mod option;
@@ -27,6 +28,7 @@ static TABLES: &[&[Keyword]] = &[
     threads::TABLE,
     tune::TABLE,
     proxy::TABLE,
+    filter::TABLE,
     rules::TABLE,
     timeout::TABLE,
     option::TABLE,
