@@ -115,7 +115,8 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         }
         "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => Reply::Done,
         "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
-        option @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "name" | "ssl") => {
+        "name" => rename(proxy, server, call.arg(2)),
+        option @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "ssl") => {
             error(format!("'set server <srv> {option}' is not supported yet."))
         }
         _ => error(SET_SERVER_USAGE),
@@ -152,6 +153,28 @@ fn change_address(server: &Server, call: &Call<'_>) -> Reply {
     }
     server.set_address(ServerAddress::Ip(SocketAddr::new(ip, port)));
     Reply::Message(Severity::Notice, format!("{} by 'stats socket command'", said.join(", ")))
+}
+
+/// Only a server in maintenance, which nothing of the configuration calls by its name, may have another.
+fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
+    if name.is_empty() {
+        return error("set server <b>/<s> name requires a new name.");
+    }
+    if !server.admin().in_maintenance() {
+        return error("Server must be in maintenance mode to be renamed.");
+    }
+    if name.chars().any(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'))) {
+        return error("Server name contains invalid characters.");
+    }
+    if server.referenced.load(Relaxed) {
+        return error("This server is statically referenced by its name in the configuration.");
+    }
+    let servers = proxy.state.servers.load();
+    if servers.iter().any(|other| other.id != server.id && *other.name == *name) {
+        return error("A server with the same name already exists in backend.");
+    }
+    server.name.set(name);
+    Reply::Message(Severity::Notice, "Server name updated.".into())
 }
 
 fn change_fqdn(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> Reply {

@@ -9,6 +9,7 @@ pub mod counters;
 pub mod errors;
 mod health;
 pub mod latency;
+mod name;
 pub mod process;
 pub mod proxy;
 pub mod queue;
@@ -20,6 +21,7 @@ pub mod sessions;
 pub mod transition;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
+pub use name::ServerName;
 pub use latency::{Answer, Latency};
 pub use process::Process;
 pub use proxy::{Listener, Mode, Proxy};

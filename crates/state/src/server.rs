@@ -16,6 +16,7 @@ use runtime::{Sharded, timer};
 
 use crate::counters::ServerCounters;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
+use crate::name::ServerName;
 use crate::queue::Queue;
 use crate::served::Counted;
 use runtime::shared::Shared;
@@ -105,7 +106,7 @@ pub struct Server {
     /// `id`, unique within the backend.
     pub id: u32,
     /// Its name.
-    pub name: Box<str>,
+    pub name: ServerName,
     /// The name of its backend.
     pub proxy: Box<str>,
     /// Whether it is used only when no other is up (`backup`).
@@ -207,7 +208,7 @@ impl Server {
         };
         Arc::new(Self {
             id: seed.id,
-            name: seed.name,
+            name: seed.name.into(),
             proxy: seed.proxy,
             backup: seed.backup,
             maxconn: AtomicU32::new(seed.maxconn),
