@@ -99,7 +99,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
         "addr" => change_address(server, call),
         "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
-        "fqdn" => change_fqdn(call, proxy, server),
+        "fqdn" => change_fqdn(call, server),
         "check-port" => match call.arg(2).parse::<u16>() {
             _ if !server.health.configured.load(Relaxed) => {
                 error("Health checks are not enabled on this server.")
@@ -177,9 +177,9 @@ fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
     Reply::Message(Severity::Notice, "Server name updated.".into())
 }
 
-fn change_fqdn(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> Reply {
+fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> Reply {
     let failed = |why: &str| error(format!("set server <b>/<s> fqdn failed because {why}."));
-    if !proxy.server(server.id).is_some_and(|view| view.resolved) {
+    if !server.resolved.load(Relaxed) {
         return failed("no resolution is configured");
     }
     if server.srv_record.get().is_some() {

@@ -21,8 +21,8 @@ pub mod sessions;
 pub mod transition;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
-pub use name::ServerName;
 pub use latency::{Answer, Latency};
+pub use name::ServerName;
 pub use process::Process;
 pub use proxy::{Listener, Mode, Proxy};
 pub use queue::{Queue, Ticket};

@@ -125,6 +125,8 @@ pub struct Server {
     pub fqdn: ArcSwapOption<Box<str>>,
     /// The name of the SRV records that name, port and weight come from; set once, by the configuration.
     pub srv_record: OnceLock<Box<str>>,
+    /// Whether name servers are asked for its name while it runs (`resolvers`); set by the configuration.
+    pub resolved: AtomicBool,
     /// The port of the configuration or of an SRV record: what a server without an address will have.
     pub service_port: AtomicU32,
     /// The weight of the configuration (`initial weight`), 0 to 256.
@@ -218,6 +220,7 @@ impl Server {
             moves: AtomicU32::new(0),
             fqdn: ArcSwapOption::empty(),
             srv_record: OnceLock::new(),
+            resolved: AtomicBool::new(false),
             service_port: AtomicU32::new(port.into()),
             initial_weight: seed.weight,
             weight: AtomicU32::new(seed.weight),

@@ -9,6 +9,7 @@ mod binds;
 mod check;
 mod filters;
 mod formats;
+mod last;
 pub(crate) mod names;
 mod proxies;
 mod resolvers;
@@ -70,6 +71,8 @@ pub(crate) struct Context<'a> {
     pub(crate) placement: Placement,
     /// Servers whose lines were refused, as `backend/server`: what refers to them is not wrong too.
     pub(crate) refused: HashSet<String>,
+    /// Addresses that servers had before.
+    pub(crate) last: last::LastAddresses,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
 }
@@ -113,6 +116,7 @@ pub(crate) fn resolve(
         global: Global::default(),
         placement: Placement::default(),
         refused: HashSet::new(),
+        last: last::LastAddresses::default(),
         hosts: HashMap::new(),
     };
     let global = read_global(draft, &mut context);

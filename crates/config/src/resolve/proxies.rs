@@ -15,7 +15,7 @@ use crate::resolve::filters::filters;
 use crate::resolve::formats::formats;
 use crate::resolve::rules::{Rules, check_modes, compile, no_backend};
 use crate::resolve::server_settings::server_settings;
-use crate::resolve::servers::MadeServer;
+use crate::resolve::servers::{MadeServer, state_file};
 use crate::resolve::{Context, Pending, warnings};
 use crate::settings::{LogLine, Settings};
 
@@ -152,13 +152,9 @@ fn default_backend(
     Some(found)
 }
 
-/// The file of a backend's server states: its name is relative to `server-state-base`.
 fn server_state(settings: &Settings<'_>, context: &Context<'_>) -> StateFile {
     match settings.server_state {
-        StateFile::Local(_) => {
-            let base = context.global.server_state_base.clone().unwrap_or_default();
-            StateFile::Local(base.join(settings.server_state_name.unwrap_or(settings.name)))
-        }
+        StateFile::Local(_) => state_file(settings, context).map_or(StateFile::None, StateFile::Local),
         ref other => other.clone(),
     }
 }
