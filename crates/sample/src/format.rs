@@ -113,7 +113,7 @@ impl Format {
                 used_for,
                 FormatFor::Header | FormatFor::Uri | FormatFor::Body | FormatFor::UniqueId
             ),
-            bin: used_for == FormatFor::Text,
+            bin: false,
             ..Flags::default()
         };
         let merge_blanks = matches!(used_for, FormatFor::Log | FormatFor::UniqueId);
