@@ -27,6 +27,8 @@ pub enum Kind {
     HttpErrors,
     /// `healthcheck`.
     Healthcheck,
+    /// `resolvers`.
+    Resolvers,
     /// A section HAProxy has and this program does not: its lines are passed over.
     Unsupported,
 }
@@ -43,6 +45,7 @@ impl Kind {
             Self::Userlist => Where::USERLIST,
             Self::HttpErrors => Where::ERRORS,
             Self::Healthcheck => Where::HEALTHCHECK,
+            Self::Resolvers => Where::RESOLVERS,
             Self::Unsupported => Where(0),
         }
     }
@@ -74,7 +77,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("mailers", Kind::Unsupported),
     ("peers", Kind::Unsupported),
     ("program", Kind::Unsupported),
-    ("resolvers", Kind::Unsupported),
+    ("resolvers", Kind::Resolvers),
     ("ring", Kind::Unsupported),
     ("ssl-f-use", Kind::Unsupported),
     ("traces", Kind::Unsupported),

@@ -37,6 +37,9 @@ impl Where {
     /// `healthcheck`.
     pub const HEALTHCHECK: Self = Self(128);
 
+    /// `resolvers`.
+    pub const RESOLVERS: Self = Self(256);
+
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -51,8 +54,12 @@ impl Where {
     pub fn letters(self) -> String {
         let names =
             [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B"), (Self::GLOBAL, "global")];
-        let more =
-            [(Self::USERLIST, "userlist"), (Self::ERRORS, "http-errors"), (Self::HEALTHCHECK, "healthcheck")];
+        let more = [
+            (Self::USERLIST, "userlist"),
+            (Self::ERRORS, "http-errors"),
+            (Self::HEALTHCHECK, "healthcheck"),
+            (Self::RESOLVERS, "resolvers"),
+        ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
 }
@@ -96,8 +103,10 @@ pub enum Apply {
     Proxy(for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome),
     /// Compiled in its order once all names are known; see `resolve::rules`.
     Rule,
-    /// A line of a small section (`userlist`, `http-errors`), read by that section.
+    /// A line of a small section (`userlist`, `http-errors`, `resolvers`), read by that section.
     Section,
+    /// Sets something of a `resolvers` section.
+    Resolvers(tables::resolvers::Read),
     /// Understood, without effect here: a warning with the reason.
     Ineffective(&'static str),
     /// Once a keyword: an error with the way out.
@@ -286,6 +295,7 @@ pub fn sections(places: Where) -> String {
         (Where::USERLIST, "userlist"),
         (Where::ERRORS, "http-errors"),
         (Where::HEALTHCHECK, "healthcheck"),
+        (Where::RESOLVERS, "resolvers"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use sample::bandwidth::BandwidthFilter;
 use state::Mode;
 use syntax::Word;
 
@@ -15,6 +16,7 @@ use crate::args::Args;
 pub(crate) use crate::check::{CheckDraft, CheckMode};
 use crate::draft::{Kind, Section, Statement};
 use crate::keyword::Negation;
+use crate::plan::filter::TraceFilter;
 use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::Logger;
 use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
@@ -83,6 +85,23 @@ pub struct DefaultServers<'a> {
     pub unnamed: Rc<ServerDraft<'a>>,
     /// Of those with one.
     pub named: Rc<HashMap<&'a str, ServerDraft<'a>>>,
+}
+
+/// A `filter` line.
+#[derive(Debug, Clone)]
+pub struct FilterDraft<'a> {
+    /// The filter's name, which `filter-sequence` calls it by.
+    pub keyword: &'a Word,
+    /// What it is.
+    pub kind: FilterKind,
+}
+
+/// What a filter is.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub enum FilterKind {
+    Trace(TraceFilter),
+    Bandwidth(BandwidthFilter),
 }
 
 /// What a proxy or a `defaults` section says.
@@ -190,6 +209,10 @@ pub struct Settings<'a> {
     pub default_servers: DefaultServers<'a>,
     /// The arguments of all `default-server` lines, as written.
     pub default_server_lines: Rc<Vec<String>>,
+    /// `filter`, in order.
+    pub filters: Vec<FilterDraft<'a>>,
+    /// `filter-sequence request` and `response`.
+    pub filter_sequence: (Option<&'a Word>, Option<&'a Word>),
     /// `tcp-request inspect-delay`.
     pub request_inspect_delay: Option<Duration>,
     /// `tcp-response inspect-delay`.
@@ -259,6 +282,8 @@ impl<'a> Settings<'a> {
             check_inherited: false,
             default_servers: DefaultServers::default(),
             default_server_lines: Rc::default(),
+            filters: Vec::new(),
+            filter_sequence: (None, None),
             request_inspect_delay: None,
             response_inspect_delay: None,
             inherited_rules: Rc::default(),

@@ -19,6 +19,7 @@ mod column;
 mod command;
 mod info;
 mod patterns;
+mod resolvers;
 mod servers;
 mod sets;
 mod shows;

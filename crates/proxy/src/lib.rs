@@ -17,6 +17,7 @@ mod fault;
 mod fields;
 mod finish;
 mod flow;
+mod gate;
 pub mod log;
 mod pool;
 mod relay;

@@ -7,6 +7,7 @@ use config::plan::Proxy;
 use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 use sample::transaction::TimeoutSlot;
+use sample::value::Value;
 use sample::{Cause, Phase};
 
 use crate::connection::Connection;
@@ -224,6 +225,13 @@ async fn do_hold(
         }
         Hold::Log => {
             crate::finish::log(client, x);
+            Ok(())
+        }
+        Hold::Resolve { section, name, prefer, var } => {
+            let found = (client.worker.shared.services.resolve)(&section, name, prefer).await;
+            if let Some(address) = found {
+                envs::with(client, x, |env| var.set(env, &Value::ip(address)));
+            }
             Ok(())
         }
         Hold::ExpectProxy => Ok(()),

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use base::address::Family;
 use http::Name;
+use sample::bandwidth::BandwidthFilter;
 use sample::expression::Expression;
 use sample::format::Format;
 use sample::pattern::List;
 use sample::regex::Regex;
 use sample::transaction::TimeoutSlot;
 use sample::vars::{SetConditions, Var};
+use state::resolvers::Section;
 
 use crate::redirect::Redirect;
 use crate::reply::Reply;
@@ -120,5 +123,7 @@ pub(crate) enum Action {
     ExpectProxy,
     DoLog,
     DisableRetry,
+    LimitBandwidth { filter: Arc<BandwidthFilter>, limit: Option<Number>, period: Option<Number> },
+    Resolve { section: Arc<Section>, prefer: Option<Family>, var: Var, name: Expression },
     UseService(Service),
 }

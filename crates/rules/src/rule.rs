@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use base::address::Family;
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
+use sample::vars::Var;
 use sample::{Env, Place, Scope, Session, Transaction, Words};
 use state::Process;
+use state::resolvers::Section;
 
 use crate::action::Action;
 use crate::apply::{Applied, apply};
@@ -97,6 +100,17 @@ pub enum Hold {
     Mark(u32),
     /// Writes a log line now (`do-log`).
     Log,
+    /// Finds the address of a name and puts it into a variable (`do-resolve`).
+    Resolve {
+        /// Whose name servers are asked.
+        section: Arc<Section>,
+        /// The host.
+        name: Box<str>,
+        /// The family that is asked for first.
+        prefer: Option<Family>,
+        /// Where the address goes; it stays as it is when there is none.
+        var: Var,
+    },
 }
 
 /// A service that answers requests (`use-service`).

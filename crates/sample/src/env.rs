@@ -110,6 +110,20 @@ pub trait Names {
     fn directory(&self) -> Option<Arc<Directory>> {
         None
     }
+    /// The bandwidth filter of that name in the proxy being compiled.
+    fn bandwidth(&self, name: &str) -> Option<Arc<crate::bandwidth::BandwidthFilter>> {
+        let _ = name;
+        None
+    }
+    /// The `resolvers` section of that name.
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+        let _ = name;
+        None
+    }
+    /// The names of all `resolvers` sections, for suggestions.
+    fn resolvers_names(&self) -> Vec<Box<str>> {
+        Vec::new()
+    }
     /// A new capture slot of the current frontend for values of up to `length` bytes; `None` outside frontends.
     fn capture_slot(&self, length: usize) -> Option<usize> {
         let _ = length;

@@ -9,6 +9,7 @@ pub mod acl;
 mod alias;
 pub mod args;
 pub mod auth;
+pub mod bandwidth;
 pub mod condition;
 pub mod convert;
 pub mod env;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use http::Head;
 use state::Server;
 
+use crate::bandwidth::BandwidthLimit;
 use crate::session::Endpoint;
 use crate::vars::Slots;
 
@@ -136,6 +137,8 @@ pub struct Transaction {
     pub server_ends: Option<(Endpoint, Endpoint)>,
     /// Whether that connection served another request before.
     pub server_reused: bool,
+    /// Limits of bandwidth that rules have enabled.
+    pub bandwidth: Vec<BandwidthLimit>,
     /// Instants.
     pub times: Times,
     /// How it ended.
@@ -221,6 +224,7 @@ impl Default for Transaction {
             server: None,
             server_ends: None,
             server_reused: false,
+            bandwidth: Vec::new(),
             times: Times::default(),
             termination: Termination::default(),
             status: 0,
@@ -268,6 +272,7 @@ impl Transaction {
             server,
             server_ends,
             server_reused,
+            bandwidth,
             times,
             termination,
             status,
@@ -301,6 +306,7 @@ impl Transaction {
         } = self;
         request.clear();
         response.clear();
+        bandwidth.clear();
         *is_http = false;
         *has_response = false;
         *backend = None;

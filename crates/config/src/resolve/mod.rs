@@ -7,9 +7,11 @@
 mod balance;
 mod binds;
 mod check;
+mod filters;
 mod formats;
 pub(crate) mod names;
 mod proxies;
+mod resolvers;
 mod rules;
 mod sections;
 mod server_settings;
@@ -117,6 +119,7 @@ pub(crate) fn resolve(
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
     let healthchecks = sections::healthchecks(draft, &mut context);
+    context.names.resolvers = resolvers::resolvers(draft, &mut context);
     let proxies = read_proxies(draft, &mut context);
     let plan = finish(draft, global, proxies, &healthchecks, &mut context);
     (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
@@ -311,6 +314,7 @@ fn finish<'a>(
     Plan {
         global: std::mem::take(&mut context.global),
         proxies: resolved,
+        resolvers: std::mem::take(&mut context.names.resolvers),
         frontends,
         backends: index,
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),

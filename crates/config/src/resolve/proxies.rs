@@ -11,6 +11,7 @@ use crate::plan::proxy::{Capture, Cookie, CookieCapture, LentToServers, Proxy, S
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::check::Sources;
+use crate::resolve::filters::filters;
 use crate::resolve::formats::formats;
 use crate::resolve::rules::{Rules, check_modes, compile, no_backend};
 use crate::resolve::server_settings::server_settings;
@@ -30,6 +31,7 @@ pub(crate) fn resolve(
 ) -> Proxy {
     let settings = &proxy.settings;
     let binds = binds(proxy, context);
+    let traces = filters(proxy, context);
     let compiled = compile(proxy, index, pending, context);
     let formats = formats(proxy, &compiled.acls, context);
     let balance = balance(proxy, &compiled.acls, context);
@@ -82,6 +84,7 @@ pub(crate) fn resolve(
         original_to: settings.original_to.as_deref().cloned(),
         forwarded: formats.forwarded,
         balance,
+        traces,
         servers: servers.into(),
         lent: LentToServers {
             check_kind,

@@ -60,7 +60,6 @@ pub static TABLE: &[Keyword] = &[
 
     ineffective("log-steps",                   DFL, "one line is logged a request here"),
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
-    unsupported("filter",         FLB),
     unsupported("compression",    DFLB),
     unsupported("email-alert",    DFLB),
     unsupported("persist",        DLB),
