@@ -27,6 +27,12 @@ pub enum Kind {
     HttpErrors,
     /// `healthcheck`.
     Healthcheck,
+    /// `ring`.
+    Ring,
+    /// `log-forward`.
+    LogForward,
+    /// `log-profile`.
+    LogProfile,
     /// A section HAProxy has and this program does not: its lines are passed over.
     Unsupported,
 }
@@ -43,6 +49,9 @@ impl Kind {
             Self::Userlist => Where::USERLIST,
             Self::HttpErrors => Where::ERRORS,
             Self::Healthcheck => Where::HEALTHCHECK,
+            Self::Ring => Where::RING,
+            Self::LogForward => Where::LOG_FORWARD,
+            Self::LogProfile => Where::LOG_PROFILE,
             Self::Unsupported => Where(0),
         }
     }
@@ -69,13 +78,13 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("fcgi-app", Kind::Unsupported),
     ("haterm", Kind::Unsupported),
     ("healthcheck", Kind::Healthcheck),
-    ("log-forward", Kind::Unsupported),
-    ("log-profile", Kind::Unsupported),
+    ("log-forward", Kind::LogForward),
+    ("log-profile", Kind::LogProfile),
     ("mailers", Kind::Unsupported),
     ("peers", Kind::Unsupported),
     ("program", Kind::Unsupported),
     ("resolvers", Kind::Unsupported),
-    ("ring", Kind::Unsupported),
+    ("ring", Kind::Ring),
     ("ssl-f-use", Kind::Unsupported),
     ("traces", Kind::Unsupported),
 ];

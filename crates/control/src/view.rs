@@ -129,6 +129,8 @@ pub struct View {
     pub placement: runtime::placement::Placement,
     /// Lists of patterns: ACLs and maps.
     pub patterns: Arc<sample::pattern::PatternSets>,
+    /// Rings.
+    pub rings: Vec<Arc<state::Ring>>,
 }
 
 impl Default for View {
@@ -148,6 +150,7 @@ impl Default for View {
             open_files: 0,
             placement: Default::default(),
             patterns: Arc::default(),
+            rings: Vec::new(),
         }
     }
 }

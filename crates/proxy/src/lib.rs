@@ -20,6 +20,7 @@ mod flow;
 pub mod log;
 mod pool;
 mod relay;
+mod report;
 mod request;
 mod respond;
 mod response;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Name;
 use sample::expression::Expression;
 use sample::format::Format;
+use sample::log_profile::{LogOrigin, LogProfile};
 use sample::pattern::List;
 use sample::regex::Regex;
 use sample::transaction::TimeoutSlot;
@@ -118,7 +119,7 @@ pub(crate) enum Action {
     Pause(Number),
     EarlyHint { name: Box<[u8]>, value: Format },
     ExpectProxy,
-    DoLog,
+    DoLog { origin: LogOrigin, profile: Option<Arc<LogProfile>> },
     DisableRetry,
     UseService(Service),
 }

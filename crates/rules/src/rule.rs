@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
-use sample::{Env, Place, Scope, Session, Transaction, Words};
+use sample::{Env, LogOrigin, LogProfile, Place, Scope, Session, Transaction, Words};
 use state::Process;
 
 use crate::action::Action;
@@ -96,7 +96,12 @@ pub enum Hold {
     /// Sets the firewall mark of what goes to the client.
     Mark(u32),
     /// Writes a log line now (`do-log`).
-    Log,
+    Log {
+        /// The rule set.
+        origin: LogOrigin,
+        /// `profile`: instead of those of the loggers.
+        profile: Option<Arc<LogProfile>>,
+    },
 }
 
 /// A service that answers requests (`use-service`).

@@ -229,7 +229,7 @@ fn timer(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>, take: impl Fn(Timers) -
 /// A time or count that is still growing when the log is written early.
 fn growing(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>, value: i64) {
     quoted(flags, out, |out| {
-        if env.transaction.is_some_and(|transaction| transaction.logged_early) {
+        if env.log_origin.is_early() {
             out.push(b'+');
         }
         write_int(out, value);
@@ -483,12 +483,7 @@ fn pid(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 fn log_origin(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    let origin: &[u8] = match env.transaction {
-        None => b"sess_error",
-        Some(transaction) if transaction.logged_early => b"txn_response",
-        Some(_) => b"txn_close",
-    };
-    write_bytes(origin, flags, out);
+    write_bytes(env.log_origin.name().as_bytes(), flags, out);
 }
 
 fn termination(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {

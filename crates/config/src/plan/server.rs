@@ -8,6 +8,7 @@ use balance::HashKey;
 use sample::format::Format;
 
 use crate::plan::check::{AgentSettings, CheckSettings};
+use crate::plan::log::LogServer;
 
 /// Settings of one server. What changes at run time is in [`state::Server`].
 #[derive(Debug)]
@@ -78,6 +79,8 @@ pub struct ServerSettings {
     pub guid: Option<Box<str>>,
     /// `strict-maxconn`.
     pub strict_maxconn: bool,
+    /// How it gets log lines, in a log backend.
+    pub log: Option<LogServer>,
 }
 
 /// `observe`.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base::address::{Family, Host};
 use diag::{SourceMap, Span};
+use sample::LogProfile;
 use sample::auth::Userlist;
 
 use crate::plan::global::DefaultPath;
@@ -30,6 +31,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) userlists: HashMap<Box<str>, Arc<Userlist>>,
     /// `http-errors` sections.
     pub(crate) http_errors: HashMap<Box<str>, Messages>,
+    /// `log-profile` sections.
+    pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
     /// `default-path`.
     pub(crate) default_path: DefaultPath,
     /// The directory of the file whose lines are being compiled.
@@ -51,6 +54,7 @@ impl<'a> NameTable<'a> {
             frontends: HashMap::new(),
             userlists: HashMap::new(),
             http_errors: HashMap::new(),
+            log_profiles: HashMap::new(),
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
             captures: RefCell::default(),
@@ -100,6 +104,10 @@ impl sample::Names for NameTable<'_> {
 
     fn http_errors(&self, name: &str) -> Option<Messages> {
         self.http_errors.get(name).cloned()
+    }
+
+    fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
+        Some(&self.log_profiles)
     }
 
     fn directory(&self) -> Option<Arc<sample::env::Directory>> {
