@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::encode::{Encoding, Item};
 use crate::env::Env;
 use crate::fetch::{self, Timers};
-use crate::format::{Flags, encode, quoted, write_bytes};
+use crate::format::{Flags, escaped, quoted, write_bytes};
 use crate::session::Endpoint;
 use crate::transaction::Kept;
 use crate::value::{write_int, write_ip4};
@@ -18,9 +19,40 @@ type Write = fn(&Env<'_>, Flags, &mut Vec<u8>);
 #[derive(Clone, Copy)]
 pub(crate) struct Alias {
     name: &'static str,
-    /// Whether it is a number where it is encoded.
-    pub(crate) numeric: bool,
+    /// What it is where it is encoded.
+    kind: Kind,
     pub(crate) write: Write,
+}
+
+/// What an alias is in JSON and CBOR.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    /// The captured headers of a request.
+    RequestHeaders,
+    /// Of a response.
+    ResponseHeaders,
+}
+
+impl Alias {
+    /// What it gives where items are encoded: bytes are those of the message, without the escapes of text lines.
+    pub(crate) fn item<'a>(&self, env: &'a Env<'a>) -> Item<'a> {
+        let captured = |list: fn(&crate::Transaction) -> &[Kept]| match env.transaction {
+            Some(transaction) => {
+                Item::List(list(transaction).iter().map(|part| transaction.kept(*part)).collect())
+            }
+            None => Item::Null,
+        };
+        match self.kind {
+            Kind::RequestHeaders => return captured(|transaction| &transaction.request_captures),
+            Kind::ResponseHeaders => return captured(|transaction| &transaction.response_captures),
+            Kind::Text | Kind::Number => {}
+        }
+        let mut text = Vec::new();
+        (self.write)(env, Flags { encoding: Encoding::Json, ..Flags::default() }, &mut text);
+        if self.kind == Kind::Number { Item::number(text) } else { Item::text(text) }
+    }
 }
 
 impl std::fmt::Debug for Alias {
@@ -30,16 +62,20 @@ impl std::fmt::Debug for Alias {
 }
 
 const fn text(name: &'static str, write: Write) -> Alias {
-    Alias { name, numeric: false, write }
+    Alias { name, kind: Kind::Text, write }
 }
 
 const fn number(name: &'static str, write: Write) -> Alias {
-    Alias { name, numeric: true, write }
+    Alias { name, kind: Kind::Number, write }
+}
+
+const fn list(name: &'static str, kind: Kind, write: Write) -> Alias {
+    Alias { name, kind, write }
 }
 
 #[rustfmt::skip]
 static ALIASES: &[Alias] = &[
-    text("B",    bytes_read),              text("CC",   request_cookie),       text("CS",   response_cookie),
+    number("B",  bytes_read),              text("CC",   request_cookie),       text("CS",   response_cookie),
     text("H",    hostname),                text("HM",   http_method),          text("HP",   http_target_path),
     text("HPO",  http_path),               text("HQ",   http_query),           text("HU",   http_uri),
     text("HV",   http_version),            text("ID",   unique_id),            text("OG",   log_origin),
@@ -53,7 +89,7 @@ static ALIASES: &[Alias] = &[
     number("bq", backend_queue),           text("ci",   client_ip),            number("cp", client_port),
     text("f",    frontend_name),           number("fc", frontend_connections), text("fi",   frontend_ip),
     number("fp", frontend_port),           text("ft",   frontend_transport),   text("hr",   request_headers),
-    text("hrl",  request_headers_clf),     text("hs",   response_headers),     text("hsl",  response_headers_clf),
+    list("hrl", Kind::RequestHeaders, request_headers_clf),    text("hs",   response_headers),     list("hsl", Kind::ResponseHeaders, response_headers_clf),
     number("lc", log_counter),             number("ms", accept_milliseconds),  number("pid", pid),
     text("r",    http_request),            number("rc", retries),              number("rt", request_counter),
     text("s",    server_name),             number("sc", server_connections),   text("si",   server_ip),
@@ -322,7 +358,10 @@ fn is_forbidden_in_capture(byte: u8) -> bool {
 
 /// A part of the request line; `<BADREQ>` where there was none.
 fn line_part(part: Option<&[u8]>, flags: Flags, out: &mut Vec<u8>) {
-    quoted(flags, out, |out| encode(part.unwrap_or(b"<BADREQ>"), b'#', is_forbidden_in_line, out));
+    if flags.encoding != Encoding::Plain {
+        return out.extend_from_slice(part.unwrap_or(b"<BADREQ>"));
+    }
+    quoted(flags, out, |out| escaped(part.unwrap_or(b"<BADREQ>"), b'#', is_forbidden_in_line, out));
 }
 
 fn http_request(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -371,7 +410,7 @@ fn captures(env: &Env<'_>, list: Option<&[Kept]>, flags: Flags, out: &mut Vec<u8
             if at > 0 {
                 out.push(b'|');
             }
-            encode(transaction.kept(*part).unwrap_or_default(), b'#', is_forbidden_in_capture, out);
+            escaped(transaction.kept(*part).unwrap_or_default(), b'#', is_forbidden_in_capture, out);
         }
         out.push(b'}');
     });
@@ -384,7 +423,7 @@ fn captures_clf(env: &Env<'_>, list: Option<&[Kept]>, flags: Flags, out: &mut Ve
             out.push(b' ');
         }
         match transaction.kept(*part) {
-            Some(bytes) => quoted(flags, out, |out| encode(bytes, b'#', is_forbidden_in_capture, out)),
+            Some(bytes) => quoted(flags, out, |out| escaped(bytes, b'#', is_forbidden_in_capture, out)),
             None => out.extend_from_slice(if flags.quote { b"\"\"" } else { b"-" }),
         }
     }

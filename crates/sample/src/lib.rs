@@ -11,6 +11,7 @@ pub mod args;
 pub mod auth;
 pub mod condition;
 pub mod convert;
+pub mod encode;
 pub mod env;
 pub mod expression;
 pub mod fetch;

@@ -65,6 +65,19 @@ fn every_alias_tells_its_part() {
             "%{+json}o %(status)ST %(who)[src] %(none)CC text",
             "{\"status\": 404, \"who\": \"192.0.2.7\", \"none\": null}",
         ),
+        (
+            "%{+json}o %(n:str)ST %(b:bool)ST %(s:sint)[str(12)] %(x:sint)[str(a)]",
+            r#"{"n": "404", "b": true, "s": 12, "x": null}"#,
+        ),
+        (
+            "%{+json}o %(h)hrl %(r)r",
+            r#"{"h": ["agent {x|y}", null], "r": "GET /static/img/logo.png?a=1&b=two&A=3&empty= HTTP/1.1"}"#,
+        ),
+        ("%{+json}o %(up)U %(down)B %(retries)rc", r#"{"up": 300, "down": 2750, "retries": 0}"#),
+        ("x=%{+json}[str(\"a\\\"b\")] %{+json}ST %{+json}CC", r#"x="a\"b" 404 null"#),
+        ("x=%(ignored:str)ST", "x=404"),
+        ("%{+cbor}o %(s)ST %(who)[src] %(no)CC", "BF61731901946377686F693139322E302E322E37626E6FF6FF"),
+        ("x=%{+cbor}ST", "x=190194"),
         ("%{+E}[str(a\\\"b])]", "a\\\"b\\]"),
     ];
     for (text, expected) in cases {

@@ -42,7 +42,7 @@ pub(crate) fn resolve(
     warnings::check(proxy, &compiled, binds.len(), servers.len(), &loggers, context);
     let log_forward = log_forward(proxy, context);
     if log_forward.is_some() {
-        proxy.state.listeners.rcu(|listeners| with_datagrams(listeners));
+        proxy.state.listeners.rcu(with_datagrams);
     }
     let ring = ring_settings(proxy, context);
     let (servers, check_kind) = server_settings(proxy, servers, &compiled.acls, checks, context);

@@ -211,7 +211,8 @@ mod tests {
     #[test]
     fn messages_of_a_stream_end_with_a_line_feed_or_after_their_length() {
         let frame = |start, end, next| Ok(Some(Frame { start, end, next }));
-        let cases: &[(&[u8], bool, Result<Option<Frame>, ()>)] = &[
+        type Case = (&'static [u8], bool, Result<Option<Frame>, ()>);
+        let cases: &[Case] = &[
             (b"<1>a\nb", false, frame(0, 4, 5)),
             (b"<1>a", false, Ok(None)),
             (b"3 a\nbc", false, frame(2, 5, 5)),
@@ -231,7 +232,8 @@ mod tests {
     #[test]
     fn the_host_of_a_message_follows_the_strategy() {
         let peer = IpAddr::from([10, 0, 0, 1]);
-        let cases: &[(HostStrategy, Option<&[u8]>, Option<&str>)] = &[
+        type Case = (HostStrategy, Option<&'static [u8]>, Option<&'static str>);
+        let cases: &[Case] = &[
             (HostStrategy::Replace, Some(b"h"), Some("10.0.0.1")),
             (HostStrategy::Replace, None, Some("10.0.0.1")),
             (HostStrategy::Fill, Some(b"h"), None),

@@ -143,7 +143,7 @@ type Tag<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
 
 /// `tag[pid]: ` or `tag: `, and what follows.
 fn tag(bytes: &[u8]) -> Option<Tag<'_>> {
-    let end = bytes.iter().position(|byte| !(byte.is_ascii_graphic() && !matches!(byte, b'[' | b':')))?;
+    let end = bytes.iter().position(|byte| !byte.is_ascii_graphic() || matches!(byte, b'[' | b':'))?;
     let (tag, mut rest) = bytes.split_at(end);
     let mut pid = None;
     if let Some(inside) = rest.strip_prefix(b"[") {
@@ -187,7 +187,7 @@ mod tests {
                 b"<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su 12 ID47 [a@1 x=\"\\]\"][b] 'su root' failed",
                 "Rfc5424 4.2 2003-10-11T22:14:15.003Z mymachine.example.com su 12 ID47 [a@1 x=\"\\]\"][b] | 'su root' failed",
             ),
-            (b"<165>1 - - - - - - text", "Rfc5424 20.5 now ? ? ?   | text".replace("? ?   ", "?  ?   ").leak()),
+            (b"<165>1 - - - - - - text", "Rfc5424 20.5 now ?  ?   | text"),
             (b"<165>1 - - - - - -", "Rfc5424 20.5 now ?  ?   | "),
             (b"<34>Oct 11 22:14:15 mymachine su: 'su root' failed", "Rfc3164 4.2 Oct 11 22:14:15 mymachine su ?   | 'su root' failed"),
             (b"<13>Feb  5 17:32:18 10.0.0.99 cron[77]: go", "Rfc3164 1.5 Feb  5 17:32:18 10.0.0.99 cron 77   | go"),
