@@ -102,6 +102,7 @@ fn write(client: &Connection, env: &Env<'_>, origin: LogOrigin, report: &Report<
     let worker = &client.worker;
     let env = Env { log_origin: origin, may_change: env.may_change.clone(), ..*env };
     worker.outbox.borrow_mut().write(&worker.shared, &client.frontend, &env, report);
+    client.frontend.state.frontend.mine().log_lines.add(1);
 }
 
 /// The view of a connection without a stream.

@@ -109,8 +109,10 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALIASES.iter().map(|alias| alias.name)
 }
 
-fn int(value: i64, flags: Flags, out: &mut Vec<u8>) {
-    quoted(flags, out, |out| write_int(out, value));
+// Quotes are for texts: numbers, dates and states never have any.
+
+fn int(value: i64, out: &mut Vec<u8>) {
+    write_int(out, value);
 }
 
 /// A number; with `+X` as at least four hexadecimal digits.
@@ -118,19 +120,19 @@ fn int_or_hex(value: u64, flags: Flags, out: &mut Vec<u8>) {
     if flags.hex {
         out.extend_from_slice(format!("{value:04X}").as_bytes());
     } else {
-        int(value as i64, flags, out);
+        int(value as i64, out);
     }
 }
 
 fn ip(end: Option<Endpoint>, flags: Flags, out: &mut Vec<u8>) {
     let Some(end) = end else { return write_bytes(b"", flags, out) };
     let Some(address) = end.ip() else { return write_bytes(b"unix", flags, out) };
-    quoted(flags, out, |out| match address {
+    match address {
         IpAddr::V4(v4) if flags.hex => v4.octets().iter().for_each(|byte| hex(*byte, out)),
-        IpAddr::V4(v4) => write_ip4(out, v4),
         IpAddr::V6(v6) if flags.hex => v6.octets().iter().for_each(|byte| hex(*byte, out)),
-        IpAddr::V6(v6) => out.extend_from_slice(v6.to_string().as_bytes()),
-    });
+        IpAddr::V4(v4) => quoted(flags, out, |out| write_ip4(out, v4)),
+        IpAddr::V6(v6) => quoted(flags, out, |out| out.extend_from_slice(v6.to_string().as_bytes())),
+    }
 }
 
 fn hex(byte: u8, out: &mut Vec<u8>) {
@@ -141,7 +143,7 @@ fn port(end: Option<Endpoint>, env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     match (end, end.and_then(|end| end.port())) {
         (_, Some(port)) => int_or_hex(u64::from(port), flags, out),
         // A socket without ports is told by its listener.
-        (Some(_), None) => int(env.session.map_or(0, |session| i64::from(session.listener.id)), flags, out),
+        (Some(_), None) => int(env.session.map_or(0, |session| i64::from(session.listener.id)), out),
         (None, _) => write_bytes(b"", flags, out),
     }
 }
@@ -194,24 +196,18 @@ thread_local! {
 fn write_log_date(us: Option<u64>, flags: Flags, out: &mut Vec<u8>) {
     let Some(us) = us else { return write_bytes(b"", flags, out) };
     let (seconds, ms) = ((us / 1_000_000) as i64, us / 1_000 % 1_000);
-    quoted(flags, out, |out| {
-        LOG_SECOND.with_borrow_mut(|(known, text)| {
-            if *known != seconds {
-                let date = DATES.with_borrow_mut(|dates| dates.local(seconds));
-                text.clear();
-                // Writing to a string cannot fail. The ms that follow are cut off: they are not of the second.
-                let _ = date.write_log(0, text);
-                text.truncate(text.len().saturating_sub(3));
-                *known = seconds;
-            }
-            out.extend_from_slice(text.as_bytes());
-        });
-        out.extend_from_slice(&[
-            b'0' + (ms / 100) as u8,
-            b'0' + (ms / 10 % 10) as u8,
-            b'0' + (ms % 10) as u8,
-        ]);
+    LOG_SECOND.with_borrow_mut(|(known, text)| {
+        if *known != seconds {
+            let date = DATES.with_borrow_mut(|dates| dates.local(seconds));
+            text.clear();
+            // Writing to a string cannot fail. The ms that follow are cut off: they are not of the second.
+            let _ = date.write_log(0, text);
+            text.truncate(text.len().saturating_sub(3));
+            *known = seconds;
+        }
+        out.extend_from_slice(text.as_bytes());
     });
+    out.extend_from_slice(&[b'0' + (ms / 100) as u8, b'0' + (ms / 10 % 10) as u8, b'0' + (ms % 10) as u8]);
 }
 
 /// `06/Feb/2009:12:14:14 +0100`.
@@ -221,7 +217,7 @@ fn write_clf_date(us: Option<u64>, utc: bool, flags: Flags, out: &mut Vec<u8>) {
     let date = DATES.with_borrow_mut(|dates| if utc { dates.utc(seconds) } else { dates.local(seconds) });
     let mut text = String::with_capacity(32);
     let _ = date.write_clf(&mut text);
-    write_bytes(text.as_bytes(), flags, out);
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn accept_date(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -243,7 +239,7 @@ fn accept_seconds(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 fn accept_milliseconds(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     let ms = fetch::accepted(env).unwrap_or(0) / 1_000 % 1_000;
     let text = if flags.hex { format!("{ms:02X}") } else { format!("{ms:03}") };
-    write_bytes(text.as_bytes(), flags, out);
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn request_date(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -258,71 +254,69 @@ fn request_local(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_clf_date(fetch::requested(env), false, flags, out);
 }
 
-fn timer(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>, take: impl Fn(Timers) -> i64) {
-    int(Timers::of(env).map_or(-1, take), flags, out);
+fn timer(env: &Env<'_>, out: &mut Vec<u8>, take: impl Fn(Timers) -> i64) {
+    int(Timers::of(env).map_or(-1, take), out);
 }
 
 /// A time or count that is still growing when the log is written early.
-fn growing(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>, value: i64) {
-    quoted(flags, out, |out| {
-        if env.log_origin.is_early() {
-            out.push(b'+');
-        }
-        write_int(out, value);
-    });
+fn growing(env: &Env<'_>, out: &mut Vec<u8>, value: i64) {
+    if env.log_origin.is_early() {
+        out.push(b'+');
+    }
+    write_int(out, value);
 }
 
-fn timer_header(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::header);
+fn timer_header(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::header);
 }
 
-fn timer_active(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, Timers::of(env).map_or(-1, Timers::active));
+fn timer_active(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, Timers::of(env).map_or(-1, Timers::active));
 }
 
-fn timer_connect(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::connect);
+fn timer_connect(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::connect);
 }
 
-fn timer_data(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn timer_data(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let is_http = env.transaction.is_some_and(|transaction| transaction.is_http);
-    timer(env, flags, out, |timers| timers.data(is_http));
+    timer(env, out, |timers| timers.data(is_http));
 }
 
-fn timer_handshake(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, |timers| timers.handshake);
+fn timer_handshake(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, |timers| timers.handshake);
 }
 
-fn timer_idle(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, |timers| timers.idle);
+fn timer_idle(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, |timers| timers.idle);
 }
 
-fn timer_until_request(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::until_request);
+fn timer_until_request(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::until_request);
 }
 
-fn timer_response(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::response);
+fn timer_response(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::response);
 }
 
-fn timer_queue(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::queue);
+fn timer_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::queue);
 }
 
-fn timer_total(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, Timers::of(env).map_or(-1, Timers::total));
+fn timer_total(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, Timers::of(env).map_or(-1, Timers::total));
 }
 
-fn timer_user(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, Timers::of(env).map_or(-1, Timers::user));
+fn timer_user(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, Timers::of(env).map_or(-1, Timers::user));
 }
 
-fn bytes_read(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, env.transaction.map_or(0, |transaction| transaction.bytes_out as i64));
+fn bytes_read(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, env.transaction.map_or(0, |transaction| transaction.bytes_out as i64));
 }
 
-fn bytes_uploaded(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, env.transaction.map_or(0, |transaction| transaction.bytes_in as i64));
+fn bytes_uploaded(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, env.transaction.map_or(0, |transaction| transaction.bytes_in as i64));
 }
 
 fn kept<'a>(env: &Env<'a>, part: impl Fn(&crate::Transaction) -> Kept) -> Option<&'a [u8]> {
@@ -445,13 +439,13 @@ fn response_headers_clf(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     captures_clf(env, env.transaction.map(|transaction| &*transaction.response_captures), flags, out);
 }
 
-fn status(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn status(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     // A stream that got no answer at all is told by -1, one of TCP by 0.
     let status = env.transaction.map_or(0, |transaction| match transaction.status {
         0 if transaction.is_http => -1,
         status => i64::from(status),
     });
-    int(status, flags, out);
+    int(status, out);
 }
 
 fn frontend_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -463,24 +457,24 @@ fn frontend_transport(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     frontend_name(env, flags, out);
 }
 
-fn frontend_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(env.session.map_or(0, |session| i64::from(session.frontend.connections.load(Relaxed))), flags, out);
+fn frontend_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(env.session.map_or(0, |session| i64::from(session.frontend.connections.load(Relaxed))), out);
 }
 
-fn process_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(i64::from(env.process.connections.load(Relaxed)), flags, out);
+fn process_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(i64::from(env.process.connections.load(Relaxed)), out);
 }
 
 fn backend_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(fetch::backend(env).map_or(b"".as_slice(), |backend| backend.name.as_bytes()), flags, out);
 }
 
-fn backend_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(fetch::backend(env).map_or(0, |backend| fetch::backend_connections(backend) as i64), flags, out);
+fn backend_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(fetch::backend(env).map_or(0, |backend| fetch::backend_connections(backend) as i64), out);
 }
 
-fn backend_queue(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(env.transaction.map_or(0, |transaction| i64::from(transaction.backend_queue)), flags, out);
+fn backend_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(env.transaction.map_or(0, |transaction| i64::from(transaction.backend_queue)), out);
 }
 
 fn server_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -488,24 +482,22 @@ fn server_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(server.map_or(b"<NOSRV>".as_slice(), |server| server.name.as_bytes()), flags, out);
 }
 
-fn server_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn server_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let server = env.transaction.and_then(|transaction| transaction.server.as_ref());
-    int(server.map_or(0, |server| i64::from(server.served.0.load(Relaxed))), flags, out);
+    int(server.map_or(0, |server| i64::from(server.served.0.load(Relaxed))), out);
 }
 
-fn server_queue(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(env.transaction.map_or(0, |transaction| i64::from(transaction.server_queue)), flags, out);
+fn server_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(env.transaction.map_or(0, |transaction| i64::from(transaction.server_queue)), out);
 }
 
-fn retries(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn retries(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let (redispatched, retries) =
         env.transaction.map_or((false, 0), |transaction| (transaction.redispatched, transaction.retries));
-    quoted(flags, out, |out| {
-        if redispatched {
-            out.push(b'+');
-        }
-        write_int(out, i64::from(retries));
-    });
+    if redispatched {
+        out.push(b'+');
+    }
+    write_int(out, i64::from(retries));
 }
 
 fn request_counter(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -513,8 +505,8 @@ fn request_counter(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 fn log_counter(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    let lines = env.session.map_or(0, |session| session.frontend.log_lines.fetch_add(1, Relaxed));
-    int_or_hex(u64::from(lines), flags, out);
+    let count = |frontend: &state::Proxy| frontend.frontend.all().map(|shard| shard.log_lines.get()).sum();
+    int_or_hex(env.session.map_or(0, |session| count(&session.frontend)), flags, out);
 }
 
 fn pid(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -525,14 +517,14 @@ fn log_origin(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(env.log_origin.name().as_bytes(), flags, out);
 }
 
-fn termination(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn termination(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let end = env.transaction.map(|transaction| transaction.termination).unwrap_or_default();
-    write_bytes(&[end.cause as u8, end.phase as u8], flags, out);
+    out.extend_from_slice(&[end.cause as u8, end.phase as u8]);
 }
 
-fn termination_with_cookie(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn termination_with_cookie(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let end = env.transaction.map(|transaction| transaction.termination).unwrap_or_default();
-    write_bytes(&[end.cause as u8, end.phase as u8, end.cookie, end.set_cookie], flags, out);
+    out.extend_from_slice(&[end.cause as u8, end.phase as u8, end.cookie, end.set_cookie]);
 }
 
 fn nothing(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {

@@ -152,7 +152,8 @@ impl Format {
             Encoding::Json => return self.render_json(env, out),
             Encoding::Cbor => return self.render_cbor(env, out),
         }
-        let mut after_blank = false;
+        // None stands at the start either.
+        let mut after_blank = true;
         for part in &self.parts {
             let before = out.len();
             match part {
