@@ -267,7 +267,7 @@ fn change_list(
     let text = |format: &sample::format::Format| {
         let mut text = Vec::new();
         format.render(&env, &mut text);
-        String::from_utf8_lossy(&text).into_owned()
+        text
     };
     let key = text(key);
     match change {

@@ -16,7 +16,6 @@ pub mod env;
 pub mod expression;
 pub mod fetch;
 pub mod format;
-pub mod index;
 pub mod live;
 pub mod log_profile;
 pub mod pattern;

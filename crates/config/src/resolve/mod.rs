@@ -333,7 +333,10 @@ fn finish<'a>(
         backends: index,
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(context.variables.take()),
-        patterns: Arc::new(context.patterns.take()),
+        patterns: {
+            context.patterns.borrow_mut().finish();
+            Arc::new(context.patterns.take())
+        },
         rings: std::mem::take(&mut context.log.all_rings),
         ring_servers: std::mem::take(&mut context.log.servers),
         environment: draft
