@@ -95,8 +95,6 @@ pub struct Proxy {
     pub retries: AtomicU32,
     /// `default_backend`, written likewise (`fe_defbe`).
     pub default_backend: std::sync::OnceLock<Box<str>>,
-    /// Log lines of the frontend so far (`%lc`). Written by every worker that logs with that alias.
-    pub log_lines: AtomicU32,
     /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by the runtime socket.
     pub unpublished: AtomicBool,
 }
@@ -149,7 +147,6 @@ impl Proxy {
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: std::sync::OnceLock::new(),
-            log_lines: AtomicU32::new(0),
         }
     }
 
