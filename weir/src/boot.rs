@@ -144,6 +144,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     process.session_limit.store(plan.global.max_session_rate, Relaxed);
     limit_descriptors(&plan, &process, &limits);
     count_panics(&process);
+    proxy::log::open_mirrors(&plan)?;
     let teller = Teller::default();
     let view = view::of(&plan, &limits);
     states::restore(&plan, &view, messages);
@@ -207,7 +208,17 @@ async fn work(
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
+    proxy::log::feed::start(&worker);
     for bound in share {
+        if let listeners::Owner::Datagrams { proxy } = bound.owner {
+            let task = proxy::log::receive::datagrams(worker.clone(), bound.socket, proxy);
+            tokio::task::spawn_local(async move {
+                if let Err(error) = task.await {
+                    messages.say(Severity::Alert, &format!("cannot receive log messages: {error}"));
+                }
+            });
+            continue;
+        }
         let listener = match net::Listener::from_fd(bound.socket) {
             Ok(listener) => listener,
             Err(error) => {
@@ -220,6 +231,7 @@ async fn work(
                 let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
                 tokio::task::spawn_local(task);
             }
+            listeners::Owner::Datagrams { .. } => {}
             listeners::Owner::RuntimeSocket(number) => {
                 let (runtime, shared, exposed) = (runtime.clone(), shared.clone(), exposed.clone());
                 let task = crate::control_socket::serve(runtime, shared, exposed, listener, number);

@@ -20,7 +20,12 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
     View {
         node: global.node.as_deref().map_or_else(own_name, str::to_owned),
         description: global.description.as_deref().map(str::to_owned),
-        proxies: plan.proxies.iter().filter(|proxy| !proxy.disabled).map(proxy_view).collect(),
+        proxies: plan
+            .proxies
+            .iter()
+            .filter(|proxy| !proxy.disabled && !proxy.is_hidden())
+            .map(proxy_view)
+            .collect(),
         disabled_backends: plan
             .proxies
             .iter()
@@ -35,6 +40,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
         resolvers: plan.resolvers.iter().map(|section| section.state.clone()).collect(),
+        rings: plan.rings.clone(),
         busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
         open_files: limits.open_files,
         placement: global.placement.clone(),
@@ -75,6 +81,8 @@ fn algorithm(proxy: &Proxy) -> &'static str {
         Header { .. } => "hdr",
         RdpCookie { .. } => "rdp-cookie",
         Hash(_) => "hash",
+        LogHash(_) => "log-hash",
+        Sticky => "sticky",
     }
 }
 

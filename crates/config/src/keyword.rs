@@ -36,9 +36,14 @@ impl Where {
 
     /// `healthcheck`.
     pub const HEALTHCHECK: Self = Self(128);
-
+    /// `ring`.
+    pub const RING: Self = Self(256);
+    /// `log-forward`.
+    pub const LOG_FORWARD: Self = Self(512);
+    /// `log-profile`.
+    pub const LOG_PROFILE: Self = Self(1024);
     /// `resolvers`.
-    pub const RESOLVERS: Self = Self(256);
+    pub const RESOLVERS: Self = Self(2048);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -59,6 +64,9 @@ impl Where {
             (Self::ERRORS, "http-errors"),
             (Self::HEALTHCHECK, "healthcheck"),
             (Self::RESOLVERS, "resolvers"),
+            (Self::RING, "ring"),
+            (Self::LOG_FORWARD, "log-forward"),
+            (Self::LOG_PROFILE, "log-profile"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -77,6 +85,18 @@ pub mod places {
     pub const FLB: Where = Where(14);
     /// frontend, listen.
     pub const FL: Where = Where(6);
+    /// frontend, listen, log-forward.
+    pub const FL_FORWARD: Where = FL.or(Where::LOG_FORWARD);
+    /// defaults, frontend, listen, log-forward.
+    pub const DFL_FORWARD: Where = DFL.or(Where::LOG_FORWARD);
+    /// defaults, frontend, listen, backend, log-forward.
+    pub const DFLB_FORWARD: Where = DFLB.or(Where::LOG_FORWARD);
+    /// listen, backend, ring.
+    pub const LB_RING: Where = LB.or(Where::RING);
+    /// frontend, listen, backend, ring.
+    pub const FLB_RING: Where = FLB.or(Where::RING);
+    /// defaults, listen, backend, ring.
+    pub const DLB_RING: Where = DLB.or(Where::RING);
     /// listen, backend.
     pub const LB: Where = Where(12);
     /// defaults, listen, backend, healthcheck.
@@ -296,6 +316,9 @@ pub fn sections(places: Where) -> String {
         (Where::ERRORS, "http-errors"),
         (Where::HEALTHCHECK, "healthcheck"),
         (Where::RESOLVERS, "resolvers"),
+        (Where::RING, "ring"),
+        (Where::LOG_FORWARD, "log-forward"),
+        (Where::LOG_PROFILE, "log-profile"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

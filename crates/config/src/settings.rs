@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::address::Place;
+use diag::Span;
 use sample::bandwidth::BandwidthFilter;
 use state::Mode;
 use syntax::Word;
@@ -18,18 +20,70 @@ use crate::draft::{Kind, Section, Statement};
 use crate::keyword::Negation;
 use crate::plan::filter::TraceFilter;
 use crate::plan::global::{Global, UnixBind};
-use crate::plan::log::Logger;
+use crate::plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
 use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
 use crate::plan::server::Source;
 use crate::server::ServerDraft;
 
 /// A `log` line of a proxy.
 #[derive(Debug, Clone)]
-pub enum LogLine {
+pub enum LogLine<'a> {
     /// `log global`.
     Global,
     /// Any other.
-    Own(Logger),
+    Own(LoggerDraft<'a>),
+}
+
+/// A `log` line whose names are not looked up yet; the rest as in [`crate::plan::Logger`].
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct LoggerDraft<'a> {
+    /// Where the line stands: it is the same line in all proxies that inherit it.
+    pub span: Span,
+    pub target: TargetDraft<'a>,
+    pub max_length: usize,
+    pub format: Option<LogFormat>,
+    pub facility: u8,
+    pub max_level: u8,
+    pub min_level: u8,
+    pub sample: Option<(Vec<(u32, u32)>, u32)>,
+    pub profile: Option<&'a Word>,
+}
+
+/// Where a `log` line points, with the word that says so.
+#[derive(Debug, Clone)]
+pub enum TargetDraft<'a> {
+    /// Straight there.
+    Address(LogAddress),
+    /// `tcp@…`, `uxst@…`.
+    Stream(&'a Word, Place),
+    /// `ring@<name>`.
+    Ring(&'a Word, &'a str),
+    /// `backend@<name>`.
+    Backend(&'a Word, &'a str),
+}
+
+/// What `ring` and `log-forward` sections say beside what proxies know too, and `log-steps`.
+#[derive(Debug, Clone, Default)]
+pub struct LogDraft<'a> {
+    /// `log-steps`.
+    pub steps: LogSteps,
+    /// `dgram-bind`.
+    pub datagram_binds: Vec<&'a Statement>,
+    /// `option assume-rfc6587-ntf`.
+    pub only_lines: bool,
+    /// `option dont-parse-log`.
+    pub unparsed: bool,
+    /// `option host`.
+    pub host: HostStrategy,
+    /// `format` of a ring.
+    pub ring_format: Option<LogFormat>,
+    /// `maxlen`.
+    pub ring_max_length: Option<usize>,
+    /// `size`.
+    pub ring_size: Option<usize>,
+    /// `backing-file`.
+    pub backing_file: Option<&'a str>,
 }
 
 /// What lines of the log look like.
@@ -148,7 +202,9 @@ pub struct Settings<'a> {
     /// `http-send-name-header`.
     pub send_name_header: Option<&'a str>,
     /// `log`.
-    pub loggers: Rc<Vec<LogLine>>,
+    pub loggers: Rc<Vec<LogLine<'a>>>,
+    /// What few sections say about logs.
+    pub log: Rc<LogDraft<'a>>,
     /// `log-tag`.
     pub log_tag: Option<&'a str>,
     /// What log lines look like.
@@ -233,14 +289,15 @@ impl<'a> Settings<'a> {
         Self {
             kind: section.kind,
             name: &section.name,
-            mode: Mode::Tcp,
+            mode: if matches!(section.kind, Kind::LogForward | Kind::Ring) { Mode::Log } else { Mode::Tcp },
             id: None,
             disabled: false,
             unpublished: false,
             description: None,
             options: Options::default(),
             timeouts: Timeouts::default(),
-            maxconn: None,
+            // Log forwarders have few peers (manual, 12.6 `maxconn`).
+            maxconn: (section.kind == Kind::LogForward).then_some(10),
             backlog: 0,
             fullconn: 0,
             session_limit: 0,
@@ -252,6 +309,7 @@ impl<'a> Settings<'a> {
             max_session_server_connections: 5,
             send_name_header: None,
             loggers: Rc::default(),
+            log: Rc::default(),
             log_tag: None,
             log_format: LogFormatChoice::Default,
             error_log_format: None,
@@ -325,7 +383,7 @@ impl<'a> Settings<'a> {
 
     /// Whether it has a frontend's side.
     pub fn is_frontend(&self) -> bool {
-        matches!(self.kind, Kind::Frontend | Kind::Listen)
+        matches!(self.kind, Kind::Frontend | Kind::Listen | Kind::LogForward)
     }
 
     /// Whether it has a backend's side.
@@ -339,6 +397,8 @@ impl<'a> Settings<'a> {
             Kind::Frontend => "frontend",
             Kind::Backend => "backend",
             Kind::Listen => "proxy",
+            Kind::LogForward => "log-forward",
+            Kind::Ring => "ring",
             _ => "defaults",
         }
     }
@@ -356,6 +416,8 @@ pub struct GlobalSettings<'a> {
     pub plan: Global,
     /// `stats socket`.
     pub stats_sockets: Vec<&'a Statement>,
+    /// `log`.
+    pub loggers: Vec<LoggerDraft<'a>>,
     /// `set-var`, `set-var-fmt`.
     pub variables: Vec<&'a Statement>,
     /// `unix-bind`.

@@ -284,7 +284,7 @@ fn messages_point_at_the_words_they_are_about() {
         (
             "backend b\n timeout client 3s\n",
             &[
-                "2:2 `timeout client` is ignored: backend `b` has no frontend's side (allowed in: defaults, frontend, listen)",
+                "2:2 `timeout client` is ignored: backend `b` has no frontend's side (allowed in: defaults, frontend, listen, log-forward)",
             ],
         ),
         (

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::session::Settings;
 use crate::view::{Level, Runtime};
-use crate::{patterns, resolvers, servers, sets, shows, streams, variables};
+use crate::{events, patterns, resolvers, servers, sets, shows, streams, variables};
 
 /// How serious a message is, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(crate) enum Reply {
     Message(Severity, String),
     /// Long output, made piece by piece so that no piece holds a worker for long.
     Pieces(Box<dyn Iterator<Item = String>>),
+    /// What is in a ring; with `true` also what comes, until the client says anything or goes.
+    Follow(events::Follow, bool),
     /// An answer that must be waited for.
     Later(Pin<Box<dyn Future<Output = Reply>>>),
     /// Close the connection.
@@ -142,7 +144,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     later("del ssl crt-list",         "<list> <cert[:line]>",             Admin,    "delete a line <cert> from crt-list file <list>"),
     later("del ssl jwt",              "<cert>",                           Admin,    "remove a certificate from those usable with jwt_verify_cert"),
     row  ("disable agent",            "<bk>/<srv>",                       Admin,    "disable agent checks",                                                              sets::disable_agent),
-    later("disable dynamic-cookie backend", "<bk>",                       Admin,    "disable dynamic cookies on a specific backend"),
+    row  ("disable dynamic-cookie backend", "<bk>",                       Admin,    "disable dynamic cookies on a specific backend",                                    sets::disable_dynamic_cookie),
     row  ("disable frontend",         "<frontend>",                       Admin,    "temporarily disable specific frontend",                                           sets::disable_frontend),
     row  ("disable health",           "<bk>/<srv>",                       Admin,    "disable health checks",                                                           sets::disable_health),
     row  ("disable server",           "<bk>/<srv>",                       Admin,    "disable a server for maintenance (use 'set server' instead)",                     sets::disable_server),
@@ -150,7 +152,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     later("dump stats-file",          "",                                 Operator, "dump stats for a stats-file"),
     row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        shows::echo),
     row  ("enable agent",             "<bk>/<srv>",                       Admin,    "enable agent checks",                                                               sets::enable_agent),
-    later("enable dynamic-cookie backend", "<bk>",                        Admin,    "enable dynamic cookies on a specific backend"),
+    row  ("enable dynamic-cookie backend", "<bk>",                        Admin,    "enable dynamic cookies on a specific backend",                                     sets::enable_dynamic_cookie),
     row  ("enable frontend",          "<frontend>",                       Admin,    "re-enable specific frontend",                                                     sets::enable_frontend),
     row  ("enable health",            "<bk>/<srv>",                       Admin,    "enable health checks",                                                            sets::enable_health),
     row  ("enable server",            "<bk>/<srv>",                       Admin,    "enable a disabled server (use 'set server' instead)",                             sets::enable_server),
@@ -173,7 +175,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("publish backend",          "<bk>",                             Admin,    "mark a backend as ready for traffic",                                             sets::publish_backend),
     row  ("quit",                     "",                                 User,     "disconnect",                                                                      sets::quit),
     later("set anon",                 "[on|off] [<key>]",                 User,     "activate or deactivate the anonymized mode"),
-    later("set dynamic-cookie-key backend", "<bk> <k>",                   Admin,    "change a backend secret key for dynamic cookies"),
+    row  ("set dynamic-cookie-key backend", "<bk> <k>",                   Admin,    "change a backend secret key for dynamic cookies",                                  sets::dynamic_cookie_key),
     row  ("set map",                  "<map> [<key>|#<ref>] <value>",     Operator, "modify a map entry",                                                                patterns::set_map),
     row  ("set maxconn frontend",     "<frontend> <value>",               Admin,    "change a frontend's maxconn setting",                                             sets::maxconn_frontend),
     row  ("set maxconn global",       "<value>",                          Admin,    "change the per-process maxconn setting",                                          sets::maxconn_global),
@@ -203,7 +205,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show dev",                 "",                                 Operator, "show debug info for developers",                                                  shows::dev),
     row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       streams::show_errors),
-    later("show events",              "[<sink>] [-w] [-n] [-0]",          Operator, "show event sink state"),
+    row  ("show events",              "[<sink>] [-w] [-n] [-0]",          Operator, "show event sink state",                                                             events::show_events),
     row  ("show fd",                  "[num]",                            Operator, "dump list of file descriptors in use or a specific one",                          shows::fd),
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
     later("show libs",                "",                                 Operator, "show loaded object files and libraries"),

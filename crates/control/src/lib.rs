@@ -17,6 +17,7 @@ pub mod view;
 mod admin;
 mod column;
 mod command;
+mod events;
 mod info;
 mod patterns;
 mod resolvers;

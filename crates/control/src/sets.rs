@@ -274,6 +274,42 @@ fn set_published(call: &mut Call<'_>, published: bool) -> Reply {
     Reply::Message(Severity::Notice, done.into())
 }
 
+/// Runs `change` on the backend that the first argument names.
+fn with_backend(call: &Call<'_>, change: impl FnOnce(&state::Proxy) -> Reply) -> Reply {
+    if call.arg(0).is_empty() {
+        return error("A backend name is expected.");
+    }
+    match call.runtime.view().backend(call.arg(0)) {
+        Some(proxy) => change(&proxy.state),
+        None => error("No such backend."),
+    }
+}
+
+pub(crate) fn enable_dynamic_cookie(call: &mut Call<'_>) -> Reply {
+    with_backend(call, |proxy| {
+        proxy.dynamic_cookies.store(true, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn disable_dynamic_cookie(call: &mut Call<'_>) -> Reply {
+    with_backend(call, |proxy| {
+        proxy.dynamic_cookies.store(false, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn dynamic_cookie_key(call: &mut Call<'_>) -> Reply {
+    let key = call.arg(1);
+    if key.is_empty() {
+        return error("String value expected.");
+    }
+    with_backend(call, |proxy| {
+        proxy.dynamic_key.store(Some(Arc::new(key.into())));
+        Reply::Done
+    })
+}
+
 pub(crate) fn disable_frontend(call: &mut Call<'_>) -> Reply {
     with_frontend(call, |_, proxy| match proxy.admission() {
         Admission::Stopped => Reply::Message(Severity::Notice, format!("{SHUT_DOWN}disable.")),

@@ -131,6 +131,8 @@ pub struct View {
     pub patterns: Arc<sample::pattern::PatternSets>,
     /// `resolvers` sections.
     pub resolvers: Vec<Arc<state::resolvers::Section>>,
+    /// Rings.
+    pub rings: Vec<Arc<state::Ring>>,
 }
 
 impl Default for View {
@@ -151,6 +153,7 @@ impl Default for View {
             placement: Default::default(),
             patterns: Arc::default(),
             resolvers: Vec::new(),
+            rings: Vec::new(),
         }
     }
 }

@@ -21,6 +21,7 @@ mod gate;
 pub mod log;
 mod pool;
 mod relay;
+mod report;
 mod request;
 mod respond;
 mod response;

@@ -16,7 +16,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::route::holds;
-use crate::{relay, respond, response, service, upload};
+use crate::{relay, report, respond, response, service, upload};
 
 /// What rules on a connection that has no request yet say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,18 +45,18 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
     if rules.is_empty() {
         return TcpVerdict::Go;
     }
-    let mut stage = Stage {
-        process: &client.worker.shared.process,
-        session: &mut client.session,
-        transaction: None,
-        request_bytes: &[],
-        response_bytes: &[],
-        complete: true,
-        now_ms: now_ms(),
-    };
     let mut verdict = TcpVerdict::Go;
     let mut start = 0;
     loop {
+        let mut stage = Stage {
+            process: &client.worker.shared.process,
+            session: &mut client.session,
+            transaction: None,
+            request_bytes: &[],
+            response_bytes: &[],
+            complete: true,
+            now_ms: now_ms(),
+        };
         let (outcome, next) = rules.run(&mut stage, start);
         start = next;
         match outcome {
@@ -68,6 +68,9 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
             Outcome::Hold(Hold::ExpectProxy) => verdict = TcpVerdict::ExpectProxy,
             Outcome::Hold(Hold::Tos(tos)) => client.stream.set_tos(tos),
             Outcome::Hold(Hold::Mark(mark)) => client.stream.set_mark(mark),
+            Outcome::Hold(Hold::Log { origin, profile }) => {
+                report::on_demand(client, None, origin, profile.as_deref());
+            }
             Outcome::Hold(_) => {}
             Outcome::Done | Outcome::Accept | Outcome::Wait => return verdict,
         }
@@ -223,8 +226,8 @@ async fn do_hold(
             client.stream.set_mark(mark);
             Ok(())
         }
-        Hold::Log => {
-            crate::finish::log(client, x);
+        Hold::Log { origin, profile } => {
+            report::on_demand(client, Some(x), origin, profile.as_deref());
             Ok(())
         }
         Hold::Resolve { section, name, prefer, var } => {
@@ -339,8 +342,18 @@ pub(crate) async fn after_response(client: &mut Connection, x: &mut Exchange) {
     let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
     for proxy in backend.iter().chain(Some(&frontend)) {
         if !proxy.http_after_response.is_empty() {
-            // These rules only change the response: they neither wait nor end it.
-            step(client, x, &proxy.http_after_response, 0);
+            after_response_of(client, x, &proxy.http_after_response);
+        }
+    }
+}
+
+/// These rules change the response and log: they neither wait nor end it.
+fn after_response_of(client: &mut Connection, x: &mut Exchange, rules: &RuleSet) {
+    let mut start = 0;
+    while let (Outcome::Hold(hold), next) = step(client, x, rules, start) {
+        start = next;
+        if let Hold::Log { origin, profile } = hold {
+            report::on_demand(client, Some(x), origin, profile.as_deref());
         }
     }
 }

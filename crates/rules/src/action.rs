@@ -7,6 +7,7 @@ use http::Name;
 use sample::bandwidth::BandwidthFilter;
 use sample::expression::Expression;
 use sample::format::Format;
+use sample::log_profile::{LogOrigin, LogProfile};
 use sample::pattern::List;
 use sample::regex::Regex;
 use sample::transaction::TimeoutSlot;
@@ -121,7 +122,7 @@ pub(crate) enum Action {
     Pause(Number),
     EarlyHint { name: Box<[u8]>, value: Format },
     ExpectProxy,
-    DoLog,
+    DoLog { origin: LogOrigin, profile: Option<Arc<LogProfile>> },
     DisableRetry,
     LimitBandwidth { filter: Arc<BandwidthFilter>, limit: Option<Number>, period: Option<Number> },
     Resolve { section: Arc<Section>, prefer: Option<Family>, var: Var, name: Expression },

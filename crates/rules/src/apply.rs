@@ -76,7 +76,9 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             });
         }
         Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
-        Action::DoLog => return Applied::Hold(Hold::Log),
+        Action::DoLog { origin, profile } => {
+            return Applied::Hold(Hold::Log { origin: *origin, profile: profile.clone() });
+        }
         Action::EarlyHint { name, value } => {
             let mut bytes = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
             bytes.extend_from_slice(name);

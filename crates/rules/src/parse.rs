@@ -12,7 +12,7 @@ use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
 use sample::transaction::TimeoutSlot;
 use sample::vars::{SetConditions, Var, VarScope};
-use sample::{Scope, Word, Words};
+use sample::{LogOrigin, Scope, Word, Words};
 
 use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part, Slot};
 use crate::redirect::Redirect;
@@ -548,10 +548,29 @@ pub(crate) fn expect_proxy(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
-    if context.words.peek_text() == "profile" {
-        return Err(Diagnostic::alert("log profiles are not supported yet").at(context.words.span()));
+    let mut profile = None;
+    if context.words.take("profile") {
+        let word = context.need("the name of a log-profile")?;
+        let known = context.scope.names.log_profiles();
+        let found = known.and_then(|profiles| profiles.get(word.text));
+        profile = Some(found.cloned().ok_or_else(|| {
+            let names = known.into_iter().flatten().map(|(name, _)| &**name);
+            Diagnostic::alert(format!("there is no log-profile section `{}`", word.text))
+                .at(word.span)
+                .did_you_mean(suggest(word.text, names))
+                .haproxy(format!("'do-log' : no such log-profile '{}'.", word.text))
+        })?);
     }
-    Ok(Action::DoLog)
+    let origin = match context.set {
+        Ruleset::TcpConnection => LogOrigin::TcpRequestConnection,
+        Ruleset::TcpSession => LogOrigin::TcpRequestSession,
+        Ruleset::TcpRequest => LogOrigin::TcpRequestContent,
+        Ruleset::TcpResponse => LogOrigin::TcpResponseContent,
+        Ruleset::HttpRequest => LogOrigin::HttpRequest,
+        Ruleset::HttpResponse => LogOrigin::HttpResponse,
+        Ruleset::HttpAfterResponse => LogOrigin::HttpAfterResponse,
+    };
+    Ok(Action::DoLog { origin, profile })
 }
 
 pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -6,7 +6,7 @@ use base::address::Family;
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
 use sample::vars::Var;
-use sample::{Env, Place, Scope, Session, Transaction, Words};
+use sample::{Env, LogOrigin, LogProfile, Place, Scope, Session, Transaction, Words};
 use state::Process;
 use state::resolvers::Section;
 
@@ -99,7 +99,12 @@ pub enum Hold {
     /// Sets the firewall mark of what goes to the client.
     Mark(u32),
     /// Writes a log line now (`do-log`).
-    Log,
+    Log {
+        /// The rule set.
+        origin: LogOrigin,
+        /// `profile`: instead of those of the loggers.
+        profile: Option<Arc<LogProfile>>,
+    },
     /// Finds the address of a name and puts it into a variable (`do-resolve`).
     Resolve {
         /// Whose name servers are asked.

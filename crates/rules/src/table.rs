@@ -104,7 +104,7 @@ pub static ACTIONS: &[Row] = &[
     row("del-map",             "(<file>) <key fmt>",                  HTTP,              "removes entries of a map", parse::pattern_change),
     row("deny",                "[status <code>] [<reply>]",           REQ | RES,         "refuses with an answer", parse::deny),
     row("disable-l7-retry",    "",                                    REQ,               "forbids retries after the request was sent", parse::disable_retry),
-    row("do-log",              "",                                    TCP | HTTP,        "writes a log line now", parse::do_log),
+    row("do-log",              "[profile <name>]",                    TCP | HTTP,        "writes a log line now", parse::do_log),
     row("do-resolve",          "(<var>,<resolvers>[,ipv4|ipv6]) <expr>", CNT | REQ,   "asks name servers for the address of a name", parse::do_resolve),
     row("early-hint",          "<name> <fmt>",                        REQ,               "sends a 103 response", parse::early_hint),
     row("expect-proxy",        "layer4",                              CON,               "expects a PROXY header", parse::expect_proxy),

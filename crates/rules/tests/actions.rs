@@ -199,7 +199,7 @@ fn answers_are_what_their_arguments_say() {
         ),
         (
             "redirect location https://%[req.hdr(host),host_only]%[path]",
-            &["location: https://www.Example.com/static/img/logo.png\r\n"],
+            &["location: https://www.example.com/static/img/logo.png\r\n"],
             &[],
         ),
     ];

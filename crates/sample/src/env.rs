@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use state::{Mode, Process, Proxy};
 
+use crate::log_profile::{LogOrigin, LogProfile};
 use crate::session::Session;
 use crate::transaction::Transaction;
 
@@ -28,6 +29,8 @@ pub struct Env<'a> {
     pub may_change: Cell<bool>,
     /// Milliseconds of the monotonic clock.
     pub now_ms: u64,
+    /// Where the log line is made that is being written.
+    pub log_origin: LogOrigin,
     /// The variables of a health check; `None` elsewhere.
     pub check_vars: Option<&'a crate::vars::Slots>,
 }
@@ -44,6 +47,7 @@ impl<'a> Env<'a> {
             complete: true,
             may_change: Cell::new(false),
             now_ms,
+            log_origin: LogOrigin::Unspecified,
             check_vars: None,
         }
     }
@@ -127,6 +131,10 @@ pub trait Names {
     /// A new capture slot of the current frontend for values of up to `length` bytes; `None` outside frontends.
     fn capture_slot(&self, length: usize) -> Option<usize> {
         let _ = length;
+        None
+    }
+    /// The `log-profile` sections by name, where rules may name them.
+    fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
         None
     }
     /// The file and line of a place, for `last_rule_file` and `last_rule_line`.

@@ -139,6 +139,8 @@ pub struct Server {
     operational: AtomicU8,
     /// Grows with every change that a balancer must see.
     pub version: AtomicU64,
+    /// Orders servers by when they last came up (`balance sticky`): 0 for those that always were.
+    pub turn: AtomicU64,
     /// Requests being served now. Written by every worker that picks this server: the only shared write of a
     /// request beside its release.
     pub served: Counted,
@@ -232,6 +234,7 @@ impl Server {
             }),
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
             served: Counted::default(),
             open: AtomicU32::new(0),
             dynamic: AtomicBool::new(false),
@@ -402,6 +405,7 @@ impl Server {
             if up {
                 self.down_ms.fetch_add(now_ms.saturating_sub(since), Relaxed);
                 self.served.0.latency.forget();
+                self.turn.store(changes() + 1, Relaxed);
             } else {
                 self.downs.fetch_add(1, Relaxed);
             }

@@ -41,6 +41,10 @@ pub struct Plan {
     pub variables: Arc<sample::vars::Variables>,
     /// Pattern sets by name and id, for the runtime socket (`show acl`, `show map`).
     pub patterns: Arc<sample::pattern::PatternSets>,
+    /// All rings, for the runtime socket (`show events`).
+    pub rings: Vec<Arc<state::Ring>>,
+    /// The servers that rings are sent to.
+    pub ring_servers: Vec<log::RingServer>,
     /// The environment after all `setenv` and its kin, for `show env`.
     pub environment: Vec<(String, String)>,
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base::address::{Family, Host};
 use diag::{SourceMap, Span};
+use sample::LogProfile;
 use sample::auth::Userlist;
 use sample::bandwidth::BandwidthFilter;
 
@@ -34,6 +35,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) http_errors: HashMap<Box<str>, Messages>,
     /// `resolvers` sections, in their order.
     pub(crate) resolvers: Vec<Arc<Resolvers>>,
+    /// `log-profile` sections.
+    pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
     /// `default-path`.
     pub(crate) default_path: DefaultPath,
     /// The directory of the file whose lines are being compiled.
@@ -58,6 +61,7 @@ impl<'a> NameTable<'a> {
             userlists: HashMap::new(),
             http_errors: HashMap::new(),
             resolvers: Vec::new(),
+            log_profiles: HashMap::new(),
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
             captures: RefCell::default(),
@@ -121,6 +125,10 @@ impl sample::Names for NameTable<'_> {
 
     fn resolvers_names(&self) -> Vec<Box<str>> {
         self.resolvers.iter().map(|section| section.state.name.clone()).collect()
+    }
+
+    fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
+        Some(&self.log_profiles)
     }
 
     fn directory(&self) -> Option<Arc<sample::env::Directory>> {

@@ -9,11 +9,13 @@ use sample::Place;
 use sample::acl::Acls;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
+use state::{Mode, Ring};
 
 use crate::check::CheckMode;
-use crate::draft::Statement;
+use crate::draft::{Kind, Statement};
 use crate::keyword::Outcome;
 use crate::plan::check::{AgentSettings, CheckKind, CheckSettings, InitState};
+use crate::plan::log::{LogServer, RingPeer, RingServer};
 use crate::plan::resolvers::Resolution;
 use crate::plan::server::{SendProxy, ServerSettings};
 use crate::resolve::check::{Sources, check_kind};
@@ -34,7 +36,7 @@ pub(crate) fn server_settings(
     let mut settings = Vec::with_capacity(servers.len());
     let mut kinds = Kinds::default();
     for (index, server) in servers.into_iter().enumerate() {
-        let MadeServer { statement, draft, state, port_offset } = server;
+        let MadeServer { statement, draft, state, port_offset, is_datagram } = server;
         let mut own = ServerSettings {
             index,
             port_offset,
@@ -73,6 +75,7 @@ pub(crate) fn server_settings(
             guid: draft.guid.map(Into::into),
             strict_maxconn: draft.strict_maxconn,
             resolution: None,
+            log: log_server(&draft, is_datagram, &state, proxy, context),
             state,
         };
         if draft.check {
@@ -83,13 +86,66 @@ pub(crate) fn server_settings(
         }
         let outcome = finish_server(&mut own, &draft, statement, proxy, acls, context);
         context.note(outcome);
-        settings.push(Arc::new(own));
+        let own = Arc::new(own);
+        feed(&own, &draft, proxy, context);
+        settings.push(own);
     }
     let check = &proxy.settings.check;
     if kinds.own.is_none() && check.mode != CheckMode::Connect && proxy.settings.is_backend() {
         kinds.own = Some(check_kind(check, proxy, acls, &mut sources.shared, context));
     }
     (settings, kinds.own)
+}
+
+/// How a server of a log backend gets its lines; and a word about parameters that only such servers have.
+fn log_server(
+    draft: &ServerDraft<'_>,
+    is_datagram: bool,
+    state: &state::Server,
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) -> Option<LogServer> {
+    let is_log = proxy.settings.mode == Mode::Log;
+    if !is_log && (draft.log_proto.is_some() || draft.log_bufsize.is_some()) {
+        let name = if draft.log_proto.is_some() { "log-proto" } else { "log-bufsize" };
+        context.diagnostics.push(
+            Diagnostic::warning(format!(
+                "`{name}` of server `{}` has no effect: its proxy is not in `mode log`",
+                state.name
+            ))
+            .at(proxy.section.name.span()),
+        );
+    }
+    if !is_log || proxy.settings.kind == Kind::Ring {
+        return None;
+    }
+    if is_datagram {
+        return Some(LogServer::Datagram);
+    }
+    let size = draft.log_bufsize.unwrap_or(context.global.tune.bufsize);
+    let title = format!("{}/{}", proxy.settings.name, state.name);
+    Some(LogServer::Ring(Arc::new(Ring::new(&title, &format!("messages for server {title}"), size, size))))
+}
+
+/// Says which ring is sent to this server, if one is.
+fn feed(own: &Arc<ServerSettings>, draft: &ServerDraft<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let ring = match &own.log {
+        Some(LogServer::Ring(ring)) => {
+            context.log.all_rings.push(ring.clone());
+            ring.clone()
+        }
+        _ => match context.log.rings.get(proxy.settings.name) {
+            Some(settings) if proxy.settings.kind == Kind::Ring => settings.ring.clone(),
+            _ => return,
+        },
+    };
+    context.log.servers.push(RingServer {
+        ring,
+        peer: RingPeer::Server(own.clone()),
+        proto: draft.log_proto.unwrap_or_default(),
+        connect_timeout: proxy.settings.timeouts.connect,
+        server_timeout: proxy.settings.timeouts.server,
+    });
 }
 
 /// The checks of a backend compiled so far: its own, and those of `healthcheck` sections.

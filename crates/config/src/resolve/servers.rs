@@ -9,15 +9,18 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::{Host, Place, Ports};
 use diag::Diagnostic;
+use state::Mode;
 use state::server::{ServerAddress, ServerSeed};
 use syntax::Word;
 
 use crate::args::Args;
-use crate::draft::{Statement, is_name_character};
+use crate::draft::{Kind, Statement, is_name_character};
 use crate::plan::proxy::StateFile;
 use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
-use crate::server::{InitAddr, ServerDraft, ServerPlace, host_name, origin, parse_params, parse_place};
+use crate::server::{
+    InitAddr, ServerDraft, ServerPlace, host_name, origin, parse_params, parse_place, refuse_datagrams,
+};
 use crate::settings::{DefaultServers, Settings};
 
 /// A server whose state is made and whose settings still lack what refers to names.
@@ -26,6 +29,7 @@ pub(crate) struct MadeServer<'a> {
     pub(crate) draft: ServerDraft<'a>,
     pub(crate) state: Arc<state::Server>,
     pub(crate) port_offset: Option<i32>,
+    pub(crate) is_datagram: bool,
 }
 
 /// Makes the servers of every backend, and puts their states where names find them.
@@ -95,7 +99,11 @@ fn server<'a>(
     };
     check_name(name)?;
     let title = format!("server {}/{name}", proxy.settings.name);
-    let place = Rc::new(parse_place(address, &args)?);
+    let place = parse_place(address, &args)?;
+    if proxy.settings.mode != Mode::Log || proxy.settings.kind == Kind::Ring {
+        refuse_datagrams(&place, address)?;
+    }
+    let place = Rc::new(place);
     let origin = origin(&mut args, proxy.settings.name, defaults)?;
     let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
     parse_params(&mut draft, &mut args, &title)?;
@@ -134,7 +142,11 @@ fn template<'a>(
                 .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
         })?;
     let address = args.required("<addr>[:<port>]")?;
-    let place = Rc::new(parse_place(address, &args)?);
+    let place = parse_place(address, &args)?;
+    if proxy.settings.mode != Mode::Log {
+        refuse_datagrams(&place, address)?;
+    }
+    let place = Rc::new(place);
     let origin = origin(&mut args, proxy.settings.name, defaults)?;
     let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
     parse_params(&mut draft, &mut args, &format!("server-template {}/{prefix}", proxy.settings.name))?;
@@ -246,7 +258,7 @@ fn make_server<'a>(
     }
     // SRV records tell the port.
     let port_offset = place.port_offset.filter(|_| state.srv_record.get().is_none());
-    MadeServer { statement, draft, state, port_offset }
+    MadeServer { statement, draft, state, port_offset, is_datagram: place.is_datagram }
 }
 
 /// Whether a name is that of SRV records (manual, 5.3.1).

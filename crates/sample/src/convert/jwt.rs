@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use sha2::{Sha256, Sha384, Sha512};
 
+use super::encode::URL_LENIENT;
 use super::{Convert, json, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, arg, opt, text_of};
 use crate::env::{Env, Scope};
@@ -38,9 +39,12 @@ fn prepare_query(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 
 /// The decoded part of a token, or what the path in the arguments finds in it.
 fn query<'a>(value: &Value<'a>, part: usize, args: &'a Args) -> Option<Value<'a>> {
-    let encoded = value.bytes()?.split(|byte| *byte == b'.').nth(part)?;
+    let mut parts = value.bytes()?.split(|byte| *byte == b'.');
+    let encoded = parts.nth(part)?;
+    // What follows the payload is the signature; without it this is no token.
+    parts.nth(1 - part)?;
     let mut decoded = Scratch::new();
-    URL_SAFE_NO_PAD.decode_vec(encoded, &mut decoded).ok()?;
+    URL_LENIENT.decode_vec(encoded, &mut decoded).ok()?;
     match args.get(0) {
         Arg::Missing => Some(Value::made(decoded)),
         _ => json::query(&decoded, args),
@@ -170,7 +174,7 @@ fn verify(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
     if matches!(algorithm, Algorithm::None) {
         return Ok(i64::from(encoded.is_empty()));
     }
-    let signature = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| INVALID_TOKEN)?;
+    let signature = URL_LENIENT.decode(encoded).map_err(|_| INVALID_TOKEN)?;
     match algorithm {
         Algorithm::Hmac(bits) => {
             let secret = text(args.get(1), env).ok_or(UNKNOWN_KEY)?;
@@ -215,11 +219,11 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_7515_verifies() {
-        let secret = URL_SAFE_NO_PAD
+        let secret = URL_LENIENT
             .decode("AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow")
             .unwrap();
         let signed = b"eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
-        let signature = URL_SAFE_NO_PAD.decode("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk").unwrap();
+        let signature = URL_LENIENT.decode("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk").unwrap();
         assert!(verify_hmac(256, &secret, signed, &signature));
         assert!(!verify_hmac(256, &secret, &signed[1..], &signature));
     }
