@@ -104,6 +104,8 @@ pub(crate) struct Resolution {
     /// Those for whom it is resolved again and again.
     followers: usize,
     asking: Option<Asking>,
+    /// When it was last resolved, whatever came of it.
+    ended: u64,
     /// When it is looked at next.
     due: u64,
 }
@@ -176,6 +178,14 @@ impl Engine {
         self.schedule(index, now);
     }
 
+    /// Resolves a name now that is followed, unless it is being resolved or was within `hold valid`.
+    pub(crate) fn sooner(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
+        let fresh = ms(self.settings.hold.valid);
+        if self.resolutions.get(index).is_some_and(|known| now >= known.ended + fresh) {
+            self.begin(index, now, out);
+        }
+    }
+
     /// Resolves a name once: who asks waits for its `Ended`, unless what is known is fresh (`hold valid`), which the second
     /// value says.
     pub(crate) fn once(&mut self, key: Key, now: u64, out: &mut Vec<Output>) -> Option<(usize, bool)> {
@@ -202,6 +212,7 @@ impl Engine {
             wire,
             followers: 0,
             asking: None,
+            ended: 0,
             due: u64::MAX,
         });
         self.known.insert(key, index);
@@ -431,6 +442,7 @@ impl Engine {
 
     fn end(&mut self, index: usize, by: Option<usize>, now: u64, out: &mut Vec<Output>) {
         let resolution = &mut self.resolutions[index];
+        resolution.ended = now;
         if let Some(asking) = resolution.asking.take() {
             self.questions.remove(&asking.id);
         }

@@ -114,6 +114,18 @@ impl Followers {
         }
     }
 
+    /// Nothing answers at a server's address: its name is resolved sooner.
+    pub(crate) fn doubt(&self, at: usize, turn: &mut Turn<'_>) {
+        if let Some(host) = self.list.get(at).and_then(|follower| follower.host) {
+            turn.engine.sooner(host, turn.now, turn.out);
+        }
+    }
+
+    /// The servers, by their place here.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.list.iter().map(Follower::server)
+    }
+
     fn leave_host(&mut self, at: usize, turn: &mut Turn<'_>) {
         if let Some(host) = self.list[at].host.take() {
             turn.engine.leave(host, turn.now);

@@ -63,6 +63,12 @@ pub(crate) fn begin(place: usize, section: &Arc<Resolvers>, plan: &Arc<Plan>, te
         .map(|(number, nameserver)| Ways::new(number, nameserver.address, section.payload_size, &desk));
     desk.work.borrow_mut().ways = ways.collect();
     DESKS.with_borrow_mut(|desks| desks.insert(place, desk.clone()));
+    let own = runtime::current_worker();
+    for (at, server) in desk.work.borrow().followers.servers().enumerate() {
+        server.on_doubt(move || {
+            runtime::worker::post(own, move || doubt(place, at));
+        });
+    }
     if !desk.work.borrow().followers.is_empty() {
         desk.turn(|work, out| work.begin(out));
     }
@@ -91,6 +97,15 @@ pub(crate) fn rename(place: usize, backend: &str, server: &Arc<Server>, name: &s
     desk.turn(|work, out| {
         let mut turn = Turn { engine: &mut work.engine, now: now_ms(), out };
         work.followers.rename(backend, server, name, &mut turn);
+    });
+}
+
+/// Resolves the name of a section's server sooner.
+fn doubt(place: usize, at: usize) {
+    let Some(desk) = desk(place) else { return };
+    desk.turn(|work, out| {
+        let mut turn = Turn { engine: &mut work.engine, now: now_ms(), out };
+        work.followers.doubt(at, &mut turn);
     });
 }
 
