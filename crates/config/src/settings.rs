@@ -146,9 +146,9 @@ pub struct Settings<'a> {
     pub monitor_uri: Option<&'a Word>,
     /// `default_backend`.
     pub default_backend: Option<&'a Word>,
-    /// `capture request header`: name (none for `declare capture`) and length.
-    pub request_captures: Vec<(Option<&'a str>, usize)>,
-    /// `capture response header`.
+    /// `capture request header` and `declare capture request`.
+    pub request_captures: Vec<DeclaredCapture<'a>>,
+    /// `capture response header`: name (none for `declare capture`) and length.
     pub response_captures: Vec<(Option<&'a str>, usize)>,
     /// `capture cookie`.
     pub cookie_capture: Option<CookieCapture>,
@@ -322,6 +322,17 @@ impl<'a> Settings<'a> {
     pub fn all_rules(&self) -> impl Iterator<Item = &'a Statement> + '_ {
         self.inherited_rules.iter().chain(&self.rules).copied()
     }
+}
+
+/// A slot for what is captured of requests. Rules that capture take slots of their own (`len`), all in the order of lines.
+#[derive(Clone, Copy)]
+pub struct DeclaredCapture<'a> {
+    /// The header's name; none for `declare capture`.
+    pub header: Option<&'a str>,
+    /// The longest that is kept.
+    pub length: usize,
+    /// How many rules stand before it, inherited ones among them.
+    pub rules_before: usize,
 }
 
 /// What `global` says.

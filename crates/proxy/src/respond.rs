@@ -147,7 +147,15 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
         x.txn.times.closed = now_us();
         return Next::Close;
     }
-    rules_step::after_response(client, x).await;
+    if let Err(fault) = rules_step::after_response(client, x, 0) {
+        // The rules do not see the answer to their own failure.
+        let (cause, phase) = fault.termination(x.phase);
+        if x.txn.termination.cause != cause {
+            count(client, x, fault);
+        }
+        x.txn.termination.set(cause, phase);
+        error(client, x, 500);
+    }
     x.txn.status = x.txn.response.status();
     let whole = upload_is_over(client, x);
     x.keep_alive = x.keep_alive && whole;

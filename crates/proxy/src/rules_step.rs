@@ -50,6 +50,7 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
         transaction: None,
         request_bytes: &[],
         response_bytes: &[],
+        longest_head: usize::MAX,
         complete: true,
         now_ms: now_ms(),
     };
@@ -145,7 +146,12 @@ pub(crate) async fn run(
     let side = if upstream.is_some() { Side::Response } else { Side::Request };
     let mut start = 0;
     loop {
-        let (outcome, next) = step(client, x, rules, start);
+        let held = match &upstream {
+            Some(upstream) => &upstream.input,
+            None => &client.input,
+        };
+        let held = held.as_ref().map_or(0, |input| input.filled().len());
+        let (outcome, next) = step(client, x, rules, start, held);
         start = next;
         match outcome {
             Outcome::Done => return Ok(false),
@@ -166,13 +172,24 @@ pub(crate) async fn run(
     }
 }
 
-fn step(client: &mut Connection, x: &mut Exchange, rules: &RuleSet, start: usize) -> (Outcome, usize) {
+/// Runs `rules` from number `start` on; `held` is how much of the body is in the message's buffer.
+fn step(
+    client: &mut Connection,
+    x: &mut Exchange,
+    rules: &RuleSet,
+    start: usize,
+    held: usize,
+) -> (Outcome, usize) {
+    let tune = &client.worker.shared.plan.global.tune;
+    let head = if x.txn.has_response { &x.txn.response } else { &x.txn.request };
+    let longest_head = (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held));
     let mut stage = Stage {
         process: &client.worker.shared.process,
         session: &mut client.session,
         transaction: Some(&mut x.txn),
         request_bytes: &x.body,
         response_bytes: &x.response_bytes,
+        longest_head,
         complete: true,
         now_ms: now_ms(),
     };
@@ -317,24 +334,33 @@ pub(crate) async fn of_response(
         let frontend = client.frontend.clone();
         run(client, x, &frontend, &frontend.http_response, Some(upstream)).await?;
     }
-    after_response(client, x).await;
+    let held = upstream.input.as_ref().map_or(0, |input| input.filled().len());
+    after_response(client, x, held)?;
     Ok(())
 }
 
-/// `http-after-response` of the backend, then of the frontend: on every response, whoever made it.
-pub(crate) async fn after_response(client: &mut Connection, x: &mut Exchange) {
+/// `http-after-response` of the backend, then of the frontend: on every response, whoever made it, to a request that
+/// was understood.
+///
+/// # Errors
+/// A rewrite failed under `strict-mode on`.
+pub(crate) fn after_response(client: &mut Connection, x: &mut Exchange, held: usize) -> Result<(), Fault> {
     let none = |proxy: &Arc<Proxy>| proxy.http_after_response.is_empty();
-    if none(&client.frontend) && x.backend.as_ref().is_none_or(none) {
-        return;
+    if none(&client.frontend) && x.backend.as_ref().is_none_or(none) || x.txn.request.method().is_empty() {
+        return Ok(());
     }
     let frontend = client.frontend.clone();
     let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
     for proxy in backend.iter().chain(Some(&frontend)) {
         if !proxy.http_after_response.is_empty() {
-            // These rules only change the response: they neither wait nor end it.
-            step(client, x, &proxy.http_after_response, 0);
+            // These rules only change the response: they do not wait, and end it only by failing.
+            let (outcome, _) = step(client, x, &proxy.http_after_response, 0, held);
+            if matches!(outcome, Outcome::Final(Final::Internal)) {
+                return Err(Fault::Internal);
+            }
         }
     }
+    Ok(())
 }
 
 /// `monitor-uri` and `monitor fail`. The target matches as it came, or by its path when it is in absolute form.
@@ -383,6 +409,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
             transaction: Some(&mut x.txn),
             request_bytes: bytes,
             response_bytes: &[],
+            longest_head: usize::MAX,
             complete: complete || now_ms() >= until,
             now_ms: now_ms(),
         };
@@ -428,6 +455,7 @@ pub(crate) async fn of_tcp_response(
             transaction: Some(&mut x.txn),
             request_bytes: &[],
             response_bytes: bytes,
+            longest_head: usize::MAX,
             complete: complete || now_ms() >= until,
             now_ms: now_ms(),
         };

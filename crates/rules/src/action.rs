@@ -7,7 +7,7 @@ use sample::expression::Expression;
 use sample::format::Format;
 use sample::pattern::List;
 use sample::regex::Regex;
-use sample::transaction::TimeoutSlot;
+use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var};
 
 use crate::redirect::Redirect;
@@ -58,15 +58,6 @@ pub(crate) enum ListChange {
     Set,
 }
 
-/// Where a captured value goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Slot {
-    /// The request's captures.
-    Request(usize),
-    /// The response's.
-    Response(usize),
-}
-
 /// How a URI is brought into one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Normalizer {
@@ -111,7 +102,7 @@ pub(crate) enum Action {
     SetMark(Number),
     Nothing,
     StrictMode(bool),
-    Capture { value: Expression, slot: Slot, length: usize },
+    Capture { value: Expression, slot: CaptureSlot },
     ChangeList { list: Arc<List>, change: ListChange, key: Format, value: Option<Format> },
     Normalize(Normalizer),
     WaitForBody { at_least: usize, timeout_ms: u64 },

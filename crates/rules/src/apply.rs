@@ -8,7 +8,7 @@ use sample::pattern::List;
 use sample::regex::Regex;
 use sample::{Endpoint, Transaction};
 
-use crate::action::{Action, End, ListChange, NameMatch, Number, Part, Slot};
+use crate::action::{Action, End, ListChange, NameMatch, Number, Part};
 use crate::reply::{Content, Reply};
 use crate::rule::{Final, Hold, Stage};
 
@@ -145,41 +145,51 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
             });
         }
         Action::DisableRetry => return with(stage, |transaction| transaction.no_replay = true),
-        Action::Capture { value, slot, length } => {
-            let mut text = Vec::new();
-            if value.eval_into(&stage.env(), &mut text) {
-                text.truncate(*length);
-                return with(stage, |transaction| capture(transaction, *slot, &text));
+        Action::Capture { value, slot } => {
+            let mut text = sample::value::Scratch::new();
+            if value.eval_into(&stage.env(), &mut text)
+                && let Some(transaction) = &mut stage.transaction
+            {
+                transaction.capture(&stage.session.frontend, *slot, &text);
             }
             return Applied::Next;
         }
         _ => {}
     }
+    let limit = stage.longest_head;
     let Some(transaction) = &mut stage.transaction else { return Applied::Next };
     let head = if transaction.has_response { &mut transaction.response } else { &mut transaction.request };
     let done = match action {
-        Action::AddHeader { name, .. } => head.append(name, bytes),
+        Action::AddHeader { name, .. } => {
+            head.fits(limit, name.len() + bytes.len() + 4, |_| 0) && head.append(name, bytes)
+        }
         Action::SetHeader { name, shown, .. } => {
-            head.remove_all(name);
-            head.append(shown, bytes)
+            head.fits(limit, shown.len() + bytes.len() + 4, |head| head.lines_len(name)) && {
+                head.remove_all(name);
+                head.append(shown, bytes)
+            }
         }
         Action::DelHeader(names) => {
             delete(head, names);
             true
         }
         Action::ReplaceHeader { name, regex, each_value, .. } => {
-            replace_header(head, name, regex, bytes, *each_value)
+            replace_header(head, name, regex, (bytes, limit), *each_value)
         }
         Action::SetStatus { status, reason } => {
-            head.set_status(*status, reason.as_deref());
-            true
+            let added = reason.as_deref().map_or(32, <[u8]>::len);
+            let fits = head.fits(limit, added, |head| head.reason().len());
+            if fits {
+                head.set_status(*status, reason.as_deref());
+            }
+            fits
         }
-        Action::SetPart { part, .. } => set_part(&mut transaction.request, *part, bytes),
+        Action::SetPart { part, .. } => set_part(&mut transaction.request, *part, bytes, limit),
         Action::ReplaceUri { part, regex, .. } => {
             let old = part_of(&transaction.request, *part).to_vec();
             let mut new = Vec::new();
             if regex.expand(&old, bytes, &mut new) {
-                set_part(&mut transaction.request, *part, &new)
+                set_part(&mut transaction.request, *part, &new, limit)
             } else {
                 true
             }
@@ -265,7 +275,7 @@ fn change_list(
     let text = |format: &sample::format::Format| {
         let mut text = Vec::new();
         format.render(&env, &mut text);
-        String::from_utf8_lossy(&text).into_owned()
+        base::raw::text_of(&text).into_owned()
     };
     let key = text(key);
     match change {
@@ -275,18 +285,6 @@ fn change_list(
         }
         ListChange::Set => list.set_or_add(&key, &value.map(text).unwrap_or_default()),
     }
-}
-
-fn capture(transaction: &mut Transaction, slot: Slot, text: &[u8]) {
-    let kept = transaction.keep(text);
-    let (captures, index) = match slot {
-        Slot::Request(index) => (&mut transaction.request_captures, index),
-        Slot::Response(index) => (&mut transaction.response_captures, index),
-    };
-    if captures.len() <= index {
-        captures.resize(index + 1, None);
-    }
-    captures[index] = kept;
 }
 
 fn delete(head: &mut Head, names: &NameMatch) {
@@ -306,7 +304,7 @@ fn replace_header(
     head: &mut Head,
     name: &http::Name,
     regex: &Regex,
-    template: &[u8],
+    (template, limit): (&[u8], usize),
     each_value: bool,
 ) -> bool {
     let indices: Vec<usize> = head.indices(name).collect();
@@ -320,7 +318,8 @@ fn replace_header(
             regex.expand(line, template, &mut new)
         };
         if changed {
-            done &= head.replace_value_at(index, &new);
+            let old = line.len();
+            done &= head.fits(limit, new.len(), |_| old) && head.replace_value_at(index, &new);
         }
     }
     done
@@ -356,7 +355,10 @@ fn part_of(head: &Head, part: Part) -> &[u8] {
     }
 }
 
-fn set_part(head: &mut Head, part: Part, value: &[u8]) -> bool {
+fn set_part(head: &mut Head, part: Part, value: &[u8], limit: usize) -> bool {
+    if !head.fits(limit, value.len() + 1, |head| part_of(head, part).len()) {
+        return false;
+    }
     match part {
         Part::Method => head.set_method(value),
         Part::Path => head.set_path(value),

@@ -9,11 +9,11 @@ use http::Name;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
-use sample::transaction::TimeoutSlot;
+use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var, VarScope};
 use sample::{Scope, Word, Words};
 
-use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part, Slot};
+use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
 use crate::rule::Service;
@@ -418,11 +418,11 @@ pub(crate) fn capture(context: &mut Context<'_, '_, '_>) -> Parsed {
                     "declare a slot in the frontend with `declare capture request len` and use its `id`",
                 )
             })?;
-            Ok(Action::Capture { value, slot: Slot::Request(slot), length: parsed })
+            Ok(Action::Capture { value, slot: CaptureSlot::Request(slot) })
         }
         "id" => {
-            let slot = if request { Slot::Request(parsed) } else { Slot::Response(parsed) };
-            Ok(Action::Capture { value, slot, length: usize::MAX })
+            let slot = if request { CaptureSlot::Request(parsed) } else { CaptureSlot::Response(parsed) };
+            Ok(Action::Capture { value, slot })
         }
         _ if request => Err(wrong(word, "option of `capture`", &["len", "id"])),
         _ => Err(wrong(word, "option of `capture` here", &["id"])),

@@ -40,6 +40,8 @@ pub struct Stage<'a> {
     pub request_bytes: &'a [u8],
     /// See [`Env::response_bytes`].
     pub response_bytes: &'a [u8],
+    /// The longest that a head may become by rewriting: what its body leaves of a buffer (`tune.bufsize`).
+    pub longest_head: usize,
     /// See [`Env::complete`].
     pub complete: bool,
     /// Milliseconds of the monotonic clock.
@@ -170,7 +172,7 @@ impl RuleSet {
             let outcome = match apply(&rule.action, stage) {
                 Applied::Next => continue,
                 Applied::Failed => {
-                    stage.session.frontend.frontend.mine().traffic.failed_rewrites.add(1);
+                    count_failed_rewrite(stage);
                     if !strict {
                         continue;
                     }
@@ -204,6 +206,18 @@ impl RuleSet {
             }
         }
         Ok(None)
+    }
+}
+
+/// Counts it for the frontend, and for the backend and server if they are known.
+fn count_failed_rewrite(stage: &Stage<'_>) {
+    stage.session.frontend.frontend.mine().traffic.failed_rewrites.add(1);
+    let Some(transaction) = stage.transaction.as_deref() else { return };
+    if let Some(backend) = &transaction.backend {
+        backend.backend.mine().traffic.failed_rewrites.add(1);
+    }
+    if let Some(server) = &transaction.server {
+        server.counters.mine().traffic.failed_rewrites.add(1);
     }
 }
 

@@ -138,4 +138,6 @@ pub struct Scope<'a> {
     pub mode: Mode,
     /// Where the expression stands.
     pub place: Place,
+    /// Whether it is inherited from a defaults section, which has no servers of its own.
+    pub inherited: bool,
 }

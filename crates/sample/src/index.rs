@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use aho_corasick::AhoCorasick;
 use base::network::Network;
+use base::raw;
 use memchr::memmem::Finder;
 
 use crate::pattern::Method;
@@ -129,12 +130,12 @@ impl Index {
                 Self::Affix(Affix::new(bytes_of(&patterns), ignore_case), method == Method::End)
             }
             Method::Sub if patterns.len() == 1 && !ignore_case => {
-                Self::Contains(Box::new(Finder::new(patterns[0]).into_owned()))
+                Self::Contains(Box::new(Finder::new(&raw::bytes_of(patterns[0])).into_owned()))
             }
             Method::Sub => {
                 let built = AhoCorasick::builder()
                     .ascii_case_insensitive(ignore_case)
-                    .build(&patterns)
+                    .build(bytes_of(&patterns))
                     .map_err(|error| error.to_string())?;
                 Self::Sub(Box::new(built))
             }
@@ -194,7 +195,7 @@ fn ranges(patterns: &[&str]) -> Result<Vec<Range>, String> {
 }
 
 fn bytes_of(patterns: &[&str]) -> Vec<Box<[u8]>> {
-    patterns.iter().map(|pattern| pattern.as_bytes().into()).collect()
+    patterns.iter().map(|pattern| raw::bytes_of(pattern).into()).collect()
 }
 
 fn hex_of(patterns: &[&str]) -> Result<Vec<Box<[u8]>>, String> {
@@ -213,7 +214,7 @@ fn hex_of(patterns: &[&str]) -> Result<Vec<Box<[u8]>>, String> {
 
 fn trimmed(patterns: &[&str], delimiters: &[u8]) -> Vec<Box<[u8]>> {
     let trim = |pattern: &&str| {
-        let bytes = pattern.as_bytes();
+        let bytes = raw::bytes_of(pattern);
         let start = bytes.iter().position(|byte| !delimiters.contains(byte)).unwrap_or(bytes.len());
         let end = bytes.iter().rposition(|byte| !delimiters.contains(byte)).map_or(start, |last| last + 1);
         bytes[start..end].into()

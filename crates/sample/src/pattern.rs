@@ -298,7 +298,7 @@ impl PatternSets {
         let list = self.register(path, is_map);
         if !is_virtual {
             match names.read_file(path) {
-                Ok(text) => list.load(&String::from_utf8_lossy(&text), is_map),
+                Ok(text) => list.load(&base::raw::text_of(&text), is_map),
                 Err(_) if optional => {}
                 Err(error) => return Err(format!("cannot read the patterns in `{path}`: {error}")),
             }
@@ -411,7 +411,10 @@ impl View {
         let compile = |entry: &Entry| Regex::new(&entry.key, self.ignore_case).ok();
         let regexes = built.regexes.get_or_init(|| built.entries.iter().map(compile).collect());
         let (Some(Some(regex)), Some(entry)) = (regexes.get(at), built.entries.get(at)) else { return false };
-        entry.value.as_deref().is_some_and(|template| regex.expand(bytes, template.as_bytes(), out))
+        entry
+            .value
+            .as_deref()
+            .is_some_and(|template| regex.expand(bytes, &base::raw::bytes_of(template), out))
     }
 }
 

@@ -3,6 +3,8 @@
 //! The `regex` crate runs in linear time and takes all patterns that it can. What only PCRE knows (look-around,
 //! back-references, possessive quantifiers) is given to PCRE2, with a limit on the work of one match.
 
+use std::borrow::Cow;
+
 use crate::value::Scratch;
 
 /// A compiled regular expression.
@@ -21,6 +23,8 @@ const MATCH_LIMIT: u32 = 100_000;
 impl Regex {
     /// Compiles `pattern`.
     pub fn new(pattern: &str, ignore_case: bool) -> Result<Self, String> {
+        let spelled = spell_bytes(pattern);
+        let pattern: &str = &spelled;
         let linear = regex::bytes::RegexBuilder::new(&translate(pattern))
             .unicode(false)
             .case_insensitive(ignore_case)
@@ -148,11 +152,13 @@ impl RegexSet {
         ignore_case: bool,
     ) -> Result<Self, (usize, String)> {
         let patterns: Vec<&str> = patterns.into_iter().collect();
-        let together = regex::bytes::RegexSetBuilder::new(patterns.iter().map(|pattern| translate(pattern)))
-            .unicode(false)
-            .case_insensitive(ignore_case)
-            .size_limit(64 << 20)
-            .build();
+        let together = regex::bytes::RegexSetBuilder::new(
+            patterns.iter().map(|pattern| translate(&spell_bytes(pattern))),
+        )
+        .unicode(false)
+        .case_insensitive(ignore_case)
+        .size_limit(64 << 20)
+        .build();
         if let Ok(set) = together {
             return Ok(Self(Set::Together(set)));
         }
@@ -177,6 +183,18 @@ impl RegexSet {
             Set::OneByOne(list) => list.iter().any(|regex| regex.is_match(bytes)),
         }
     }
+}
+
+/// Spells bytes that are no UTF-8 as escapes.
+fn spell_bytes(pattern: &str) -> Cow<'_, str> {
+    if !pattern.contains(|c| base::raw::byte_of(c).is_some()) {
+        return Cow::Borrowed(pattern);
+    }
+    let spell = |c: char| match base::raw::byte_of(c) {
+        Some(byte) => format!("\\x{byte:02x}"),
+        None => c.to_string(),
+    };
+    Cow::Owned(pattern.chars().map(spell).collect())
 }
 
 /// Rewrites what PCRE takes as itself and the `regex` crate as syntax: `[`, `&&`, `--` and `~~` inside a class,

@@ -2,12 +2,14 @@
 //!
 //! Reused between the requests of a connection: [`Transaction::reset`] keeps the memory.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use http::Head;
 use state::Server;
 
 use crate::session::Endpoint;
+use crate::value::{Bytes, Scratch};
 use crate::vars::Slots;
 
 /// Who ended the stream: the first letter of the termination state (configuration manual, 8.5).
@@ -117,6 +119,26 @@ pub struct Times {
 /// A part of the request line or of a head kept for the logs, in [`Transaction::kept`].
 pub type Kept = Option<(u32, u32)>;
 
+/// A slot for a captured value, by the message that it tells of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CaptureSlot {
+    /// Of the request's captures.
+    Request(usize),
+    /// Of the response's.
+    Response(usize),
+}
+
+impl CaptureSlot {
+    /// The longest value that the slot takes; `None` if the frontend has no such slot.
+    pub fn length(self, frontend: &state::Proxy) -> Option<usize> {
+        let [requests, responses] = frontend.capture_lengths.get()?;
+        match self {
+            Self::Request(index) => requests.get(index).copied(),
+            Self::Response(index) => responses.get(index).copied(),
+        }
+    }
+}
+
 /// One request and its response, or one TCP stream.
 #[derive(Debug)]
 pub struct Transaction {
@@ -164,6 +186,8 @@ pub struct Transaction {
     pub request_captures: Vec<Kept>,
     /// `capture response header`, a slot each.
     pub response_captures: Vec<Kept>,
+    /// What converters captured: they see the transaction, and cannot change it otherwise. The last of a slot counts.
+    pub late_captures: RefCell<Vec<(CaptureSlot, Box<[u8]>)>>,
     /// `capture cookie`: the client's, the server's.
     pub cookie_captures: [Kept; 2],
     /// The unique id, once made.
@@ -235,6 +259,7 @@ impl Default for Transaction {
             request_line: None,
             request_captures: Vec::new(),
             response_captures: Vec::new(),
+            late_captures: RefCell::default(),
             cookie_captures: [None; 2],
             unique_id: None,
             txn_vars: Slots::default(),
@@ -282,6 +307,7 @@ impl Transaction {
             request_line,
             request_captures,
             response_captures,
+            late_captures,
             cookie_captures,
             unique_id,
             txn_vars,
@@ -321,6 +347,7 @@ impl Transaction {
         *request_line = None;
         request_captures.clear();
         response_captures.clear();
+        late_captures.get_mut().clear();
         *cookie_captures = [None; 2];
         *unique_id = None;
         txn_vars.clear();
@@ -344,6 +371,44 @@ impl Transaction {
         let start = self.kept.len() as u32;
         self.kept.extend_from_slice(bytes);
         Some((start, self.kept.len() as u32))
+    }
+
+    /// Captures `text` in `slot`, as far as the slot of `frontend` takes it; nothing where there is no such slot.
+    pub fn capture(&mut self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
+        let Some(length) = slot.length(frontend) else { return };
+        let kept = self.keep(&text[..text.len().min(length)]);
+        self.late_captures.get_mut().retain(|(other, _)| *other != slot);
+        let (captures, index) = match slot {
+            CaptureSlot::Request(index) => (&mut self.request_captures, index),
+            CaptureSlot::Response(index) => (&mut self.response_captures, index),
+        };
+        if captures.len() <= index {
+            captures.resize(index + 1, None);
+        }
+        captures[index] = kept;
+    }
+
+    /// Likewise for a converter, which has the transaction only to look at.
+    pub fn capture_late(&self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
+        if let Some(length) = slot.length(frontend)
+            && let Ok(mut late) = self.late_captures.try_borrow_mut()
+        {
+            late.push((slot, text[..text.len().min(length)].into()));
+        }
+    }
+
+    /// What was captured in `slot`.
+    pub fn captured(&self, slot: CaptureSlot) -> Option<Bytes<'_>> {
+        if let Ok(late) = self.late_captures.try_borrow()
+            && let Some((_, text)) = late.iter().rev().find(|(other, _)| *other == slot)
+        {
+            return Some(Bytes::Made(Scratch::copy(text)));
+        }
+        let part = match slot {
+            CaptureSlot::Request(index) => self.request_captures.get(index),
+            CaptureSlot::Response(index) => self.response_captures.get(index),
+        };
+        self.kept(*part?).map(Bytes::Borrowed)
     }
 
     /// The bytes of a kept part.

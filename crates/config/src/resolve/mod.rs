@@ -8,6 +8,7 @@ mod balance;
 mod binds;
 mod check;
 mod formats;
+mod inherited;
 pub(crate) mod names;
 mod proxies;
 mod rules;
@@ -70,6 +71,8 @@ pub(crate) struct Context<'a> {
     pub(crate) refused: HashSet<String>,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
+    /// Whether the line being compiled is inherited from a defaults section.
+    pub(crate) inherited: bool,
 }
 
 impl Context<'_> {
@@ -112,6 +115,7 @@ pub(crate) fn resolve(
         placement: Placement::default(),
         refused: HashSet::new(),
         hosts: HashMap::new(),
+        inherited: false,
     };
     let global = read_global(draft, &mut context);
     sections::userlists(draft, &mut context);
@@ -187,6 +191,7 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
             proxies.push((section, Box::new(settings)));
             continue;
         }
+        inherited::check_defaults(section, &settings, context);
         let settings = Rc::new(settings);
         if !section.name.is_empty() && seen.named.insert(&section.name, (settings.clone(), section)).is_some()
         {
@@ -194,6 +199,7 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
         }
         seen.last = Some(settings);
     }
+    inherited::check_proxies(&proxies, context);
     proxies
 }
 

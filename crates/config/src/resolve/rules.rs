@@ -20,6 +20,7 @@ use crate::keyword::{Outcome, not_supported};
 use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
 use crate::resolve::names::CaptureDraft;
 use crate::resolve::{Context, Pending, warnings};
+use crate::settings::DeclaredCapture;
 
 /// The words of a statement as `sample` and `rules` read them.
 pub(crate) type WordList<'a> = SmallVec<[sample::Word<'a>; 16]>;
@@ -50,6 +51,7 @@ pub(crate) fn scope<'s>(
         proxy,
         mode,
         place,
+        inherited: context.inherited,
     }
 }
 
@@ -86,12 +88,15 @@ pub(crate) fn compile(
     context: &mut Context<'_>,
 ) -> Rules {
     let mut rules = Rules::default();
-    let declared = proxy.settings.request_captures.iter();
-    let declared = declared.map(|(name, length)| (name.map(Into::into), *length)).collect();
-    context.names.captures.replace(proxy.settings.is_frontend().then_some(declared));
+    context.names.captures.replace(proxy.settings.is_frontend().then(Vec::new));
+    let mut declared = proxy.settings.request_captures.iter().peekable();
     warnings::misplaced_rules(&proxy.settings, context);
     let mut broken: Vec<String> = Vec::new();
-    for statement in proxy.settings.all_rules() {
+    for (number, statement) in proxy.settings.all_rules().enumerate() {
+        while let Some(capture) = declared.next_if(|capture| capture.rules_before <= number) {
+            declare(capture, context);
+        }
+        context.inherited = number < proxy.settings.inherited_rules.len();
         match one(&mut rules, statement, proxy, index, pending, context) {
             Ok(()) => {}
             // Of an ACL that was refused, the first message is enough.
@@ -104,8 +109,17 @@ pub(crate) fn compile(
             }
         }
     }
+    context.inherited = false;
+    declared.for_each(|capture| declare(capture, context));
     rules.request_captures = context.names.captures.take().unwrap_or_default();
     rules
+}
+
+/// Gives a declared capture its slot; backends have none.
+fn declare(capture: &DeclaredCapture<'_>, context: &Context<'_>) {
+    if let Some(captures) = &mut *context.names.captures.borrow_mut() {
+        captures.push((capture.header.map(Into::into), capture.length));
+    }
 }
 
 fn one(

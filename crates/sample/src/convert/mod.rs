@@ -4,6 +4,7 @@
 #![allow(clippy::ptr_arg)]
 
 mod address;
+mod capture;
 mod cipher;
 mod date;
 mod directory;
@@ -94,6 +95,7 @@ static TABLES: &[&[Convert]] = &[
     cipher::CONVERTS,
     directory::CONVERTS,
     variable::CONVERTS,
+    capture::CONVERTS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Convert>> =
