@@ -24,6 +24,7 @@ use crate::fault::{Fault, RetryKind};
 use crate::flow::Flow;
 use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
+use crate::sockets::{self, ServerSocket};
 use crate::{
     cacheable, connect, fields, finish, request, respond, response, route, rules_step, tunnel, upload,
 };
@@ -65,6 +66,8 @@ pub(crate) struct Exchange {
     pub(crate) cookie: cookie::Seen,
     /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` with no server).
     pub(crate) server_address: Option<SocketAddr>,
+    /// The connection to the server, for what asks the kernel about it.
+    pub(crate) server_socket: ServerSocket,
     /// No idle connection, please: the last one was stale.
     pub(crate) fresh: bool,
     /// Where the request is, for the termination state.
@@ -145,6 +148,7 @@ impl Exchange {
         self.bound = None;
         self.cookie = cookie::Seen::default();
         self.server_address = None;
+        self.server_socket = ServerSocket::None;
         self.fresh = false;
         self.phase = Phase::Request;
         self.answered = false;
@@ -190,7 +194,10 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
     client.entry.requests.set(client.session.requests + 1);
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
-        Err(stop) => Box::pin(respond::after(&mut client, &mut x, stop)).await,
+        Err(stop) => {
+            sockets::forget(&mut x);
+            Box::pin(respond::after(&mut client, &mut x, stop)).await
+        }
     };
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;
@@ -221,6 +228,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     finish::log_early(client, x);
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
         Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
+        sockets::leave(client, x);
         return Ok(Next::Close);
     }
     response::forward(client, x, &backend, &mut upstream).await?;
@@ -264,6 +272,7 @@ async fn obtain_response(
                 fault
             }
         };
+        x.txn.server_error = fault.connection_error();
         count_failure(backend, &lease, fault);
         let left = retries.saturating_sub(x.txn.retries);
         if left == 0 || !may_retry(x, backend, fault) {
@@ -344,14 +353,14 @@ async fn attempt(
 ) -> Result<Upstream, (Fault, bool)> {
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
     let reused = upstream.uses > 1;
-    x.txn.server_reused = reused;
     count_request(x, backend, lease);
-    x.txn.server_ends = upstream.ends;
+    sockets::take(x, &upstream);
     x.phase = Phase::Headers;
     upload::start(client, x, backend, lease.settings());
     match response::await_head(client, x, backend, &mut upstream).await {
         Ok(()) => Ok(upstream),
         Err(fault) => {
+            sockets::leave(client, x);
             // Half a head came back: that is no stale connection.
             let nothing_came = upstream.input.as_ref().is_none_or(Buffer::is_empty);
             Err((fault, reused && nothing_came))

@@ -27,6 +27,7 @@ mod route;
 mod rules_step;
 mod service;
 mod session;
+mod sockets;
 mod tunnel;
 mod upload;
 pub mod worker;

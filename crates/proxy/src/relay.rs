@@ -17,6 +17,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::Recoding;
 use crate::pool::Upstream;
+use crate::sockets;
 use crate::{connect, finish, route, rules_step, tunnel};
 
 /// Serves a TCP connection until it ends.
@@ -31,6 +32,7 @@ pub(crate) async fn relay(mut client: Box<Connection>) {
     times.started_wall = client.session.accepted_wall_us;
     times.request = now_us();
     if let Err(stop) = serve(&mut client, &mut x).await {
+        sockets::forget(&mut x);
         match stop {
             Stop::Fault(fault) => {
                 let (cause, phase) = fault.termination(x.phase);
@@ -67,6 +69,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     rules_step::of_tcp_response(client, x, &backend, &mut upstream).await?;
     let limits = tunnel::Limits::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;
+    sockets::leave(client, x);
     drop(lease);
     outcome.map_err(Stop::from)
 }
@@ -90,6 +93,7 @@ async fn reach(
         x.phase = Phase::Connect;
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
+                sockets::take(x, &upstream);
                 crate::exchange::count_request(x, backend, &lease);
                 crate::exchange::tell(lease.settings(), Ok(()));
                 lease.answered(Answer::Good);
@@ -97,6 +101,7 @@ async fn reach(
             }
             Err(fault) => fault,
         };
+        x.txn.server_error = fault.connection_error();
         crate::exchange::count_failure(backend, &lease, fault);
         if x.txn.retries >= retries || fault.retry_kind().is_none() {
             return Err(fault.into());

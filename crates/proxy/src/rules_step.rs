@@ -15,6 +15,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::route::holds;
+use crate::sockets::Sockets;
 use crate::{relay, respond, response, service, upload};
 
 /// What rules on a connection that has no request yet say.
@@ -44,6 +45,7 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
     if rules.is_empty() {
         return TcpVerdict::Go;
     }
+    let sockets = Sockets::of_client(client);
     let mut stage = Stage {
         process: &client.worker.shared.process,
         session: &mut client.session,
@@ -51,6 +53,7 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
         request_bytes: &[],
         response_bytes: &[],
         longest_head: usize::MAX,
+        sockets: Some(&sockets),
         complete: true,
         now_ms: now_ms(),
     };
@@ -183,6 +186,7 @@ fn step(
     let tune = &client.worker.shared.plan.global.tune;
     let head = if x.txn.has_response { &x.txn.response } else { &x.txn.request };
     let longest_head = (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held));
+    let sockets = Sockets::of(client, x);
     let mut stage = Stage {
         process: &client.worker.shared.process,
         session: &mut client.session,
@@ -190,6 +194,7 @@ fn step(
         request_bytes: &x.body,
         response_bytes: &x.response_bytes,
         longest_head,
+        sockets: Some(&sockets),
         complete: true,
         now_ms: now_ms(),
     };
@@ -403,6 +408,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
     let mut complete = false;
     loop {
         let bytes = client.input.as_ref().map_or(&[][..], |input| input.filled());
+        let sockets = Sockets::of(client, x);
         let mut stage = Stage {
             process: &client.worker.shared.process,
             session: &mut client.session,
@@ -410,6 +416,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
             request_bytes: bytes,
             response_bytes: &[],
             longest_head: usize::MAX,
+            sockets: Some(&sockets),
             complete: complete || now_ms() >= until,
             now_ms: now_ms(),
         };
@@ -449,6 +456,7 @@ pub(crate) async fn of_tcp_response(
     let mut start = 0;
     loop {
         let bytes = upstream.input.as_ref().map_or(&[][..], |input| input.filled());
+        let sockets = Sockets::of(client, x);
         let mut stage = Stage {
             process: &client.worker.shared.process,
             session: &mut client.session,
@@ -456,6 +464,7 @@ pub(crate) async fn of_tcp_response(
             request_bytes: &[],
             response_bytes: bytes,
             longest_head: usize::MAX,
+            sockets: Some(&sockets),
             complete: complete || now_ms() >= until,
             now_ms: now_ms(),
         };

@@ -42,6 +42,8 @@ pub struct Stage<'a> {
     pub response_bytes: &'a [u8],
     /// The longest that a head may become by rewriting: what its body leaves of a buffer (`tune.bufsize`).
     pub longest_head: usize,
+    /// See [`Env::sockets`].
+    pub sockets: Option<&'a dyn sample::Sockets>,
     /// See [`Env::complete`].
     pub complete: bool,
     /// Milliseconds of the monotonic clock.
@@ -56,6 +58,7 @@ impl Stage<'_> {
             transaction: self.transaction.as_deref(),
             request_bytes: self.request_bytes,
             response_bytes: self.response_bytes,
+            sockets: self.sockets,
             complete: self.complete,
             ..Env::new(self.process, self.now_ms)
         }
@@ -155,6 +158,9 @@ impl RuleSet {
     /// Runs the rules from number `start` on. The number returned is where to go on afterwards.
     pub fn run(&self, stage: &mut Stage<'_>, start: usize) -> (Outcome, usize) {
         let mut strict = true;
+        if let Some(transaction) = &mut stage.transaction {
+            transaction.waiting_rule = None;
+        }
         for rule in self.rules.iter().take(start) {
             if let Action::StrictMode(on) = rule.action {
                 strict = on;
@@ -165,7 +171,10 @@ impl RuleSet {
             number = match self.next_that_holds(stage, number) {
                 Ok(Some(number)) => number,
                 Ok(None) => return (Outcome::Done, self.rules.len()),
-                Err(number) => return (Outcome::Wait, number),
+                Err(number) => {
+                    self.wait_for(number, stage);
+                    return (Outcome::Wait, number);
+                }
             };
             let rule = &self.rules[number];
             number += 1;
@@ -182,15 +191,28 @@ impl RuleSet {
                     strict = on;
                     continue;
                 }
-                Applied::Wait => return (Outcome::Wait, number - 1),
+                Applied::Wait => {
+                    self.wait_for(number - 1, stage);
+                    return (Outcome::Wait, number - 1);
+                }
                 Applied::Accept => Outcome::Accept,
-                Applied::Hold(hold) => return (Outcome::Hold(hold), number),
+                Applied::Hold(hold) => {
+                    self.wait_for(number - 1, stage);
+                    return (Outcome::Hold(hold), number);
+                }
                 Applied::Final(verdict) => Outcome::Final(verdict),
             };
             if let Some(transaction) = &mut stage.transaction {
                 transaction.last_rule = Some(rule.position);
             }
             return (outcome, number);
+        }
+    }
+
+    /// Notes the rule that the caller waits for before it goes on.
+    fn wait_for(&self, number: usize, stage: &mut Stage<'_>) {
+        if let Some(transaction) = &mut stage.transaction {
+            transaction.waiting_rule = Some(self.rules[number].position);
         }
     }
 

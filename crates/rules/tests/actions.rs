@@ -32,6 +32,7 @@ fn run_at(world: &mut World, set: Ruleset, lines: &[&str], start: usize) -> (Out
         request_bytes: &world.request_bytes,
         response_bytes: &[],
         longest_head: world.longest_head,
+        sockets: None,
         complete: world.complete,
         now_ms: 2_000,
     };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use state::{Mode, Process, Proxy};
 
 use crate::session::Session;
+use crate::socket::Sockets;
 use crate::transaction::Transaction;
 
 /// Everything an expression reads. Made for a moment and dropped before anything is changed.
@@ -28,6 +29,8 @@ pub struct Env<'a> {
     pub may_change: Cell<bool>,
     /// Milliseconds of the monotonic clock.
     pub now_ms: u64,
+    /// The sockets of the connections; `None` where there are none to ask.
+    pub sockets: Option<&'a dyn Sockets>,
     /// The variables of a health check; `None` elsewhere.
     pub check_vars: Option<&'a crate::vars::Slots>,
 }
@@ -44,6 +47,7 @@ impl<'a> Env<'a> {
             complete: true,
             may_change: Cell::new(false),
             now_ms,
+            sockets: None,
             check_vars: None,
         }
     }

@@ -156,8 +156,10 @@ pub struct Transaction {
     pub server: Option<Arc<Server>>,
     /// Addresses of the connection to the server: ours, theirs (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
-    /// Whether that connection served another request before.
-    pub server_reused: bool,
+    /// Requests that were sent over that connection, this one among them.
+    pub server_uses: u32,
+    /// Why the last attempt to connect to a server failed.
+    pub server_error: crate::socket::ConnectionError,
     /// Instants.
     pub times: Times,
     /// How it ended.
@@ -202,6 +204,8 @@ pub struct Transaction {
     pub log_level: Option<Option<u8>>,
     /// The rule that ended the evaluation: its file and line (`last_rule_file`, `last_rule_line`).
     pub last_rule: Option<(&'static str, u32)>,
+    /// The rule that is waited for (`waiting_entity`); it stays here when the wait ends in an error.
+    pub waiting_rule: Option<(&'static str, u32)>,
     /// `set-priority-class`, and `set-priority-offset` in ms.
     pub priority: (i32, i32),
     /// Timeouts that `set-timeout` changed, in ms: client, server, tunnel, connect, queue, tarpit.
@@ -244,7 +248,8 @@ impl Default for Transaction {
             backend: None,
             server: None,
             server_ends: None,
-            server_reused: false,
+            server_uses: 0,
+            server_error: Default::default(),
             times: Times::default(),
             termination: Termination::default(),
             status: 0,
@@ -267,6 +272,7 @@ impl Default for Transaction {
             res_vars: Slots::default(),
             log_level: None,
             last_rule: None,
+            waiting_rule: None,
             priority: (0, 0),
             timeouts: [None; 6],
             max_retries: None,
@@ -292,7 +298,9 @@ impl Transaction {
             backend,
             server,
             server_ends,
-            server_reused,
+            server_uses,
+            server_error,
+            waiting_rule,
             times,
             termination,
             status,
@@ -332,7 +340,9 @@ impl Transaction {
         *backend = None;
         *server = None;
         *server_ends = None;
-        *server_reused = false;
+        *server_uses = 0;
+        *server_error = Default::default();
+        *waiting_rule = None;
         *times = Times::default();
         *termination = Termination::default();
         *status = 0;

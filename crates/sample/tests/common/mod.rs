@@ -108,7 +108,7 @@ impl World {
     /// A GET request with a response, of a client at 192.0.2.7.
     pub fn new() -> Self {
         let frontend = proxy(2, "fe", true);
-        let _ = frontend.capture_lengths.set([[64, 64, 4].into(), [64].into()]);
+        let _ = frontend.capture_lengths.set([[64, 64].into(), [].into()]);
         let backend = proxy(3, "be", false);
         let chosen = server(1, "s1");
         backend.servers.store(Arc::new(vec![Arc::clone(&chosen), server(2, "s2")]));
@@ -124,6 +124,7 @@ impl World {
                     Tlv { kind: 2, value: b"sni.example"[..].into() },
                 ],
             })),
+            error: Default::default(),
             received_proxy: true,
             accepted_wall_us: 1_234_567_890_123_456,
             accepted_us: 1_000_000,
