@@ -25,6 +25,8 @@ pub enum Kind {
     Userlist,
     /// `http-errors`.
     HttpErrors,
+    /// `crt-store`.
+    CrtStore,
     /// `healthcheck`.
     Healthcheck,
     /// A section HAProxy has and this program does not: its lines are passed over.
@@ -42,6 +44,7 @@ impl Kind {
             Self::Listen => Where::L,
             Self::Userlist => Where::USERLIST,
             Self::HttpErrors => Where::ERRORS,
+            Self::CrtStore => Where::CRT_STORE,
             Self::Healthcheck => Where::HEALTHCHECK,
             Self::Unsupported => Where(0),
         }
@@ -64,7 +67,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("http-errors", Kind::HttpErrors),
     ("acme", Kind::Unsupported),
     ("cache", Kind::Unsupported),
-    ("crt-store", Kind::Unsupported),
+    ("crt-store", Kind::CrtStore),
     ("dynamic-update", Kind::Unsupported),
     ("fcgi-app", Kind::Unsupported),
     ("haterm", Kind::Unsupported),
@@ -272,7 +275,7 @@ fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> S
             section.name = word.clone();
             check_name(&section, diagnostics);
         }
-        None if kind == Kind::Defaults => {}
+        None if matches!(kind, Kind::Defaults | Kind::CrtStore) => {}
         None => {
             let keyword = section.keyword.as_str();
             diagnostics.push(

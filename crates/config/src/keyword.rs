@@ -36,6 +36,8 @@ impl Where {
 
     /// `healthcheck`.
     pub const HEALTHCHECK: Self = Self(128);
+    /// `crt-store`.
+    pub const CRT_STORE: Self = Self(1 << 15);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -52,7 +54,7 @@ impl Where {
         let names =
             [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B"), (Self::GLOBAL, "global")];
         let more =
-            [(Self::USERLIST, "userlist"), (Self::ERRORS, "http-errors"), (Self::HEALTHCHECK, "healthcheck")];
+            [(Self::USERLIST, "userlist"), (Self::ERRORS, "http-errors"), (Self::HEALTHCHECK, "healthcheck"), (Self::CRT_STORE, "crt-store")];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
 }
@@ -286,6 +288,7 @@ pub fn sections(places: Where) -> String {
         (Where::USERLIST, "userlist"),
         (Where::ERRORS, "http-errors"),
         (Where::HEALTHCHECK, "healthcheck"),
+        (Where::CRT_STORE, "crt-store"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

@@ -11,6 +11,7 @@ use std::time::Duration;
 use state::Mode;
 use syntax::Word;
 
+use crate::resolve::certificates::Bases;
 use crate::args::Args;
 pub(crate) use crate::check::{CheckDraft, CheckMode};
 use crate::draft::{Kind, Section, Statement};
@@ -350,4 +351,8 @@ pub struct GlobalSettings<'a> {
     pub localpeer: Option<&'a str>,
     /// `expose-experimental-directives`.
     pub experimental: bool,
+    /// `crt-base`, `key-base`.
+    pub(crate) bases: Bases<'a>,
+    /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in `sample::convert::jwe`.
+    pub allowed_jwt: [Option<u32>; 2],
 }

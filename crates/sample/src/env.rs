@@ -110,6 +110,10 @@ pub trait Names {
     fn http_errors(&self, name: &str) -> Option<HttpErrors>;
     /// Reads a file named in the configuration (pattern files, error files), relative to the working directory.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// The certificates that expressions name, those of `crt-store` sections with `jwt on` among them.
+    fn certificates(&self) -> Arc<crate::keys::Certificates> {
+        Arc::default()
+    }
     /// All proxies, for names that are only known at run time; made once and shared.
     fn directory(&self) -> Option<Arc<Directory>> {
         None

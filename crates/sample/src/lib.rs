@@ -16,6 +16,7 @@ pub mod expression;
 pub mod fetch;
 pub mod format;
 pub mod index;
+pub mod keys;
 pub mod live;
 pub mod pattern;
 pub mod place;

@@ -6,6 +6,7 @@
 
 mod balance;
 mod binds;
+pub(crate) mod certificates;
 mod check;
 mod formats;
 mod inherited;
@@ -120,6 +121,7 @@ pub(crate) fn resolve(
     let global = read_global(draft, &mut context);
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
+    certificates::stores(draft, &global.bases, &mut context);
     let healthchecks = sections::healthchecks(draft, &mut context);
     let proxies = read_proxies(draft, &mut context);
     let plan = finish(draft, global, proxies, &healthchecks, &mut context);
@@ -148,6 +150,12 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.default_path = global.plan.default_path.clone();
     sample::vars::limit(global.plan.tune.vars_max);
+    let (algorithms, encryptions) = sample::convert::jwe::DEFAULT_ALLOWED;
+    let [own_algorithms, own_encryptions] = global.allowed_jwt;
+    sample::convert::jwe::allow(
+        own_algorithms.unwrap_or(algorithms),
+        own_encryptions.unwrap_or(encryptions),
+    );
     place_workers(&mut global, context);
     global
 }

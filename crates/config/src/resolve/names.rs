@@ -30,6 +30,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) userlists: HashMap<Box<str>, Arc<Userlist>>,
     /// `http-errors` sections.
     pub(crate) http_errors: HashMap<Box<str>, Messages>,
+    /// Certificates for JSON Web Tokens.
+    pub(crate) certificates: Arc<sample::keys::Certificates>,
     /// `default-path`.
     pub(crate) default_path: DefaultPath,
     /// The directory of the file whose lines are being compiled.
@@ -51,6 +53,7 @@ impl<'a> NameTable<'a> {
             frontends: HashMap::new(),
             userlists: HashMap::new(),
             http_errors: HashMap::new(),
+            certificates: Arc::default(),
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
             captures: RefCell::default(),
@@ -110,6 +113,10 @@ impl sample::Names for NameTable<'_> {
             })
         };
         Some(self.directory_of_proxies.get_or_init(make).clone())
+    }
+
+    fn certificates(&self) -> Arc<sample::keys::Certificates> {
+        Arc::clone(&self.certificates)
     }
 
     fn capture_slot(&self, length: usize) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! The lines of the small sections: `userlist` (manual, section 12.2) and `http-errors` (section 12.4).
+//! The lines of the small sections: `userlist` (manual, section 12.2) and `http-errors` (section 12.4), `crt-store` (section 12.7).
 
 use crate::keyword::{Apply, Keyword, Where};
 
@@ -11,5 +11,8 @@ const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'
 pub static TABLE: &[Keyword] = &[
     row("group",     Where::USERLIST, "<name> [users <user>,<user>,...]", "a group of users"),
     row("user",      Where::USERLIST, "<name> [password|insecure-password <password>] [groups <group>,...]", "a user"),
+    row("crt-base",  Where::CRT_STORE, "<directory>", "where relative names of certificates point"),
+    row("key-base",  Where::CRT_STORE, "<directory>", "where relative names of keys point"),
+    row("load",      Where::CRT_STORE, "crt <file> [key <file>] [alias <name>] [jwt on|off]", "a certificate, for JSON Web Tokens"),
     row("errorfile", Where::ERRORS,   "<code> <file>", "the message for a status"),
 ];

@@ -14,6 +14,7 @@ mod fix;
 mod forwarded;
 mod hash;
 mod json;
+pub mod jwe;
 mod jwt;
 mod map;
 mod mqtt;
@@ -89,6 +90,7 @@ static TABLES: &[&[Convert]] = &[
     map::CONVERTS,
     json::CONVERTS,
     jwt::CONVERTS,
+    jwe::CONVERTS,
     forwarded::CONVERTS,
     fix::CONVERTS,
     packet::CONVERTS,

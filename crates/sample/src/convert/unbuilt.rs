@@ -2,7 +2,7 @@
 
 #[rustfmt::skip]
 pub(super) const NAMES: &[&str] = &[
-    "in_table", "jwt_decrypt_cert", "jwt_decrypt_jwk", "jwt_decrypt_secret", "jwt_verify_cert",
+    "in_table", 
     "table_bytes_in_rate", "table_bytes_out_rate", "table_clr_gpc", "table_clr_gpc0", "table_clr_gpc1",
     "table_conn_cnt", "table_conn_cur", "table_conn_rate", "table_expire", "table_glitch_cnt",
     "table_glitch_rate", "table_gpc", "table_gpc0", "table_gpc0_rate", "table_gpc1", "table_gpc1_rate",
