@@ -53,8 +53,12 @@ impl Where {
     pub fn letters(self) -> String {
         let names =
             [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B"), (Self::GLOBAL, "global")];
-        let more =
-            [(Self::USERLIST, "userlist"), (Self::ERRORS, "http-errors"), (Self::HEALTHCHECK, "healthcheck"), (Self::CRT_STORE, "crt-store")];
+        let more = [
+            (Self::USERLIST, "userlist"),
+            (Self::ERRORS, "http-errors"),
+            (Self::HEALTHCHECK, "healthcheck"),
+            (Self::CRT_STORE, "crt-store"),
+        ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
 }

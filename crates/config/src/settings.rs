@@ -11,7 +11,6 @@ use std::time::Duration;
 use state::Mode;
 use syntax::Word;
 
-use crate::resolve::certificates::Bases;
 use crate::args::Args;
 pub(crate) use crate::check::{CheckDraft, CheckMode};
 use crate::draft::{Kind, Section, Statement};
@@ -20,6 +19,7 @@ use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::Logger;
 use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
 use crate::plan::server::Source;
+use crate::resolve::certificates::Bases;
 use crate::server::ServerDraft;
 
 /// A `log` line of a proxy.

@@ -5,12 +5,17 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use sample::pattern::List;
+use sample::pattern::{Line, List, Method};
 
 use crate::command::{Call, Reply, error};
 
 /// A line to be: pattern and value.
-type Entry = (Box<str>, Option<Box<str>>);
+type Entry = (Box<[u8]>, Option<Box<[u8]>>);
+
+/// How many lines are shown before others of the worker get their turn.
+const PORTION: usize = 256;
+/// Lists longer than that are replaced on a thread of their own.
+const LONG: usize = 2000;
 
 /// Versions of lists that were prepared, by the list's number.
 #[derive(Debug, Default)]
@@ -70,26 +75,14 @@ fn show(call: &mut Call<'_>, kind: Kind) -> Reply {
         return overview(call, kind);
     }
     match list(call, kind) {
-        Ok((None, list, _)) => {
-            let entries = list.entries();
-            let chunks: Vec<_> = entries.chunks(256).map(<[_]>::to_vec).collect();
-            Reply::Pieces(Box::new(chunks.into_iter().map(|entries| {
-                let mut out = String::new();
-                for entry in entries {
-                    write_line(&mut out, entry.id, &entry.key, entry.value.as_deref());
-                }
-                out
-            })))
-        }
-        Ok((Some(version), list, _)) => with_versions(call, list.number, |prepared| {
+        Ok((None, list, _)) => show_lines(list),
+        Ok((Some(version), list, _)) => with_versions(call, list.number(), |prepared| {
             if version == prepared.current {
-                let mut out = String::new();
-                list.entries().iter().for_each(|e| write_line(&mut out, e.id, &e.key, e.value.as_deref()));
-                return Reply::Text(out);
+                return show_lines(Arc::clone(&list));
             }
             let mut out = String::new();
             for (id, (key, value)) in prepared.waiting.get(&version).into_iter().flatten().enumerate() {
-                write_line(&mut out, id as u64, key, value.as_deref());
+                write_line(&mut out, &Line { id: id as u64, key: key.clone(), value: value.clone() });
             }
             Reply::Text(out)
         }),
@@ -97,29 +90,43 @@ fn show(call: &mut Call<'_>, kind: Kind) -> Reply {
     }
 }
 
-fn write_line(out: &mut String, id: u64, key: &str, value: Option<&str>) {
-    let _ = match value {
-        Some(value) => writeln!(out, "{id:#x} {key} {value}"),
+/// The lines of a list, in portions; what changes meanwhile is shown as it then is.
+fn show_lines(list: Arc<List>) -> Reply {
+    let ids = list.ids();
+    let mut shown = 0;
+    Reply::Pieces(Box::new(std::iter::from_fn(move || {
+        let portion = ids.get(shown..(shown + PORTION).min(ids.len())).filter(|ids| !ids.is_empty())?;
+        shown += portion.len();
+        let mut out = String::new();
+        list.lines(portion).iter().for_each(|line| write_line(&mut out, line));
+        Some(out)
+    })))
+}
+
+fn write_line(out: &mut String, line: &Line) {
+    let (id, key) = (line.id, String::from_utf8_lossy(&line.key));
+    let _ = match &line.value {
+        Some(value) => writeln!(out, "{id:#x} {key} {}", String::from_utf8_lossy(value)),
         None => writeln!(out, "{id:#x} {key}"),
     };
 }
 
 fn overview(call: &Call<'_>, kind: Kind) -> Reply {
     let mut out = "# id (file) description\n".to_owned();
-    for list in call.runtime.view().patterns.lists().iter().filter(|l| l.is_map == (kind == Kind::Map)) {
-        let (current, next, waiting) = with_versions(call, list.number, |prepared| {
+    let view = call.runtime.view();
+    let mut lists: Vec<_> =
+        view.patterns.lists().iter().filter(|l| l.is_map == (kind == Kind::Map)).collect();
+    lists.sort_by_key(|list| list.number());
+    for list in lists {
+        let (current, next, waiting) = with_versions(call, list.number(), |prepared| {
             (prepared.current, prepared.next, prepared.waiting.values().map(Vec::len).sum::<usize>())
         });
-        let user = if kind == Kind::Map { "map" } else { "acl" };
-        let origin = match &*list.name {
-            "" => format!("patterns of an {user}"),
-            name => format!("pattern loaded from file '{name}' used by {user}"),
-        };
-        let count = list.len() + waiting;
+        let (count, description) = (list.len() + waiting, list.description());
         let _ = writeln!(
             out,
-            "{} ({}) {origin}. curr_ver={current} next_ver={next} entry_cnt={count}",
-            list.number, list.name
+            "{} ({}) {description}. curr_ver={current} next_ver={next} entry_cnt={count}",
+            list.number(),
+            list.name()
         );
     }
     Reply::Text(out)
@@ -132,9 +139,11 @@ fn payload_entries(payload: &str, kind: Kind) -> Result<Vec<Entry>, Reply> {
         payload.lines().map(|line| line.trim_start_matches([' ', '\t'])).filter(|line| !line.is_empty())
     {
         let entry = match kind {
-            Kind::Acl => (line.into(), None),
+            Kind::Acl => (line.as_bytes().into(), None),
             Kind::Map => match line.split_once([' ', '\t']) {
-                Some((key, value)) => (key.into(), Some(value.trim_start_matches([' ', '\t']).into())),
+                Some((key, value)) => {
+                    (key.as_bytes().into(), Some(value.trim_start_matches([' ', '\t']).as_bytes().into()))
+                }
                 None => return Err(error(format!("Missing value for the key '{line}'."))),
             },
         };
@@ -165,29 +174,27 @@ fn add(call: &mut Call<'_>, kind: Kind) -> Reply {
         },
         (_, None) if key.is_empty() => return error(usage),
         (Kind::Map, _) if value.is_empty() => return error(usage),
-        (Kind::Map, _) => vec![(key.into(), Some(value.into()))],
-        (Kind::Acl, _) => vec![(key.into(), None)],
+        (Kind::Map, _) => vec![(key.as_bytes().into(), Some(value.as_bytes().into()))],
+        (Kind::Acl, _) => vec![(key.as_bytes().into(), None)],
     };
-    let Some(version) = version else {
+    let add_now = |entries: Vec<Entry>| {
         entries.iter().for_each(|(key, value)| list.add(key, value.as_deref()));
-        return Reply::Done;
+        Reply::Done
     };
-    with_versions(call, list.number, |prepared| match prepared.waiting.get_mut(&version) {
+    let Some(version) = version else { return add_now(entries) };
+    with_versions(call, list.number(), |prepared| match prepared.waiting.get_mut(&version) {
         Some(waiting) => {
             waiting.extend(entries);
             Reply::Done
         }
-        None if version == prepared.current => {
-            entries.iter().for_each(|(key, value)| list.add(key, value.as_deref()));
-            Reply::Done
-        }
+        None if version == prepared.current => add_now(entries),
         None => error("Version number out of range."),
     })
 }
 
 fn prepare(call: &mut Call<'_>, kind: Kind) -> Reply {
     match list(call, kind) {
-        Ok((_, list, _)) => with_versions(call, list.number, |prepared| {
+        Ok((_, list, _)) => with_versions(call, list.number(), |prepared| {
             prepared.next = prepared.next.wrapping_add(1);
             prepared.waiting.insert(prepared.next, Vec::new());
             Reply::Text(format!("New version created: {}\n", prepared.next))
@@ -202,16 +209,31 @@ fn commit(call: &mut Call<'_>, kind: Kind) -> Reply {
         Ok((None, ..)) => return error(format!("Missing version number for the {}.", kind.word())),
         Err(reply) => return reply,
     };
-    with_versions(call, list.number, |prepared| match prepared.waiting.remove(&version) {
-        Some(entries) => {
-            list.replace(entries);
-            prepared.current = version;
-            // Those older than what is now current can never be.
-            prepared.waiting.retain(|&other, _| other > version);
-            Reply::Done
-        }
+    let entries = with_versions(call, list.number(), |prepared| {
+        let entries = prepared.waiting.remove(&version)?;
+        prepared.current = version;
+        // Those older than what is now current can never be.
+        prepared.waiting.retain(|&other, _| other > version);
+        Some(entries)
+    });
+    match entries {
+        Some(entries) => replace(list, entries),
         None => error("Version number out of range."),
-    })
+    }
+}
+
+/// Replaces all lines; indexes of long lists are not made on the worker's turn.
+fn replace(list: Arc<List>, entries: Vec<Entry>) -> Reply {
+    if entries.len().max(list.len()) <= LONG {
+        list.replace(entries);
+        return Reply::Done;
+    }
+    Reply::Later(Box::pin(async move {
+        match tokio::task::spawn_blocking(move || list.replace(entries)).await {
+            Ok(()) => Reply::Done,
+            Err(failed) => error(format!("The list was not replaced: {failed}.")),
+        }
+    }))
 }
 
 fn clear(call: &mut Call<'_>, kind: Kind) -> Reply {
@@ -219,17 +241,16 @@ fn clear(call: &mut Call<'_>, kind: Kind) -> Reply {
         return error(format!("Missing {} identifier.", kind.word()));
     }
     match list(call, kind) {
-        Ok((None, list, _)) => list.clear(),
-        Ok((Some(version), list, _)) => with_versions(call, list.number, |prepared| {
-            if version == prepared.current {
-                list.clear();
-            } else {
-                prepared.waiting.remove(&version);
-            }
-        }),
-        Err(reply) => return reply,
+        Ok((None, list, _)) => replace(list, Vec::new()),
+        Ok((Some(version), list, _)) => {
+            let current = with_versions(call, list.number(), |prepared| {
+                prepared.waiting.get_mut(&version).map(Vec::clear);
+                version == prepared.current
+            });
+            if current { replace(list, Vec::new()) } else { Reply::Done }
+        }
+        Err(reply) => reply,
     }
-    Reply::Done
 }
 
 /// `#0x1f`: an entry by the number that `show` gives it.
@@ -247,7 +268,7 @@ fn delete(call: &mut Call<'_>, kind: Kind) -> Reply {
         Err(reply) => return reply,
     };
     let key = call.arg(at);
-    let removed = reference(key).map_or_else(|| list.remove(key), |id| list.remove_id(id));
+    let removed = reference(key).map_or_else(|| list.remove(key.as_bytes()), |id| list.remove_id(id));
     if removed { Reply::Done } else { error("Key not found.") }
 }
 
@@ -260,7 +281,8 @@ pub(crate) fn set_map(call: &mut Call<'_>) -> Reply {
         Err(reply) => return reply,
     };
     let (key, value) = (call.arg(at), call.arg(at + 1));
-    let done = reference(key).map_or_else(|| list.set(key, value), |id| list.set_id(id, value));
+    let value = value.as_bytes();
+    let done = reference(key).map_or_else(|| list.set(key.as_bytes(), value), |id| list.set_id(id, value));
     if done { Reply::Done } else { error("entry not found.") }
 }
 
@@ -323,27 +345,21 @@ fn get(call: &mut Call<'_>, kind: Kind) -> Reply {
     };
     let (found, key) = if kind == Kind::Map { ("found", "key") } else { ("match", "pattern") };
     let mut out = String::new();
-    for lookup in sample::live::look_up(&list, call.arg(at)) {
-        let case = if lookup.case_sensitive { "sensitive" } else { "insensitive" };
-        let _ = write!(out, "type={}, case={case}", lookup.method);
-        match lookup.entry {
-            None => {
-                let _ = write!(out, ", {found}=no");
-            }
-            Some(entry) => {
-                let index = if matches!(lookup.method, "reg" | "sub" | "dir" | "dom" | "len") {
-                    "list"
-                } else {
-                    "tree"
-                };
-                let _ = write!(out, ", {found}=yes, idx={index}, {key}=\"{}\"", entry.key);
-                let _ = match (&entry.value, kind) {
-                    (Some(value), _) => write!(out, ", value=\"{value}\", type=\"str\""),
-                    (None, Kind::Map) => write!(out, ", value=none"),
-                    (None, Kind::Acl) => Ok(()),
-                };
-            }
-        }
+    for way in list.probe(call.arg(at).as_bytes()) {
+        let case = if way.ignore_case { "insensitive" } else { "sensitive" };
+        let _ = write!(out, "type={}, case={case}", way.method.name());
+        let Some(line) = way.line else {
+            let _ = writeln!(out, ", {found}=no");
+            continue;
+        };
+        use Method::{Dir, Dom, Len, Reg, Sub};
+        let index = if matches!(way.method, Reg | Sub | Dir | Dom | Len) { "list" } else { "tree" };
+        let _ = write!(out, ", {found}=yes, idx={index}, {key}=\"{}\"", String::from_utf8_lossy(&line.key));
+        let _ = match (&line.value, kind) {
+            (Some(value), _) => write!(out, ", value=\"{}\", type=\"str\"", String::from_utf8_lossy(value)),
+            (None, Kind::Map) => write!(out, ", value=none"),
+            (None, Kind::Acl) => Ok(()),
+        };
         out.push('\n');
     }
     Reply::Text(out)

@@ -387,7 +387,7 @@ fn lists_are_shown_changed_and_replaced_at_once() {
     let runtime = Arc::new(Runtime::new(Arc::default(), view));
     #[rustfmt::skip]
     let cases = [
-        ("show map", "# id (file) description\n0 (m.map) pattern loaded from file 'm.map' used by map. curr_ver=0 next_ver=0 entry_cnt=2\n"),
+        ("show map", "# id (file) description\n0 (m.map) pattern loaded from file 'm.map'. curr_ver=0 next_ver=0 entry_cnt=2\n"),
         ("show map m.map", "0x1 /a 1\n0x2 /b two words\n"),
         ("show acl #1", "0x1 /a 1\n0x2 /b two words\n"),
         ("show map #1", "Unknown map identifier. Please use #<id> or <file>.\n"),

@@ -275,7 +275,7 @@ fn change_list(
     let text = |format: &sample::format::Format| {
         let mut text = Vec::new();
         format.render(&env, &mut text);
-        base::raw::text_of(&text).into_owned()
+        text
     };
     let key = text(key);
     match change {

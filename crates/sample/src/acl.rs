@@ -8,7 +8,7 @@ use diag::Diagnostic;
 use crate::env::{Env, Scope};
 use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
-use crate::pattern::{Index, List, Method, View};
+use crate::pattern::{Index, List, Method, Origin, View};
 use crate::value::{Type, Value};
 use crate::words::{Word, Words};
 
@@ -99,8 +99,10 @@ fn alias(name: &str) -> Option<(&'static str, Method)> {
 pub struct Criterion {
     expression: Expression,
     expects: Type,
-    /// The words of the line.
+    /// The words of the line, as they were written.
     fixed: Index,
+    /// The same words as they are now, once the runtime socket changed them.
+    words: View,
     /// Pattern files.
     views: Box<[View]>,
 }
@@ -110,6 +112,7 @@ struct Flags {
     method: Option<Method>,
     ignore_case: bool,
     as_map: bool,
+    number: Option<u32>,
     files: Vec<(Arc<List>, bool)>,
 }
 
@@ -143,7 +146,7 @@ impl Criterion {
             ))
             .at(word.span));
         }
-        let fixed = patterns(words, method, flags.ignore_case)?;
+        let (fixed, list) = patterns(words, method, &flags, word, scope)?;
         let views = flags
             .files
             .into_iter()
@@ -151,7 +154,7 @@ impl Criterion {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| Diagnostic::alert(error).at(word.span))?;
         // The presence of a value, and booleans, are tested once; files take no part in it.
-        Ok(Self { expression, expects, fixed, views: views.into() })
+        Ok(Self { expression, expects, fixed, words: View::of_acl(list), views: views.into() })
     }
 
     /// Tests all values until one matches.
@@ -183,7 +186,12 @@ impl Criterion {
 
     #[inline]
     fn matches(&self, value: &Value<'_>) -> bool {
-        self.fixed.find(value, false).is_some() || self.views.iter().any(|view| view.matches(value))
+        let list = self.words.list();
+        let own = match list.fixed() {
+            Some(entries) if !list.is_changed() => self.fixed.find(value, false, entries).is_some(),
+            _ => self.words.matches(value),
+        };
+        own || self.views.iter().any(|view| view.matches(value))
     }
 }
 
@@ -231,7 +239,8 @@ fn criterion(word: Word<'_>, scope: &Scope<'_>) -> Result<(Expression, Option<Me
 }
 
 fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> {
-    let mut flags = Flags { method: None, ignore_case: false, as_map: false, files: Vec::new() };
+    let mut flags =
+        Flags { method: None, ignore_case: false, as_map: false, number: None, files: Vec::new() };
     while let Some(word) = words.peek() {
         let missing = || Diagnostic::alert(format!("`{}` needs a value", word.text)).at(word.span);
         match word.text {
@@ -245,9 +254,9 @@ fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> 
             "-u" => {
                 words.next();
                 let id = words.peek().ok_or_else(missing)?;
-                if id.text.parse::<u32>().is_err() {
-                    return Err(Diagnostic::alert(format!("`{}` is no number for `-u`", id.text)).at(id.span));
-                }
+                let number = id.text.parse::<u32>();
+                let wrong = |_| Diagnostic::alert(format!("`{}` is no number for `-u`", id.text)).at(id.span);
+                flags.number = Some(number.map_err(wrong)?);
             }
             "-m" => {
                 words.next();
@@ -270,6 +279,8 @@ fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> 
                 let name = words.peek().ok_or_else(missing)?;
                 let list = scope.patterns.borrow_mut().file(name.text, flags.as_map, scope.names);
                 let list = list.map_err(|error| Diagnostic::alert(error).at(name.span))?;
+                let (file, line) = scope.names.position(name.span);
+                list.note_user("acl", &file, line);
                 flags.files.push((list, flags.ignore_case));
             }
             _ => break,
@@ -279,12 +290,18 @@ fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> 
     Ok(flags)
 }
 
-/// Compiles the values of the line.
-fn patterns(words: &mut Words<'_>, method: Method, ignore_case: bool) -> Result<Index, Diagnostic> {
+/// Compiles the values of the line: an index, and the list that the runtime socket knows.
+fn patterns(
+    words: &mut Words<'_>,
+    method: Method,
+    flags: &Flags,
+    criterion: Word<'_>,
+    scope: &Scope<'_>,
+) -> Result<(Index, Arc<List>), Diagnostic> {
     let numeric = matches!(method, Method::Int | Method::Len);
     let mut operator = "eq";
     let mut values: Vec<String> = Vec::new();
-    let mut only = Index::new(method, ignore_case, []).map_err(Diagnostic::alert)?;
+    let mut spans = Vec::new();
     while let Some(word) = words.next() {
         let text = word.text;
         if numeric && matches!(text, "eq" | "ge" | "gt" | "le" | "lt") {
@@ -298,15 +315,24 @@ fn patterns(words: &mut Words<'_>, method: Method, ignore_case: bool) -> Result<
             Method::Ip => full_ip4(text).unwrap_or_else(|| text.to_owned()),
             _ => text.to_owned(),
         };
-        // One by one, so that the message points at the wrong one; the only one is not compiled again.
-        let one = Index::new(method, ignore_case, [&*value]);
-        only = one.map_err(|error| Diagnostic::alert(error).at(word.span))?;
+        spans.push(word.span);
         values.push(value);
     }
-    if values.len() <= 1 {
-        return Ok(only);
+    let (file, line) = scope.names.position(criterion.span);
+    let keyword = criterion.text.split(['(', ',']).next().unwrap_or_default();
+    let origin = Origin::Acl { keyword: keyword.into(), file: file.into(), line };
+    let list = scope
+        .patterns
+        .borrow_mut()
+        .acl(origin, &values, method, flags.ignore_case, flags.number)
+        .map_err(|error| Diagnostic::alert(error).at(criterion.span))?;
+    let mut index = Index::new(method, flags.ignore_case);
+    if let Some(entries) = list.fixed() {
+        for (slot, span) in entries.slots().zip(spans) {
+            index.insert(slot, entries).map_err(|error| Diagnostic::alert(error).at(span))?;
+        }
     }
-    Index::new(method, ignore_case, values.iter().map(String::as_str)).map_err(Diagnostic::alert)
+    Ok((index, list))
 }
 
 /// `lt 5` as a range.

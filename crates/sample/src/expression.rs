@@ -259,6 +259,10 @@ impl Parser<'_, '_> {
                 prepare(&mut args, self.scope)
                     .map_err(|error| self.error(start, format!("`{name}`: {error}")))?;
             }
+            if let Some(args::Arg::View(view)) = args.first() {
+                let (file, line) = self.scope.names.position(self.span);
+                view.list().note_user("map", &file, line);
+            }
             gives = match (convert.gives, convert.takes) {
                 (Type::Same, Type::Any) => gives,
                 (Type::Same, takes) => takes,

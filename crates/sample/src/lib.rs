@@ -15,7 +15,6 @@ pub mod env;
 pub mod expression;
 pub mod fetch;
 pub mod format;
-pub mod index;
 pub mod keys;
 pub mod live;
 pub mod pattern;

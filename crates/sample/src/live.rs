@@ -1,5 +1,5 @@
-//! What the runtime socket asks of variables and patterns: expressions compiled and evaluated on the spot (`set var`), and
-//! single lookups (`get map`). Called by `control` only.
+//! What the runtime socket asks of variables: expressions compiled and evaluated on the spot (`set var`).
+//! Called by `control` only.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use crate::auth::Userlist;
 use crate::env::{Env, HttpErrors, Names, Place, Scope};
 use crate::expression::Expression;
 use crate::format::{Format, FormatFor};
-use crate::pattern::{Entry, List, Method};
 use crate::value::Value;
 use crate::vars::Variables;
 use crate::words::{Word, Words};
@@ -95,27 +94,6 @@ pub fn set_variable(
         }
     }
     Ok(())
-}
-
-/// What one way of looking into a list makes of a value.
-#[derive(Debug)]
-pub struct Lookup {
-    /// The match method's name.
-    pub method: &'static str,
-    /// Whether case matters.
-    pub case_sensitive: bool,
-    /// The entry that matched.
-    pub entry: Option<Entry>,
-}
-
-/// Looks `text` up in `list` in each of the ways that the configuration does.
-pub fn look_up(list: &Arc<List>, text: &str) -> Vec<Lookup> {
-    let one = |(method, ignore_case): (Method, bool)| Lookup {
-        method: method.name(),
-        case_sensitive: !ignore_case,
-        entry: list.probe(method, ignore_case, text),
-    };
-    list.uses().into_iter().map(one).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,17 @@
 //! Regular expressions: compiled once, on bytes, without Unicode, as HAProxy's PCRE patterns are meant.
 //!
 //! The `regex` crate runs in linear time and takes all patterns that it can. What only PCRE knows (look-around,
-//! back-references, possessive quantifiers) is given to PCRE2, with a limit on the work of one match.
+//! back-references, possessive quantifiers) is given to PCRE2, with a limit on the work of one match. Where a list has many
+//! expressions, each is kept [`Lean`]: a few kilobytes instead of tens, for a slower match.
+
+use std::cell::RefCell;
+
+use regex_automata::Input;
+use regex_automata::nfa::thompson::NFA;
+use regex_automata::nfa::thompson::backtrack::{self, BoundedBacktracker};
+use regex_automata::nfa::thompson::pikevm::PikeVM;
+use regex_automata::util::primitives::NonMaxUsize;
+use regex_automata::util::syntax;
 
 use std::borrow::Cow;
 
@@ -20,6 +30,14 @@ enum Engine {
 /// What a match may cost before it is given up as no match: backtracking steps, as PCRE2 counts them.
 const MATCH_LIMIT: u32 = 100_000;
 
+/// PCRE2's program for `pattern`, if it has one.
+fn backtracking(pattern: &str, ignore_case: bool) -> Option<Box<pcre2::bytes::Regex>> {
+    let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
+    let regex =
+        pcre2::bytes::RegexBuilder::new().caseless(ignore_case).jit_if_available(true).build(&limited);
+    regex.ok().map(Box::new)
+}
+
 impl Regex {
     /// Compiles `pattern`.
     pub fn new(pattern: &str, ignore_case: bool) -> Result<Self, String> {
@@ -33,12 +51,10 @@ impl Regex {
             Ok(regex) => return Ok(Self(Engine::Linear(regex))),
             Err(error) => error,
         };
-        let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
-        let backtracking =
-            pcre2::bytes::RegexBuilder::new().caseless(ignore_case).jit_if_available(true).build(&limited);
-        backtracking
-            .map(|regex| Self(Engine::Backtracking(Box::new(regex))))
-            .map_err(|_| explain(pattern, &error))
+        match backtracking(pattern, ignore_case) {
+            Some(regex) => Ok(Self(Engine::Backtracking(regex))),
+            None => Err(explain(pattern, &error)),
+        }
     }
 
     /// Whether it matches somewhere in `bytes`.
@@ -100,6 +116,84 @@ impl Regex {
     /// Whether it runs in time linear in the length of what it is matched with.
     pub fn is_linear(&self) -> bool {
         matches!(self.0, Engine::Linear(_))
+    }
+}
+
+/// A compiled regular expression of which there are many: only its program is kept; what a match needs besides belongs to
+/// the thread and serves all.
+#[derive(Clone, Debug)]
+pub(crate) struct Lean(LeanEngine);
+
+#[derive(Clone, Debug)]
+enum LeanEngine {
+    Linear(BoundedBacktracker),
+    Backtracking(Box<pcre2::bytes::Regex>),
+}
+
+thread_local! {
+    static CACHE: RefCell<Option<backtrack::Cache>> = const { RefCell::new(None) };
+}
+
+impl Lean {
+    /// Compiles `pattern`.
+    pub(crate) fn new(pattern: &str, ignore_case: bool) -> Result<Self, String> {
+        let syntax = syntax::Config::new().unicode(false).utf8(false).case_insensitive(ignore_case);
+        let compiled = NFA::compiler()
+            .configure(NFA::config().utf8(false).nfa_size_limit(Some(10 << 20)))
+            .syntax(syntax)
+            .build(&translate(pattern));
+        if let Some(regex) = compiled.ok().and_then(|nfa| BoundedBacktracker::new_from_nfa(nfa).ok()) {
+            return Ok(Self(LeanEngine::Linear(regex)));
+        }
+        match backtracking(pattern, ignore_case) {
+            Some(regex) => Ok(Self(LeanEngine::Backtracking(regex))),
+            // The other way of compiling knows how to explain what is wrong.
+            None => Regex::new(pattern, ignore_case).and(Err(format!("`{pattern}` is too large"))),
+        }
+    }
+
+    /// Runs the program over `bytes`; where `slots` has room, what groups captured goes there.
+    fn run(regex: &BoundedBacktracker, bytes: &[u8], slots: &mut [Option<NonMaxUsize>]) -> bool {
+        let input = Input::new(bytes);
+        if bytes.len() <= regex.max_haystack_len() {
+            return CACHE.with_borrow_mut(|cache| {
+                let cache = cache.get_or_insert_with(|| regex.create_cache());
+                cache.reset(regex);
+                regex.try_search_slots(cache, &input, slots).is_ok_and(|found| found.is_some())
+            });
+        }
+        // What is too long to remember where it has been: slower, and rare.
+        let Ok(general) = PikeVM::new_from_nfa(regex.get_nfa().clone()) else { return false };
+        general.search_slots(&mut general.create_cache(), &input, slots).is_some()
+    }
+
+    /// Whether it matches somewhere in `bytes`.
+    pub(crate) fn is_match(&self, bytes: &[u8]) -> bool {
+        match &self.0 {
+            LeanEngine::Linear(regex) => Self::run(regex, bytes, &mut []),
+            LeanEngine::Backtracking(regex) => regex.is_match(bytes).unwrap_or(false),
+        }
+    }
+
+    /// As [`Regex::expand`].
+    pub(crate) fn expand(&self, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
+        match &self.0 {
+            LeanEngine::Linear(regex) => {
+                let mut slots: smallvec::SmallVec<[Option<NonMaxUsize>; 20]> =
+                    smallvec::smallvec![None; regex.get_nfa().group_info().slot_len()];
+                if !Self::run(regex, bytes, &mut slots) {
+                    return false;
+                }
+                let place = |slot: usize| slots.get(slot).copied().flatten().map(NonMaxUsize::get);
+                let group = |group: usize| bytes.get(place(group * 2)?..place(group * 2 + 1)?);
+                expand(group, template, out);
+            }
+            LeanEngine::Backtracking(regex) => {
+                let Ok(Some(found)) = regex.captures(bytes) else { return false };
+                expand(|group| found.get(group).map(|part| part.as_bytes()), template, out);
+            }
+        }
+        true
     }
 }
 
@@ -186,7 +280,7 @@ impl RegexSet {
 }
 
 /// Spells bytes that are no UTF-8 as escapes.
-fn spell_bytes(pattern: &str) -> Cow<'_, str> {
+pub(crate) fn spell_bytes(pattern: &str) -> Cow<'_, str> {
     if !pattern.contains(|c| base::raw::byte_of(c).is_some()) {
         return Cow::Borrowed(pattern);
     }
@@ -199,7 +293,7 @@ fn spell_bytes(pattern: &str) -> Cow<'_, str> {
 
 /// Rewrites what PCRE takes as itself and the `regex` crate as syntax: `[`, `&&`, `--` and `~~` inside a class,
 /// and `{` that begins no repetition.
-fn translate(pattern: &str) -> String {
+pub(crate) fn translate(pattern: &str) -> String {
     let bytes = pattern.as_bytes();
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut class_start: Option<usize> = None;
@@ -324,6 +418,30 @@ mod tests {
             let regex = Regex::new(pattern, false).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(regex.is_match(text.as_bytes()), *expected, "{pattern}");
         }
+    }
+
+    #[test]
+    fn lean_expressions_answer_as_others() {
+        let long = [&b"/x/"[..], &[b'a'; 300_000], b"/end"].concat();
+        for (pattern, ignore_case, text) in [
+            (r"^/api/v([0-9]+)/(\w+)$", false, &b"/api/v12/users"[..]),
+            (r"B(.*)d", true, b"aBcd"),
+            (r"^/x/a+/end$", false, &long),
+            (r"^(a)(?=b)", false, b"ab"),
+            (r"^$", false, b""),
+            (r"none", false, b"other"),
+        ] {
+            let (lean, other) =
+                (Lean::new(pattern, ignore_case).unwrap(), Regex::new(pattern, ignore_case).unwrap());
+            assert_eq!(lean.is_match(text), other.is_match(text), "{pattern}");
+            let (mut left, mut right) = (Vec::new(), Vec::new());
+            assert_eq!(
+                lean.expand(text, br"<\1-\2>", &mut left),
+                other.expand(text, br"<\1-\2>", &mut right)
+            );
+            assert_eq!(left, right, "{pattern}");
+        }
+        assert!(Lean::new("(", false).unwrap_err().contains("`(` is invalid"));
     }
 
     #[test]

@@ -60,9 +60,11 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
             "key" => key = Some(args.value()?),
             "alias" => alias = Some(args.value()?),
             "jwt" => for_tokens = args.on_off()?,
-            "ocsp" | "issuer" | "sctl" | "ocsp-update" | "acme" | "domains" | "ips" | "generate-dummy" | "keytype"
-            | "bits" | "curves" => {
-                return Err(args.wrong(format!("`{word}` of a certificate is not supported yet: it needs TLS")));
+            "ocsp" | "issuer" | "sctl" | "ocsp-update" | "acme" | "domains" | "ips" | "generate-dummy"
+            | "keytype" | "bits" | "curves" => {
+                return Err(
+                    args.wrong(format!("`{word}` of a certificate is not supported yet: it needs TLS"))
+                );
             }
             other => {
                 let near = diag::suggest(other, ["crt", "key", "alias", "jwt", "ocsp", "issuer"]);
@@ -76,9 +78,7 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
     let path = below(bases.certificates, certificate);
     let text = read(&path, context).map_err(|error| error.at(certificate.span()))?;
     let key_text = match key {
-        Some(key) => {
-            Some(read(&below(bases.keys, key), context).map_err(|error| error.at(key.span()))?)
-        }
+        Some(key) => Some(read(&below(bases.keys, key), context).map_err(|error| error.at(key.span()))?),
         None => None,
     };
     let read = Certificate::from_pem(&text, key_text.as_deref())

@@ -152,10 +152,7 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
     sample::vars::limit(global.plan.tune.vars_max);
     let (algorithms, encryptions) = sample::convert::jwe::DEFAULT_ALLOWED;
     let [own_algorithms, own_encryptions] = global.allowed_jwt;
-    sample::convert::jwe::allow(
-        own_algorithms.unwrap_or(algorithms),
-        own_encryptions.unwrap_or(encryptions),
-    );
+    sample::convert::jwe::allow(own_algorithms.unwrap_or(algorithms), own_encryptions.unwrap_or(encryptions));
     place_workers(&mut global, context);
     global
 }
@@ -329,7 +326,10 @@ fn finish<'a>(
         backends: index,
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(context.variables.take()),
-        patterns: Arc::new(context.patterns.take()),
+        patterns: {
+            context.patterns.borrow_mut().finish();
+            Arc::new(context.patterns.take())
+        },
         environment: draft
             .environment
             .iter()

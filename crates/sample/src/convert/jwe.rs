@@ -8,8 +8,8 @@ use aes::{Aes128, Aes192, Aes256};
 use aes_kw::Kek;
 use aws_lc_rs::agreement::{UnparsedPublicKey, agree};
 use aws_lc_rs::rsa::{
-    OAEP_SHA1_MGF1SHA1, OAEP_SHA256_MGF1SHA256, OaepAlgorithm, OaepPrivateDecryptingKey, Pkcs1PrivateDecryptingKey,
-    PrivateDecryptingKey,
+    OAEP_SHA1_MGF1SHA1, OAEP_SHA256_MGF1SHA256, OaepAlgorithm, OaepPrivateDecryptingKey,
+    Pkcs1PrivateDecryptingKey, PrivateDecryptingKey,
 };
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -34,8 +34,20 @@ pub(super) static CONVERTS: &[Convert] = &[
 
 /// How the key of the contents is found, and its bit of `jwt.decrypt_alg_list`.
 pub const ALGORITHMS: &[&str] = &[
-    "dir", "A128KW", "A192KW", "A256KW", "A128GCMKW", "A192GCMKW", "A256GCMKW", "RSA-OAEP", "RSA-OAEP-256", "ECDH-ES",
-    "ECDH-ES+A128KW", "ECDH-ES+A192KW", "ECDH-ES+A256KW", "RSA1_5",
+    "dir",
+    "A128KW",
+    "A192KW",
+    "A256KW",
+    "A128GCMKW",
+    "A192GCMKW",
+    "A256GCMKW",
+    "RSA-OAEP",
+    "RSA-OAEP-256",
+    "ECDH-ES",
+    "ECDH-ES+A128KW",
+    "ECDH-ES+A192KW",
+    "ECDH-ES+A256KW",
+    "RSA1_5",
 ];
 
 /// How the contents are decrypted, and its bit of `jwt.decrypt_enc_list`.
@@ -69,7 +81,9 @@ impl Prepared for Named {}
 
 fn prepare_jwk(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     if let Arg::Bytes(text) = &args[0] {
-        let key = parse_jwk(text).ok_or("this is no JSON Web Key that decrypts: an `oct`, `RSA` or `EC` one with its private part")?;
+        let key = parse_jwk(text).ok_or(
+            "this is no JSON Web Key that decrypts: an `oct`, `RSA` or `EC` one with its private part",
+        )?;
         args.push(Arg::Prepared(Arc::new(Fixed(key))));
     }
     Ok(())
@@ -176,7 +190,9 @@ fn decrypt(token: &[u8], key: &PrivateKey) -> Option<Vec<u8>> {
     let token = parse(token)?;
     let algorithm = token.header.get("alg")?.as_str()?;
     let encryption = token.header.get("enc")?.as_str()?;
-    if !allowed(algorithm, ALGORITHMS, &ALLOWED_ALGORITHMS) || !allowed(encryption, ENCRYPTIONS, &ALLOWED_ENCRYPTIONS) {
+    if !allowed(algorithm, ALGORITHMS, &ALLOWED_ALGORITHMS)
+        || !allowed(encryption, ENCRYPTIONS, &ALLOWED_ENCRYPTIONS)
+    {
         return None;
     }
     let length = key_length(encryption);
@@ -313,12 +329,8 @@ fn open(token: &Token<'_>, encryption: &str, key: &[u8]) -> Option<Vec<u8>> {
         return Some(contents);
     }
     let (mac_key, cipher_key) = key.split_at(key.len() / 2);
-    let covered = [
-        token.covered,
-        &token.vector,
-        &token.contents,
-        &(token.covered.len() as u64 * 8).to_be_bytes(),
-    ];
+    let covered =
+        [token.covered, &token.vector, &token.contents, &(token.covered.len() as u64 * 8).to_be_bytes()];
     let right = match encryption {
         "A128CBC-HS256" => has_tag::<Hmac<Sha256>>(mac_key, &covered, &token.tag),
         "A192CBC-HS384" => has_tag::<Hmac<Sha384>>(mac_key, &covered, &token.tag),

@@ -93,14 +93,21 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 }
 
 /// The certificate of that name, which is read now if it is a file that no store has.
-pub(super) fn certificate(name: &str, all: &Certificates, scope: &Scope<'_>) -> Result<Arc<Certificate>, String> {
+pub(super) fn certificate(
+    name: &str,
+    all: &Certificates,
+    scope: &Scope<'_>,
+) -> Result<Arc<Certificate>, String> {
     if let Some(known) = all.find(name) {
         return Ok(known);
     }
     if name.starts_with('@') {
         return Err(format!("no `crt-store` section loads `{name}` with `jwt on`"));
     }
-    let text = scope.names.read_file(name).map_err(|error| format!("cannot read the certificate `{name}`: {error}"))?;
+    let text = scope
+        .names
+        .read_file(name)
+        .map_err(|error| format!("cannot read the certificate `{name}`: {error}"))?;
     let read = Certificate::from_pem(&String::from_utf8_lossy(&text), None);
     let read = Arc::new(read.map_err(|error| format!("`{name}`: {error}"))?);
     all.insert(name, Arc::clone(&read));

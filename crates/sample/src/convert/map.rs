@@ -113,22 +113,22 @@ prepares! {
 }
 
 fn map_text<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    let found = args.view(0)?.lookup(&value, |text| Scratch::copy(text.as_bytes()));
+    let found = args.view(0)?.lookup(&value, Scratch::copy);
     found.map(Value::made).or_else(|| args.bytes(1).map(Value::str))
 }
 
 fn map_int<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    let found = args.view(0)?.lookup(&value, |text| parse_int(text.as_bytes())).flatten();
+    let found = args.view(0)?.lookup(&value, parse_int).flatten();
     found.or(args.int(1)).map(Value::Int)
 }
 
 fn map_ip<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    let found = args.view(0)?.lookup(&value, |text| parse_ip(text.as_bytes())).flatten();
+    let found = args.view(0)?.lookup(&value, parse_ip).flatten();
     found.or_else(|| args.bytes(1).and_then(parse_ip)).map(Value::ip)
 }
 
 fn map_key<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    args.view(0)?.lookup_key(&value, |key| Scratch::copy(key.as_bytes())).map(Value::made)
+    args.view(0)?.lookup_key(&value, Scratch::copy).map(Value::made)
 }
 
 fn map_regm<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {

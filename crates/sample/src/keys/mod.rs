@@ -92,7 +92,9 @@ impl Certificate {
         });
         let public = public.ok_or("there is no certificate in PEM")?;
         let private = match key {
-            Some(key) => Some(private_key(key).ok_or("there is no private key in PEM of RSA or a known curve")?),
+            Some(key) => {
+                Some(private_key(key).ok_or("there is no private key in PEM of RSA or a known curve")?)
+            }
             None => private_key(text),
         };
         Ok(Self { public, private })
@@ -166,6 +168,9 @@ mod tests {
         assert_eq!(public_key(pem).map(|key| key.0.len()), Some(32));
         assert!(public_key("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_none());
         assert!(public_key("nothing").is_none());
-        assert!(Certificate::from_pem("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", None).is_err());
+        assert!(
+            Certificate::from_pem("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", None)
+                .is_err()
+        );
     }
 }

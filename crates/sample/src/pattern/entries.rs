@@ -1,0 +1,275 @@
+//! The lines of a list: keys and values as bytes, each in a numbered slot that indexes refer to.
+//!
+//! What a file holds stays in the one piece that was read, lines point into it; only what is added or changed later has
+//! bytes of its own. A slot that was freed is used again, so that a list that rules add to and delete from does not grow.
+
+use std::ops::Range;
+
+/// Where a line stands; the order of the list is that of [`Entry::id`], not of slots.
+pub(crate) type Slot = u32;
+
+/// Texts that an index looks at again: keys by slot.
+pub(crate) trait Texts {
+    /// The text of a slot; empty for a slot that is free.
+    fn text(&self, slot: Slot) -> &[u8];
+    /// Its place in the order of the list.
+    fn order(&self, slot: Slot) -> u64;
+}
+
+/// One line of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Unique in the list, shown by the runtime socket; grows in the order of the list.
+    pub id: u64,
+    /// The pattern as written.
+    pub key: &'a [u8],
+    /// The value of a map's line.
+    pub value: Option<&'a [u8]>,
+}
+
+/// A range of the file's text, a text of its own, or none.
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    at: u32,
+    length: u32,
+}
+
+/// In place of a length: the text is one of its own, or there is none.
+const OWN: u32 = u32::MAX;
+const NONE: Text = Text { at: 0, length: u32::MAX - 1 };
+/// The longest text of a file whose ranges can be told.
+const LONGEST_FILE: usize = (u32::MAX - 2) as usize;
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// 0: the slot is free.
+    id: u64,
+    key: Text,
+    value: Text,
+}
+
+/// The lines of one list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries {
+    file: Box<[u8]>,
+    own: slab::Slab<Box<[u8]>>,
+    lines: Vec<Line>,
+    free: Vec<Slot>,
+    last_id: u64,
+    /// Whether slots no longer stand in the order of the list.
+    shuffled: bool,
+}
+
+impl Texts for Entries {
+    #[inline]
+    fn text(&self, slot: Slot) -> &[u8] {
+        self.lines.get(slot as usize).and_then(|line| self.resolve(line.key)).unwrap_or_default()
+    }
+
+    fn order(&self, slot: Slot) -> u64 {
+        self.lines.get(slot as usize).map_or(u64::MAX, |line| line.id)
+    }
+}
+
+impl Entries {
+    /// Reads the text of a pattern file; with `split_values` the first word of a line is its key (manual, 7.1 and `map`).
+    pub(crate) fn load(file: Vec<u8>, split_values: bool) -> Result<Self, String> {
+        if file.len() > LONGEST_FILE {
+            return Err("the file is longer than 4 GiB".into());
+        }
+        let mut entries = Self::default();
+        entries.lines.reserve(memchr::memchr_iter(b'\n', &file).count() + 1);
+        let mut start = 0;
+        while start < file.len() {
+            let end = memchr::memchr(b'\n', &file[start..]).map_or(file.len(), |length| start + length);
+            if let Some((key, value)) = line(&file, start..end, split_values) {
+                entries.last_id += 1;
+                let text = |range: Range<usize>| Text { at: range.start as u32, length: range.len() as u32 };
+                let value = value.map_or(NONE, text);
+                entries.lines.push(Line { id: entries.last_id, key: text(key), value });
+            }
+            start = end + 1;
+        }
+        entries.lines.shrink_to_fit();
+        entries.file = file.into();
+        Ok(entries)
+    }
+
+    #[inline]
+    fn resolve(&self, text: Text) -> Option<&[u8]> {
+        match text.length {
+            OWN => self.own.get(text.at as usize).map(|own| &**own),
+            length if length == NONE.length => None,
+            length => self.file.get(text.at as usize..text.at as usize + length as usize),
+        }
+    }
+
+    fn keep(&mut self, text: &[u8]) -> Text {
+        Text { at: self.own.insert(text.into()) as u32, length: OWN }
+    }
+
+    fn drop_text(&mut self, text: Text) {
+        if text.length == OWN {
+            self.own.try_remove(text.at as usize);
+        }
+    }
+
+    /// Adds a line at the end of the list.
+    pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Slot {
+        self.last_id += 1;
+        let key = self.keep(key);
+        let value = value.map_or(NONE, |value| self.keep(value));
+        let line = Line { id: self.last_id, key, value };
+        match self.free.pop() {
+            Some(slot) => {
+                self.lines[slot as usize] = line;
+                self.shuffled = true;
+                slot
+            }
+            None => {
+                self.lines.push(line);
+                (self.lines.len() - 1) as Slot
+            }
+        }
+    }
+
+    /// Frees a slot; what indexes know of it must be removed before.
+    pub(crate) fn remove(&mut self, slot: Slot) {
+        let Some(line) = self.lines.get_mut(slot as usize).filter(|line| line.id != 0) else { return };
+        let Line { key, value, .. } = std::mem::replace(line, Line { id: 0, key: NONE, value: NONE });
+        self.drop_text(key);
+        self.drop_text(value);
+        self.free.push(slot);
+    }
+
+    /// Changes the value of a line.
+    pub(crate) fn set_value(&mut self, slot: Slot, value: &[u8]) {
+        let Some(line) = self.lines.get(slot as usize).filter(|line| line.id != 0) else { return };
+        let old = line.value;
+        // In place where it is of the same length: values such as counters change often.
+        if let Some(own) = (old.length == OWN).then(|| self.own.get_mut(old.at as usize)).flatten()
+            && own.len() == value.len()
+        {
+            own.copy_from_slice(value);
+            return;
+        }
+        let new = self.keep(value);
+        self.lines[slot as usize].value = new;
+        self.drop_text(old);
+    }
+
+    /// The line in a slot.
+    pub(crate) fn get(&self, slot: Slot) -> Option<Entry<'_>> {
+        let line = self.lines.get(slot as usize).filter(|line| line.id != 0)?;
+        let key = self.resolve(line.key)?;
+        Some(Entry { id: line.id, key, value: self.resolve(line.value) })
+    }
+
+    /// The value in a slot.
+    #[inline]
+    pub(crate) fn value(&self, slot: Slot) -> Option<&[u8]> {
+        self.lines.get(slot as usize).and_then(|line| self.resolve(line.value))
+    }
+
+    /// How many lines there are.
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len() - self.free.len()
+    }
+
+    /// The slots in use, in the order of slots.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.lines.iter().zip(0..).filter(|(line, _)| line.id != 0).map(|(_, slot)| slot)
+    }
+
+    /// The slots in use, in the order of the list.
+    pub(crate) fn in_order(&self) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = self.slots().collect();
+        if self.shuffled {
+            slots.sort_unstable_by_key(|slot| self.order(*slot));
+        }
+        slots
+    }
+
+    /// The slot of the line with that id.
+    pub(crate) fn find_id(&self, id: u64) -> Option<Slot> {
+        if self.shuffled {
+            return self.slots().find(|slot| self.order(*slot) == id);
+        }
+        let at = self.lines.iter().zip(0..).filter(|(line, _)| line.id == id && id != 0);
+        at.map(|(_, slot)| slot).next()
+    }
+
+    /// Lets ids go on from those of `before`: an id is never given twice in the life of a list.
+    pub(crate) fn continue_from(&mut self, before: &Self) {
+        for line in self.lines.iter_mut().filter(|line| line.id != 0) {
+            line.id += before.last_id;
+        }
+        self.last_id += before.last_id;
+    }
+}
+
+/// The key and the value of one line of a file; `None` for blank lines and comments.
+fn line(
+    file: &[u8],
+    range: Range<usize>,
+    split_values: bool,
+) -> Option<(Range<usize>, Option<Range<usize>>)> {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let text = &file[range.clone()];
+    let text = &text[..text.len() - text.iter().rev().take_while(|byte| **byte == b'\r').count()];
+    let indent = text.iter().take_while(|byte| blank(byte)).count();
+    let (start, end) = (range.start + indent, range.start + text.len());
+    // A sharp that has a space before it is a pattern, as the manual's advice for such patterns goes.
+    if start == end || (file[start] == b'#' && indent == 0) {
+        return None;
+    }
+    if !split_values {
+        return Some((start..end, None));
+    }
+    let key_end = file[start..end].iter().position(blank).map_or(end, |length| start + length);
+    let gap = file[key_end..end].iter().take_while(|byte| blank(byte)).count();
+    Some((start..key_end, Some(key_end + gap..end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(entries: &Entries) -> Vec<(u64, String, Option<String>)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let entry = |slot| entries.get(slot).map(|e| (e.id, text(e.key), e.value.map(text)));
+        entries.in_order().into_iter().filter_map(entry).collect()
+    }
+
+    fn entry(id: u64, key: &str, value: &str) -> (u64, String, Option<String>) {
+        (id, key.into(), Some(value.into()))
+    }
+
+    #[test]
+    fn a_pattern_file_skips_comments_and_blank_lines() {
+        let text = b"# comment\n\n  key  value with spaces\r\n #sharp x\nlone\n\t\nlast 1".to_vec();
+        let entries = Entries::load(text, true).unwrap();
+        let expected = [
+            entry(1, "key", "value with spaces"),
+            entry(2, "#sharp", "x"),
+            entry(3, "lone", ""),
+            entry(4, "last", "1"),
+        ];
+        assert_eq!(shown(&entries), expected);
+        assert_eq!(Entries::load(b"a b\n\xff\n".to_vec(), false).unwrap().text(1), b"\xff");
+    }
+
+    #[test]
+    fn freed_slots_are_used_again_and_the_order_is_that_of_the_list() {
+        let mut entries = Entries::load(b"a 1\nb 2\nc 3\n".to_vec(), true).unwrap();
+        entries.remove(1);
+        entries.remove(1);
+        assert_eq!(entries.push(b"d", Some(b"4")), 1);
+        entries.set_value(0, b"one");
+        entries.set_value(0, b"two");
+        entries.set_value(2, b"long");
+        assert_eq!(shown(&entries), [entry(1, "a", "two"), entry(3, "c", "long"), entry(4, "d", "4")]);
+        assert_eq!((entries.find_id(4), entries.find_id(2), entries.len()), (Some(1), None, 3));
+        assert_eq!(entries.own.len(), 4, "values that were replaced are gone");
+    }
+}

@@ -1,0 +1,511 @@
+//! A list of patterns that lives on while it is looked into: its lines, the indexes that views made of them, and changes.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use crossbeam_utils::sync::ShardedLock;
+
+use super::entries::{Entries, Entry, Slot, Texts};
+use super::exact::Keys;
+use super::index::Index;
+use super::method::Method;
+use super::sets::Origin;
+use crate::value::{Type, Value};
+
+/// A line as it is shown and given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Unique in the list, shown by the runtime socket.
+    pub id: u64,
+    /// The pattern as written.
+    pub key: Box<[u8]>,
+    /// The value of a map's line.
+    pub value: Option<Box<[u8]>>,
+}
+
+impl From<Entry<'_>> for Line {
+    fn from(entry: Entry<'_>) -> Self {
+        Self { id: entry.id, key: entry.key.into(), value: entry.value.map(Into::into) }
+    }
+}
+
+/// What one way of looking into a list makes of a value.
+#[derive(Debug)]
+pub struct Found {
+    /// The match method.
+    pub method: Method,
+    /// Whether case is ignored.
+    pub ignore_case: bool,
+    /// The line that matched.
+    pub line: Option<Line>,
+}
+
+/// One way of looking into a list.
+#[derive(Debug)]
+struct Indexed {
+    method: Method,
+    ignore_case: bool,
+    /// `None`: the keys themselves are the index.
+    index: Option<Index>,
+}
+
+/// The lines, and what finds them.
+#[derive(Debug)]
+struct Contents {
+    entries: Entries,
+    /// Lines by their key as written: what changes by key ask, and how strings with their case are compared.
+    keys: Keys,
+    indexed: Vec<Indexed>,
+}
+
+/// The words of an ACL, which it looks into without a lock until they are changed.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    entries: Entries,
+    method: Method,
+    ignore_case: bool,
+}
+
+/// A named list of patterns.
+#[derive(Debug)]
+pub struct List {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Whether it has values.
+    pub is_map: bool,
+    /// Number shown by the runtime socket (`#3`); written while the configuration is read.
+    pub(super) number: AtomicU32,
+    /// Who uses it: more is said while the configuration is read.
+    users: Mutex<String>,
+    fixed: Option<Fixed>,
+    /// Written by whoever changes it; each reader takes a lock of its own, which no other thread writes. Made of the
+    /// words of an ACL when they are first shown or changed.
+    contents: OnceLock<Box<ShardedLock<Contents>>>,
+    /// Whether it was ever changed: an ACL looks into the words it was written with until then.
+    changed: AtomicBool,
+}
+
+impl Contents {
+    fn new(entries: Entries) -> Self {
+        let mut keys = Keys::new(false);
+        keys.reserve(entries.len(), &entries);
+        entries.slots().for_each(|slot| keys.insert(slot, &entries));
+        Self { entries, keys, indexed: Vec::new() }
+    }
+
+    /// The number of the index for that method, made if it is not there. With `strict` a pattern that the method cannot
+    /// take is an error, else it never matches.
+    fn index(&mut self, method: Method, ignore_case: bool, strict: bool) -> Result<usize, String> {
+        let same = |other: &Indexed| (other.method, other.ignore_case) == (method, ignore_case);
+        if let Some(at) = self.indexed.iter().position(same) {
+            return Ok(at);
+        }
+        let index = if method == Method::Str && !ignore_case {
+            None
+        } else {
+            let mut index = Index::new(method, ignore_case);
+            index.reserve(self.entries.len(), &self.entries);
+            for slot in self.entries.in_order() {
+                match index.insert(slot, &self.entries) {
+                    Err(error) if strict => return Err(error),
+                    _ => {}
+                }
+            }
+            Some(index)
+        };
+        self.indexed.push(Indexed { method, ignore_case, index });
+        Ok(self.indexed.len() - 1)
+    }
+
+    #[inline]
+    fn find(&self, at: usize, value: &Value<'_>, first: bool) -> Option<Slot> {
+        let indexed = self.indexed.get(at)?;
+        match (&indexed.index, value) {
+            (Some(index), value) => index.find(value, first, &self.entries),
+            (None, Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes)) => {
+                self.keys.find(bytes, &self.entries)
+            }
+            (None, _) => None,
+        }
+    }
+
+    fn add(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let slot = self.entries.push(key, value);
+        self.keys.insert(slot, &self.entries);
+        for indexed in &mut self.indexed {
+            // A pattern that this method cannot take never matches in its way.
+            let _ = indexed.index.as_mut().map(|index| index.insert(slot, &self.entries));
+        }
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.keys.remove(slot, &self.entries);
+        for index in self.indexed.iter_mut().filter_map(|indexed| indexed.index.as_mut()) {
+            index.remove(slot, &self.entries);
+        }
+        self.entries.remove(slot);
+    }
+
+    fn with_key(&self, key: &[u8]) -> Vec<Slot> {
+        self.keys.all(key, &self.entries).collect()
+    }
+}
+
+impl List {
+    pub(super) fn new(origin: Origin, number: u32, is_map: bool, entries: Entries) -> Self {
+        let list = Self::empty(origin, number, is_map, None);
+        let _ = list.contents.set(Box::new(ShardedLock::new(Contents::new(entries))));
+        list
+    }
+
+    pub(super) fn of_acl(
+        origin: Origin,
+        number: u32,
+        entries: Entries,
+        method: Method,
+        ignore_case: bool,
+    ) -> Self {
+        Self::empty(origin, number, false, Some(Fixed { entries, method, ignore_case }))
+    }
+
+    fn empty(origin: Origin, number: u32, is_map: bool, fixed: Option<Fixed>) -> Self {
+        Self {
+            origin,
+            is_map,
+            number: AtomicU32::new(number),
+            users: Mutex::default(),
+            fixed,
+            contents: OnceLock::new(),
+            changed: AtomicBool::new(false),
+        }
+    }
+
+    /// The words of an ACL as they were written.
+    #[inline]
+    pub(crate) fn fixed(&self) -> Option<&Entries> {
+        self.fixed.as_ref().map(|fixed| &fixed.entries)
+    }
+
+    fn contents(&self) -> &ShardedLock<Contents> {
+        self.contents.get_or_init(|| {
+            let Some(fixed) = &self.fixed else {
+                return Box::new(ShardedLock::new(Contents::new(Entries::default())));
+            };
+            let mut contents = Contents::new(fixed.entries.clone());
+            // The way in which the ACL looks is the first; its words were checked.
+            let _ = contents.index(fixed.method, fixed.ignore_case, false);
+            Box::new(ShardedLock::new(contents))
+        })
+    }
+
+    /// The number shown by the runtime socket.
+    pub fn number(&self) -> u32 {
+        self.number.load(Relaxed)
+    }
+
+    /// Notes a place of the configuration that uses it: `acl` or `map`, file and line.
+    pub fn note_user(&self, kind: &str, file: &str, line: u32) {
+        let mut users = self.users.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let joint = if users.is_empty() { "used by" } else { ", by" };
+        users.push_str(&format!("{joint} {kind} at file '{file}' line {line}"));
+    }
+
+    /// What it is and who uses it, in the words of `show map`.
+    pub fn description(&self) -> String {
+        let users = self.users.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match &self.origin {
+            Origin::Acl { keyword, file, line } => format!("acl '{keyword}' file '{file}' line {line}"),
+            Origin::File(name) | Origin::Virtual(name) => {
+                format!("pattern loaded from file '{name}' {users}").trim_end().to_owned()
+            }
+        }
+    }
+
+    /// The name of its file, or of the virtual list; empty for the words of one ACL.
+    pub fn name(&self) -> &str {
+        match &self.origin {
+            Origin::File(name) | Origin::Virtual(name) => name,
+            Origin::Acl { .. } => "",
+        }
+    }
+
+    fn read<R>(&self, read: impl FnOnce(&Contents) -> R) -> R {
+        read(&self.contents().read().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Contents) -> R) -> R {
+        let result = change(&mut self.contents().write().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        self.changed.store(true, Relaxed);
+        result
+    }
+
+    /// Whether it was changed since the configuration was read.
+    #[inline]
+    pub fn is_changed(&self) -> bool {
+        self.changed.load(Relaxed)
+    }
+
+    /// What each way in which the configuration looks into it makes of `text`.
+    pub fn probe(&self, text: &[u8]) -> Vec<Found> {
+        let one = |contents: &Contents, at: usize, indexed: &Indexed| {
+            let value = match indexed.method.expects() {
+                Type::Any => Some(Value::str(text)),
+                kind => Value::str(text).cast(kind),
+            };
+            let slot = value.and_then(|value| contents.find(at, &value, true));
+            let line = slot.and_then(|slot| contents.entries.get(slot)).map(Line::from);
+            Found { method: indexed.method, ignore_case: indexed.ignore_case, line }
+        };
+        self.read(|contents| {
+            contents.indexed.iter().enumerate().map(|(at, indexed)| one(contents, at, indexed)).collect()
+        })
+    }
+
+    /// The ids of its lines in order, to be asked for in portions with [`lines`](Self::lines).
+    pub fn ids(&self) -> Vec<Slot> {
+        self.read(|contents| contents.entries.in_order())
+    }
+
+    /// The lines at `places`, as [`ids`](Self::ids) gave them; those removed since are left out.
+    pub fn lines(&self, places: &[Slot]) -> Vec<Line> {
+        self.read(|contents| {
+            places.iter().filter_map(|slot| contents.entries.get(*slot)).map(Line::from).collect()
+        })
+    }
+
+    /// How many lines there are.
+    pub fn len(&self) -> usize {
+        self.read(|contents| contents.entries.len())
+    }
+
+    /// Whether there is no line.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a line at the end.
+    pub fn add(&self, key: &[u8], value: Option<&[u8]>) {
+        self.change(|contents| contents.add(key, value));
+    }
+
+    /// Adds `key` unless it is there (`http-request add-acl`).
+    pub fn add_once(&self, key: &[u8]) {
+        if self.read(|contents| contents.keys.find(key, &contents.entries).is_some()) {
+            return;
+        }
+        self.change(|contents| {
+            if contents.keys.find(key, &contents.entries).is_none() {
+                contents.add(key, None);
+            }
+        });
+    }
+
+    /// Sets the value of every line with `key`, or adds one (`http-request set-map`).
+    pub fn set_or_add(&self, key: &[u8], value: &[u8]) {
+        // Often the value is there already: nothing is written then, and no reader kept waiting.
+        let same = |contents: &Contents| {
+            let mut slots = contents.keys.all(key, &contents.entries).peekable();
+            slots.peek().is_some() && slots.all(|slot| contents.entries.value(slot) == Some(value))
+        };
+        if self.read(same) {
+            return;
+        }
+        self.change(|contents| {
+            let slots = contents.with_key(key);
+            slots.iter().for_each(|slot| contents.entries.set_value(*slot, value));
+            if slots.is_empty() {
+                contents.add(key, Some(value));
+            }
+        });
+    }
+
+    /// Sets the value of every line with `key`; says whether there was one.
+    pub fn set(&self, key: &[u8], value: &[u8]) -> bool {
+        self.change(|contents| {
+            let slots = contents.with_key(key);
+            slots.iter().for_each(|slot| contents.entries.set_value(*slot, value));
+            !slots.is_empty()
+        })
+    }
+
+    /// Removes every line with `key`; says whether there was one.
+    pub fn remove(&self, key: &[u8]) -> bool {
+        if self.read(|contents| contents.keys.find(key, &contents.entries).is_none()) {
+            return false;
+        }
+        self.change(|contents| {
+            let slots = contents.with_key(key);
+            slots.iter().for_each(|slot| contents.remove(*slot));
+            !slots.is_empty()
+        })
+    }
+
+    /// Sets the value of the line with that id; says whether there is one.
+    pub fn set_id(&self, id: u64, value: &[u8]) -> bool {
+        self.change(|contents| {
+            let found = contents.entries.find_id(id);
+            found.inspect(|slot| contents.entries.set_value(*slot, value)).is_some()
+        })
+    }
+
+    /// Removes the line with that id; says whether there was one.
+    pub fn remove_id(&self, id: u64) -> bool {
+        self.change(|contents| {
+            let found = contents.entries.find_id(id);
+            found.inspect(|slot| contents.remove(*slot)).is_some()
+        })
+    }
+
+    /// Replaces all lines at once (`commit map`): no lookup sees a mixture. What is new is made before readers wait, and what is
+    /// old goes after; long lists take long, so that this is nothing for a worker's turn.
+    pub fn replace(&self, lines: Vec<(Box<[u8]>, Option<Box<[u8]>>)>) {
+        let ways = self.read(|contents| {
+            contents.indexed.iter().map(|indexed| (indexed.method, indexed.ignore_case)).collect::<Vec<_>>()
+        });
+        let mut entries = Entries::default();
+        self.read(|contents| entries.continue_from(&contents.entries));
+        for (key, value) in &lines {
+            entries.push(key, value.as_deref());
+        }
+        let mut new = Contents::new(entries);
+        for (method, ignore_case) in ways {
+            let _ = new.index(method, ignore_case, false);
+        }
+        let old = self.change(|contents| std::mem::replace(contents, new));
+        drop(old);
+    }
+
+    /// Removes all lines.
+    pub fn clear(&self) {
+        self.replace(Vec::new());
+    }
+}
+
+/// A list as one match method sees it.
+#[derive(Debug)]
+pub struct View {
+    list: Arc<List>,
+    /// The number of the index in the list.
+    at: usize,
+}
+
+impl View {
+    /// Looks into `list`; the error names the pattern that this method cannot take.
+    pub fn new(list: Arc<List>, method: Method, ignore_case: bool) -> Result<Self, String> {
+        let mut contents = list.contents().write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let at = contents.index(method, ignore_case, true)?;
+        drop(contents);
+        Ok(Self { list, at })
+    }
+
+    /// The list.
+    pub fn list(&self) -> &Arc<List> {
+        &self.list
+    }
+
+    /// The words of an ACL, as they are now.
+    pub(crate) fn of_acl(list: Arc<List>) -> Self {
+        Self { list, at: 0 }
+    }
+
+    /// Whether a pattern matches `value`, which has the type the method expects.
+    pub fn matches(&self, value: &Value<'_>) -> bool {
+        self.list.read(|contents| contents.find(self.at, value, false).is_some())
+    }
+
+    /// The map's value for `value`, handed to `take`.
+    pub fn lookup<R>(&self, value: &Value<'_>, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.list.read(|contents| {
+            let slot = contents.find(self.at, value, true)?;
+            contents.entries.value(slot).map(take)
+        })
+    }
+
+    /// Likewise the key that matched (`map_*_key`).
+    pub fn lookup_key<R>(&self, value: &Value<'_>, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.list.read(|contents| {
+            let slot = contents.find(self.at, value, true)?;
+            Some(take(contents.entries.text(slot)))
+        })
+    }
+
+    /// The template of the first regular expression that matches, with its references filled (`map_regm`).
+    pub fn expand(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        self.list.read(|contents| {
+            let Some(Indexed { index: Some(Index::Regex(regexes)), .. }) = contents.indexed.get(self.at)
+            else {
+                return false;
+            };
+            let Some(slot) = regexes.find(bytes, true, &contents.entries) else { return false };
+            let template = contents.entries.value(slot);
+            template.is_some_and(|template| regexes.expand(slot, bytes, template, out))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(lines: &[(&str, &str)]) -> Arc<List> {
+        let list = List::new(Origin::Virtual("virt@m".into()), 0, true, Entries::default());
+        lines.iter().for_each(|(key, value)| list.add(key.as_bytes(), Some(value.as_bytes())));
+        Arc::new(list)
+    }
+
+    fn look(view: &View, key: &str) -> Option<String> {
+        view.lookup(&Value::str(key.as_bytes()), |value| String::from_utf8_lossy(value).into_owned())
+    }
+
+    #[test]
+    fn each_view_sees_what_is_changed() {
+        let list = map(&[("a", "1"), ("/x", "2")]);
+        let exact = View::new(Arc::clone(&list), Method::Str, false).unwrap();
+        let prefix = View::new(Arc::clone(&list), Method::Beg, false).unwrap();
+        list.set_or_add(b"/xy", b"3");
+        list.set_or_add(b"a", b"4");
+        assert_eq!((look(&exact, "a").as_deref(), look(&exact, "/xyz")), (Some("4"), None));
+        assert_eq!(
+            (look(&prefix, "/xyz").as_deref(), look(&prefix, "ab").as_deref()),
+            (Some("3"), Some("4"))
+        );
+        assert!(list.remove(b"/xy") && !list.remove(b"/xy"));
+        assert_eq!(look(&prefix, "/xyz").as_deref(), Some("2"));
+        list.replace(vec![((*b"new").into(), Some((*b"5").into()))]);
+        assert_eq!((look(&exact, "new").as_deref(), look(&exact, "a")), (Some("5"), None));
+        let lines = list.lines(&list.ids());
+        assert_eq!((lines.len(), lines[0].id), (1, 4), "ids are not given again");
+        list.clear();
+        assert!(list.is_empty() && look(&prefix, "new").is_none());
+    }
+
+    #[test]
+    fn what_a_method_cannot_take_is_refused_in_a_file_and_never_matches_when_added() {
+        let list = map(&[("10.0.0.0/8", "1")]);
+        let view = View::new(Arc::clone(&list), Method::Ip, false).unwrap();
+        list.add(b"nonsense", Some(b"2"));
+        assert!(View::new(Arc::clone(&list), Method::Int, false).unwrap_err().contains("10.0.0.0/8"));
+        let address = Value::ip(std::net::IpAddr::from([10, 1, 2, 3]));
+        assert_eq!(view.lookup(&address, |value| value.to_vec()).as_deref(), Some(&b"1"[..]));
+        assert!(list.remove(b"nonsense") && list.remove(b"10.0.0.0/8") && !view.matches(&address));
+    }
+
+    #[test]
+    fn workers_that_look_while_another_changes_see_the_one_or_the_other() {
+        let list = map(&[("k", "aa")]);
+        let view = View::new(Arc::clone(&list), Method::Str, false).unwrap();
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    for _ in 0..2000 {
+                        let seen = look(&view, "k");
+                        assert!(matches!(seen.as_deref(), Some("aa" | "bb")), "{seen:?}");
+                    }
+                });
+            }
+            for turn in 0..2000 {
+                list.set(b"k", if turn % 2 == 0 { b"bb" } else { b"aa" });
+            }
+        });
+    }
+}

@@ -1,0 +1,77 @@
+//! The match methods (manual, 7.1.1 and `-m`): what they are called and what they take.
+
+use crate::value::Type;
+
+/// A match method (`-m`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum Method {
+    Found,
+    Bool,
+    Int,
+    Ip,
+    Bin,
+    Len,
+    Str,
+    Sub,
+    Reg,
+    Beg,
+    End,
+    Dir,
+    Dom,
+}
+
+/// Name, method, and the type the value is cast to before it is compared.
+const METHODS: &[(&str, Method, Type)] = &[
+    ("found", Method::Found, Type::Any),
+    ("bool", Method::Bool, Type::Bool),
+    ("int", Method::Int, Type::Int),
+    ("ip", Method::Ip, Type::Addr),
+    ("bin", Method::Bin, Type::Bin),
+    ("len", Method::Len, Type::Str),
+    ("str", Method::Str, Type::Str),
+    ("sub", Method::Sub, Type::Str),
+    ("reg", Method::Reg, Type::Str),
+    ("beg", Method::Beg, Type::Str),
+    ("end", Method::End, Type::Str),
+    ("dir", Method::Dir, Type::Str),
+    ("dom", Method::Dom, Type::Str),
+];
+
+impl Method {
+    /// The method of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        METHODS.iter().find(|row| row.0 == name).map(|row| row.1)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        METHODS.iter().find(|row| row.1 == self).map_or("", |row| row.0)
+    }
+
+    /// All names, for messages.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        METHODS.iter().map(|row| row.0)
+    }
+
+    /// The method that a type implies; `None` where `-m` is needed.
+    pub fn implied_by(kind: Type) -> Option<Self> {
+        match kind {
+            Type::Bool => Some(Self::Bool),
+            Type::Int => Some(Self::Int),
+            Type::Addr | Type::Ip4 | Type::Ip6 => Some(Self::Ip),
+            Type::Str | Type::Method => Some(Self::Str),
+            Type::Bin | Type::Any | Type::Same => None,
+        }
+    }
+
+    /// The type a value is cast to.
+    pub fn expects(self) -> Type {
+        METHODS.iter().find(|row| row.1 == self).map_or(Type::Any, |row| row.2)
+    }
+
+    /// Whether patterns may follow.
+    pub fn takes_patterns(self) -> bool {
+        !matches!(self, Self::Found | Self::Bool)
+    }
+}

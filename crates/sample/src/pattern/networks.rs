@@ -1,0 +1,117 @@
+//! Addresses in networks: a trie for each family, so that the smallest network that holds an address is found in a few steps
+//! whatever their number.
+
+use std::net::IpAddr;
+
+use base::network::Network;
+use prefix_trie::PrefixMap;
+
+use super::entries::{Slot, Texts};
+use crate::value::embedded_ip4;
+
+/// Networks by family.
+#[derive(Debug, Default)]
+pub(crate) struct Networks {
+    v4: PrefixMap<(u32, u8), Slot>,
+    v6: PrefixMap<(u128, u8), Slot>,
+    /// IPv4 networks with holes in their mask: address, mask.
+    odd: Vec<(u32, u32, Slot)>,
+    /// Networks written more than once, in the order of the list.
+    again: Vec<Slot>,
+}
+
+/// Reads a pattern; the error says what it is not.
+fn parse(pattern: &[u8]) -> Result<Network, String> {
+    let text = String::from_utf8_lossy(pattern);
+    Network::parse(&text).map_err(|_| format!("`{text}` is neither an IP address nor a network"))
+}
+
+/// The length of a mask without holes.
+fn length_of(mask: u32) -> Option<u8> {
+    (mask.leading_ones() == mask.count_ones()).then(|| mask.leading_ones() as u8)
+}
+
+impl Networks {
+    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) -> Result<(), String> {
+        let before = match parse(texts.text(slot))? {
+            Network::V4 { address, mask } => match length_of(mask) {
+                Some(length) => {
+                    let key = (address, length);
+                    let before = self.v4.get(&key).copied();
+                    if before.is_none() {
+                        self.v4.insert(key, slot);
+                    }
+                    before
+                }
+                None => {
+                    self.odd.push((address & mask, mask, slot));
+                    None
+                }
+            },
+            Network::V6 { address, length } => {
+                let before = self.v6.get(&(address, length)).copied();
+                if before.is_none() {
+                    self.v6.insert((address, length), slot);
+                }
+                before
+            }
+        };
+        if before.is_some() {
+            self.again.push(slot);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+        if let Some(at) = self.again.iter().position(|other| *other == slot) {
+            self.again.remove(at);
+            return;
+        }
+        self.odd.retain(|(_, _, other)| *other != slot);
+        let Ok(network) = parse(texts.text(slot)) else { return };
+        match network {
+            Network::V4 { address, mask } => {
+                let Some(length) = length_of(mask) else { return };
+                if self.v4.get(&(address, length)) == Some(&slot) {
+                    self.v4.remove(&(address, length));
+                }
+            }
+            Network::V6 { address, length } => {
+                if self.v6.get(&(address, length)) == Some(&slot) {
+                    self.v6.remove(&(address, length));
+                }
+            }
+        }
+        // The next that was written the same stands in its place.
+        let same = |other: &Slot| parse(texts.text(*other)).is_ok_and(|other| other == network);
+        if let Some(at) = self.again.iter().position(same) {
+            let next = self.again.remove(at);
+            let _ = self.insert(next, texts);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, address: IpAddr) -> Option<Slot> {
+        match address {
+            IpAddr::V4(v4) => {
+                self.find_v4(u32::from(v4)).or_else(|| self.find_v6(u128::from(v4.to_ipv6_mapped())))
+            }
+            IpAddr::V6(v6) => {
+                let mapped = || embedded_ip4(v6).and_then(|v4| self.find_v4(u32::from(v4)));
+                self.find_v6(u128::from(v6)).or_else(mapped)
+            }
+        }
+    }
+
+    fn find_v4(&self, address: u32) -> Option<Slot> {
+        let found = self.v4.get_lpm(&(address, 32)).map(|(_, slot)| *slot);
+        found.or_else(|| {
+            let odd = self.odd.iter().find(|(network, mask, _)| address & mask == *network);
+            odd.map(|(_, _, slot)| *slot)
+        })
+    }
+
+    fn find_v6(&self, address: u128) -> Option<Slot> {
+        self.v6.get_lpm(&(address, 128)).map(|(_, slot)| *slot)
+    }
+}

@@ -1,0 +1,125 @@
+//! The lists of a plan: files, virtual lists, and the words of each ACL, by name and by number.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::entries::Entries;
+use super::list::List;
+use super::method::Method;
+use crate::env::Names;
+
+/// Where a list comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A file of that name.
+    File(Box<str>),
+    /// No file: a name only (`virt@`).
+    Virtual(Box<str>),
+    /// The words of one ACL.
+    Acl {
+        /// Its criterion.
+        keyword: Box<str>,
+        /// The file where it stands.
+        file: Box<str>,
+        /// The line.
+        line: u32,
+    },
+}
+
+/// The lists of a plan.
+#[derive(Debug, Default)]
+pub struct PatternSets {
+    lists: Vec<Arc<List>>,
+    named: HashMap<Box<str>, usize>,
+    /// Numbers that were asked for (`-u`), by the place of their list.
+    wanted: HashMap<usize, u32>,
+}
+
+impl PatternSets {
+    /// The list of a file (`file@`, the default), of a file that may be missing (`opt@`), or of no file (`virt@`).
+    pub fn file(&mut self, name: &str, is_map: bool, names: &dyn Names) -> Result<Arc<List>, String> {
+        let (path, optional, is_virtual) = match name.split_once('@') {
+            Some(("file", path)) => (path, false, false),
+            Some(("opt", path)) => (path, true, false),
+            Some(("virt", _)) => (name, true, true),
+            _ => (name, false, false),
+        };
+        if let Some(list) = self.named.get(path).and_then(|at| self.lists.get(*at)) {
+            if list.is_map != is_map && !is_virtual {
+                let (was, now) = if is_map { ("ACL patterns", "a map") } else { ("a map", "ACL patterns") };
+                return Err(format!("`{path}` is already used as {was} and cannot be used as {now}"));
+            }
+            return Ok(Arc::clone(list));
+        }
+        if is_virtual {
+            return Ok(self.register(Origin::Virtual(path.into()), is_map, Entries::default()));
+        }
+        let failed = |error: String| format!("cannot read the patterns in `{path}`: {error}");
+        let entries = match names.read_file(path) {
+            Ok(text) => Entries::load(text, is_map).map_err(failed)?,
+            Err(_) if optional => Entries::default(),
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(self.register(Origin::File(path.into()), is_map, entries))
+    }
+
+    fn register(&mut self, origin: Origin, is_map: bool, entries: Entries) -> Arc<List> {
+        if let Origin::File(name) | Origin::Virtual(name) = &origin {
+            self.named.insert(name.clone(), self.lists.len());
+        }
+        self.push(List::new(origin, self.lists.len() as u32, is_map, entries))
+    }
+
+    fn push(&mut self, list: List) -> Arc<List> {
+        let list = Arc::new(list);
+        self.lists.push(Arc::clone(&list));
+        list
+    }
+
+    /// The words of an ACL as a list, with the number `-u` asked for, which must be no other's.
+    pub(crate) fn acl(
+        &mut self,
+        origin: Origin,
+        words: &[String],
+        method: Method,
+        ignore_case: bool,
+        number: Option<u32>,
+    ) -> Result<Arc<List>, String> {
+        let mut entries = Entries::default();
+        words.iter().for_each(|word| {
+            entries.push(&base::raw::bytes_of(word), None);
+        });
+        if let Some(number) = number {
+            if self.wanted.values().any(|other| *other == number) {
+                return Err(format!("the number {number} is that of another ACL already"));
+            }
+            self.wanted.insert(self.lists.len(), number);
+        }
+        Ok(self.push(List::of_acl(origin, self.lists.len() as u32, entries, method, ignore_case)))
+    }
+
+    /// Gives lists their numbers: those that were asked for, and the others what is free, in the order of the configuration.
+    pub fn finish(&mut self) {
+        let taken: HashSet<u32> = self.wanted.values().copied().collect();
+        let mut free = (0..).filter(|number| !taken.contains(number));
+        for (at, list) in self.lists.iter().enumerate() {
+            let number = self.wanted.get(&at).copied().or_else(|| free.next());
+            list.number.store(number.unwrap_or(at as u32), Relaxed);
+        }
+    }
+
+    /// The list of that name, or `#number`.
+    pub fn find(&self, name: &str) -> Option<Arc<List>> {
+        let found = match name.strip_prefix('#').and_then(|number| number.parse::<u32>().ok()) {
+            Some(number) => self.lists.iter().find(|list| list.number() == number),
+            None => self.named.get(name).and_then(|at| self.lists.get(*at)),
+        };
+        found.cloned()
+    }
+
+    /// All lists, in the order of their numbers.
+    pub fn lists(&self) -> &[Arc<List>] {
+        &self.lists
+    }
+}
