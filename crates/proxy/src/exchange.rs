@@ -33,6 +33,8 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Exchange {
     pub(crate) txn: Transaction,
+    /// How far the stream came in TCP mode, if it began so.
+    pub(crate) upgrade: Upgrade,
     /// From the client to the server.
     pub(crate) upload: Flow,
     /// From the server to the client.
@@ -88,6 +90,18 @@ pub(crate) struct Exchange {
     pub(crate) counted: (u64, u64),
 }
 
+/// How far a stream of TCP came before it became one of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Upgrade {
+    /// It did not begin as one.
+    #[default]
+    None,
+    /// A rule of the frontend's `tcp-request content` switched (`switch-mode`).
+    ByRule,
+    /// Its backend is one of HTTP, and is chosen.
+    ByBackend,
+}
+
 /// How a step ends the usual course.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
@@ -97,6 +111,8 @@ pub(crate) enum Stop {
     Reply,
     /// The connection just ends.
     Close,
+    /// The stream goes on in HTTP mode.
+    Upgrade(Upgrade),
     /// The connection just ends, and no log line tells of it.
     Silent,
 }
@@ -127,6 +143,7 @@ impl Exchange {
 
     fn reset(&mut self) {
         self.txn.reset();
+        self.upgrade = Upgrade::None;
         self.upload.start(http::BodyLength::None, Default::default());
         self.download.start(http::BodyLength::None, Default::default());
         self.upload_pipe = None;
@@ -187,7 +204,7 @@ impl Exchange {
 
 /// Serves one request of `client`. The connection comes back with what to do next.
 pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
-    let mut x = Exchange::take();
+    let mut x = client.upgraded.take().unwrap_or_else(Exchange::take);
     x.txn.is_http = true;
     x.phase = Phase::Request;
     x.txn.times.idle_from = client.idle_from;
@@ -207,8 +224,13 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
 
 async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<Next, Stop> {
     request::receive(client, x, arrival).await?;
-    rules_step::of_frontend(client, x).await?;
-    let backend = route::choose(client, x)?;
+    let backend = match (x.upgrade, x.backend.clone()) {
+        (Upgrade::ByBackend, Some(backend)) => backend,
+        _ => {
+            rules_step::of_frontend(client, x).await?;
+            route::choose(client, x)?
+        }
+    };
     rules_step::of_backend(client, x, &backend).await?;
     upload::prepare(client, x, &backend).await?;
     if x.cut_short {

@@ -8,12 +8,12 @@ use config::plan::Proxy;
 use http::BodyLength;
 use runtime::timer::{self, now_us};
 use sample::Phase;
-use state::Answer;
 use state::sessions::Activity;
+use state::{Answer, Mode};
 
 use crate::assign::{self, Lease};
 use crate::connection::Connection;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Recoding;
 use crate::pool::Upstream;
@@ -21,7 +21,9 @@ use crate::sockets;
 use crate::{connect, finish, route, rules_step, tunnel};
 
 /// Serves a TCP connection until it ends.
-pub(crate) async fn relay(mut client: Box<Connection>) {
+///
+/// A stream that goes on in HTTP mode comes back with its connection.
+pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>> {
     let mut x = Exchange::take();
     x.phase = Phase::Request;
     client.session.requests = 1;
@@ -39,12 +41,30 @@ pub(crate) async fn relay(mut client: Box<Connection>) {
                 x.txn.termination.set(cause, phase);
                 count(&client, &x, fault);
             }
+            Stop::Upgrade(upgrade) if may_upgrade(&client) => {
+                x.upgrade = upgrade;
+                let timeouts = &client.frontend.timeouts;
+                client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
+                client.session.requests = 0;
+                client.idle_from = client.session.ready_us;
+                client.upgraded = Some(x);
+                return Some(client);
+            }
+            Stop::Upgrade(_) => x.txn.termination.set(sample::Cause::Proxy, Phase::Request),
             Stop::Reply | Stop::Close | Stop::Silent => {}
         }
     }
     x.txn.times.closed = now_us();
     finish::finish(&mut client, &mut x);
     x.give();
+    None
+}
+
+/// Whether the listener lets streams become streams of HTTP (`proto none` does not).
+fn may_upgrade(client: &Connection) -> bool {
+    let own = &client.session.listener;
+    let mut binds = client.frontend.binds.iter();
+    !binds.any(|bind| bind.stays_raw && Arc::ptr_eq(&bind.listener, own))
 }
 
 async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
@@ -55,6 +75,9 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     }
     x.txn.times.request = now_us();
     let backend = route::choose(client, x)?;
+    if backend.mode == Mode::Http {
+        return Err(Stop::Upgrade(Upgrade::ByBackend));
+    }
     rules_step::of_tcp_backend(client, x, &backend).await?;
     crate::fields::make_unique_id(client, x);
     route::bind_server(client, x, &backend);

@@ -35,7 +35,8 @@ pub(crate) async fn after(client: &mut Connection, x: &mut Exchange, stop: Stop)
             x.txn.log_level = Some(None);
             Next::Close
         }
-        Stop::Close => Next::Close,
+        // An upgrade ends no request of HTTP.
+        Stop::Close | Stop::Upgrade(_) => Next::Close,
         Stop::Reply => {
             x.phase = Phase::Last;
             send(client, x).await

@@ -11,7 +11,7 @@ use sample::{Cause, Phase};
 
 use crate::connection::Connection;
 use crate::envs;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::route::holds;
@@ -115,7 +115,8 @@ pub(crate) async fn of_backend(
 }
 
 async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
-    if !proxy.tcp_request.is_empty() {
+    let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
+    if !proxy.tcp_request.is_empty() && !were_run {
         Box::pin(run(client, x, proxy, &proxy.tcp_request, None)).await?;
     }
     if !proxy.http_request.is_empty() {
@@ -158,7 +159,8 @@ pub(crate) async fn run(
         start = next;
         match outcome {
             Outcome::Done => return Ok(false),
-            Outcome::Accept => return Ok(true),
+            // A stream of HTTP is there already.
+            Outcome::Accept | Outcome::Final(Final::SwitchMode) => return Ok(true),
             Outcome::Hold(Hold::Body { at_least, timeout_ms }) if upstream.is_some() => {
                 if let Some(upstream) = &mut upstream {
                     let wanted = if at_least == 0 { usize::MAX } else { at_least };
@@ -298,7 +300,7 @@ async fn conclude(
             Stop::Close
         }
         Final::Service(service) => service::run(client, x, service).await,
-        Final::Internal => Stop::Fault(Fault::Internal),
+        Final::Internal | Final::SwitchMode => Stop::Fault(Fault::Internal),
     }
 }
 
@@ -425,6 +427,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
         match outcome {
             Outcome::Done | Outcome::Accept => return Ok(()),
             Outcome::Wait => complete = !Box::pin(relay::more(client, until)).await,
+            Outcome::Final(Final::SwitchMode) => return Err(Stop::Upgrade(Upgrade::ByRule)),
             Outcome::Hold(hold) => Box::pin(do_hold(client, x, proxy, hold)).await?,
             Outcome::Final(verdict) => {
                 client.frontend.state.frontend.mine().traffic.denied_requests.add(1);

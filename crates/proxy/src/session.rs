@@ -169,12 +169,18 @@ where
         let measured = exchanges.measured;
         let mut turns = Turns::default();
         let mut stream = Box::pin(crate::relay::relay(connection));
-        poll_fn(|context| match measured {
+        let upgraded = poll_fn(|context| match measured {
             true => turns.measure(|| stream.as_mut().poll(context)),
             false => stream.as_mut().poll(context),
         })
         .await;
-        return;
+        let Some(back) = upgraded else { return };
+        let (back, next) = exchanges.run(back, Arrival::Ready).await;
+        if next == Next::Close {
+            return;
+        }
+        connection = back;
+        connection.release_input();
     }
     loop {
         connection.entry.activity.set(Activity::Waiting);

@@ -10,6 +10,7 @@ use sample::regex::Regex;
 use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var};
 
+use crate::binary::BinaryHeaders;
 use crate::redirect::Redirect;
 use crate::reply::Reply;
 use crate::rule::Service;
@@ -101,6 +102,10 @@ pub(crate) enum Action {
     SetTos(Number),
     SetMark(Number),
     Nothing,
+    BinaryHeaders { change: BinaryHeaders, value: Expression },
+    SetServerTos(Number),
+    SetServerMark(Number),
+    SwitchMode,
     StrictMode(bool),
     Capture { value: Expression, slot: CaptureSlot },
     ChangeList { list: Arc<List>, change: ListChange, key: Format, value: Option<Format> },

@@ -9,6 +9,7 @@ use sample::regex::Regex;
 use sample::{Endpoint, Transaction};
 
 use crate::action::{Action, End, ListChange, NameMatch, Number, Part};
+use crate::binary;
 use crate::reply::{Content, Reply};
 use crate::rule::{Final, Hold, Stage};
 
@@ -59,6 +60,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::SetMark(value) => {
             return number(value, stage).map_or(Applied::Next, |mark| Applied::Hold(Hold::Mark(mark as u32)));
         }
+        Action::SwitchMode => return Applied::Final(Final::SwitchMode),
         Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
         Action::DoLog => return Applied::Hold(Hold::Log),
         Action::EarlyHint { name, value } => {
@@ -116,6 +118,13 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
             value.render(&stage.env(), &mut made);
             Some(made)
         }
+        Action::BinaryHeaders { value, .. } => {
+            // Nothing is changed by a value that is not there.
+            match value.eval(&stage.env()).and_then(sample::Value::into_bin) {
+                Some(bytes) => Some(bytes.into_scratch()),
+                None => return Applied::Next,
+            }
+        }
         _ => None,
     };
     let bytes: &[u8] = made.as_deref().map_or(&[], |made| made);
@@ -144,6 +153,14 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
                 }
             });
         }
+        Action::SetServerTos(value) => {
+            let tos = number(value, stage).map(|tos| tos as u32 & 0xff);
+            return with(stage, |transaction| transaction.server_tos = tos.or(transaction.server_tos));
+        }
+        Action::SetServerMark(value) => {
+            let mark = number(value, stage).map(|mark| mark as u32);
+            return with(stage, |transaction| transaction.server_mark = mark.or(transaction.server_mark));
+        }
         Action::DisableRetry => return with(stage, |transaction| transaction.no_replay = true),
         Action::Capture { value, slot } => {
             let mut text = sample::value::Scratch::new();
@@ -169,6 +186,7 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
                 head.append(shown, bytes)
             }
         }
+        Action::BinaryHeaders { change, .. } => binary::apply(change, head, bytes, limit),
         Action::DelHeader(names) => {
             delete(head, names);
             true

@@ -57,7 +57,7 @@ impl<'w> Context<'_, 'w, '_> {
         Format::compile(word.text, word.span, self.scope, used_for)
     }
 
-    fn expression(&mut self) -> Result<Expression, Diagnostic> {
+    pub(crate) fn expression(&mut self) -> Result<Expression, Diagnostic> {
         if matches!(self.words.peek_text(), "" | "if" | "unless") {
             return Err(self.usage("a sample expression"));
         }
@@ -123,7 +123,7 @@ impl<'w> Context<'_, 'w, '_> {
     }
 }
 
-fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {
+pub(crate) fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {
     Diagnostic::alert(format!("`{}` is no {what}", word.text))
         .at(word.span)
         .did_you_mean(suggest(word.text, choices.iter().copied()))
@@ -384,6 +384,38 @@ pub(crate) fn set_tos(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn set_mark(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SetMark(context.number_or_expression(0, u32::MAX.into())?))
+}
+
+pub(crate) fn set_server_tos(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SetServerTos(context.number_or_expression(0, 255)?))
+}
+
+pub(crate) fn set_server_mark(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SetServerMark(context.number_or_expression(0, u32::MAX.into())?))
+}
+
+/// Of the protocols that may be named, HTTP/1 is there; without a name it is taken.
+pub(crate) fn switch_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let mode = context.need("the mode `http`")?;
+    if mode.text != "http" {
+        return Err(wrong(mode, "mode to switch to", &["http"]));
+    }
+    if context.words.take("proto") {
+        let protocol = context.need("a protocol")?;
+        match protocol.text {
+            "h1" => {}
+            "h2" => {
+                return Err(
+                    Diagnostic::alert("`proto h2` is not supported yet: it needs HTTP/2").at(protocol.span)
+                );
+            }
+            _ => return Err(wrong(protocol, "protocol of HTTP", &["h1", "h2"])),
+        }
+    }
+    if context.scope.proxy.is_some_and(|proxy| !proxy.is_frontend) {
+        return Err(Diagnostic::alert("`switch-mode` can only be used in a frontend").at(context.word.span));
+    }
+    Ok(Action::SwitchMode)
 }
 
 pub(crate) fn set_nice(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -129,6 +129,8 @@ pub enum Final {
     },
     /// Answered by a service (`use-service`).
     Service(Service),
+    /// The stream goes on in HTTP mode (`switch-mode http`).
+    SwitchMode,
     /// A rewrite failed under `strict-mode on`.
     Internal,
 }
@@ -148,6 +150,11 @@ impl RuleSet {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// Whether one of them goes on in HTTP mode (`switch-mode`).
+    pub fn switches_mode(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.action, Action::SwitchMode))
     }
 
     /// How many rules there are.

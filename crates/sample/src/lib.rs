@@ -17,6 +17,7 @@ pub mod fetch;
 pub mod format;
 pub mod keys;
 pub mod live;
+pub mod packed;
 pub mod pattern;
 pub mod place;
 pub mod regex;

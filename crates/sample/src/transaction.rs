@@ -216,6 +216,10 @@ pub struct Transaction {
     pub source: Option<Endpoint>,
     /// Likewise the destination.
     pub destination: Option<Endpoint>,
+    /// The firewall mark and the type of service of the connection to the server (`set-bc-mark`, `set-bc-tos`).
+    pub server_mark: Option<u32>,
+    /// Likewise.
+    pub server_tos: Option<u32>,
     /// Whether the request may not be sent twice (`disable-l7-retry`).
     pub no_replay: bool,
     /// Whether the client speaks to a forward proxy (`option http-use-proxy-header`, absolute targets).
@@ -278,6 +282,8 @@ impl Default for Transaction {
             max_retries: None,
             source: None,
             destination: None,
+            server_mark: None,
+            server_tos: None,
             no_replay: false,
             to_proxy: false,
             id: 0,
@@ -328,6 +334,8 @@ impl Transaction {
             max_retries,
             source,
             destination,
+            server_mark,
+            server_tos,
             no_replay,
             to_proxy,
             id,
@@ -370,6 +378,8 @@ impl Transaction {
         *max_retries = None;
         *source = None;
         *destination = None;
+        *server_mark = None;
+        *server_tos = None;
         *no_replay = false;
         *to_proxy = false;
         *id = 0;

@@ -16,7 +16,7 @@ use state::Mode;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::keyword::{Outcome, not_supported};
+use crate::keyword::Outcome;
 use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
 use crate::resolve::names::CaptureDraft;
 use crate::resolve::{Context, Pending, warnings};
@@ -326,24 +326,25 @@ pub(crate) fn check_modes(
     context: &Context<'_>,
 ) -> Outcome {
     let (mode, other) = (from.settings.mode, to.settings.mode);
-    if mode == other || from.settings.disabled || to.settings.disabled {
+    // A stream of TCP becomes one of HTTP where its backend is of that mode.
+    let fits = mode == other || (mode == Mode::Tcp && other == Mode::Http);
+    if fits || from.settings.disabled || to.settings.disabled {
         return Ok(());
     }
     let (kind, name, to_name) = (from.settings.kind_name(), from.settings.name, to.settings.name);
     let to_kind = to.settings.kind_name();
     let (place, to_place) = (context.place(from.section), context.place(to.section));
-    let message = if mode == Mode::Tcp && other == Mode::Http {
-        // HAProxy takes the connection for HTTP from there on.
-        not_supported(&format!("{kind} {name} in mode tcp with a backend in mode http"))
-    } else {
-        Diagnostic::alert(format!("{} {kind} `{name}` cannot use {} backend `{to_name}`", mode.name(), other.name()))
-            .haproxy_whole(format!(
-                "{} {kind} '{name}' ({place}) tries to use incompatible {} {to_kind} '{to_name}' ({to_place}) {what} \
-                 (see 'mode').",
-                mode.name(),
-                other.name()
-            ))
-    };
+    let message = Diagnostic::alert(format!(
+        "{} {kind} `{name}` cannot use {} backend `{to_name}`",
+        mode.name(),
+        other.name()
+    ))
+    .haproxy_whole(format!(
+        "{} {kind} '{name}' ({place}) tries to use incompatible {} {to_kind} '{to_name}' ({to_place}) {what} \
+         (see 'mode').",
+        mode.name(),
+        other.name()
+    ));
     Err(message.at(span).related(to.section.name.span(), format!("its mode is {}", other.name())))
 }
 
