@@ -88,7 +88,7 @@ const COLLECTED: &[Expected] = &[
     ("haproxy+haproxy--examples_content-sw-sample.cfg", &[]),
     ("haproxy+haproxy--examples_mptcp.cfg", &["server … mptcp@[::]:4331", "MPTCP"]),
     ("haproxy+haproxy--examples_quick-test.cfg", &[]),
-    ("haproxy+haproxy--examples_transparent_proxy.cfg", &["frontend MyFrontend in mode tcp with a backend in mode http"]),
+    ("haproxy+haproxy--examples_transparent_proxy.cfg", &[]),
     ("haproxytech+kubernetes-ingress--documentation_tcp-cr-full-example_haproxy.cfg", &["filter"]),
     ("indralaksmana+api-gateway-with-docker-and-haproxy--conf_haproxy_haproxy.cfg", &[]),
     ("taylanbakircioglu+haproxy-openmanager--haproxy_haproxy-simple.cfg", &[]),
