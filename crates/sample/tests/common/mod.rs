@@ -274,6 +274,14 @@ impl World {
         }
     }
 
+    /// Declares an ACL.
+    pub fn declare_acl(&mut self, name: &str, rest: &str) {
+        let list = words(rest);
+        let declared = sample::Criterion::compile(&mut Words::new(&list, Span::default()), &self.scope());
+        let criterion = declared.unwrap_or_else(|error| panic!("{rest}: {}", error.message));
+        self.acls.add(name.into(), criterion);
+    }
+
     /// The result of a condition.
     pub fn test(&self, text: &str) -> Result<Test, String> {
         let list = words(text);
