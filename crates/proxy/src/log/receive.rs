@@ -13,6 +13,7 @@ use config::plan::log::{HostStrategy, LogForward};
 use runtime::timer::now_ms;
 use sample::Endpoint;
 use state::proxy::Admission;
+use state::sessions::Activity;
 use tokio::net::UdpSocket;
 
 use super::header::Origin;
@@ -32,6 +33,9 @@ pub(crate) async fn stream(mut connection: Box<Connection>) {
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
     loop {
+        // An idle stream may be ended by a soft stop, whose successor takes the sender's next connection.
+        connection.entry.activity.set(Activity::Waiting);
+        connection.entry.active_ms.set(now_ms());
         connection.timer.set_after(now_ms(), allowed);
         let read = poll_fn(|context| {
             if connection.poll_killed(context).is_ready() {
@@ -43,6 +47,7 @@ pub(crate) async fn stream(mut connection: Box<Connection>) {
             }
         });
         let ended = !read.await.is_ok_and(|count| count > 0);
+        connection.entry.requests.set(connection.entry.requests.get() + 1);
         if !take_messages(&mut connection, &proxy, forward, ended) || ended {
             return;
         }
