@@ -320,3 +320,29 @@ fn the_backing_file_of_a_ring_has_its_messages() {
         || std::fs::read(&file).is_ok_and(|bytes| bytes.starts_with(b"path=/kept\n") && bytes.len() == 200);
     assert!(eventually(holds), "{:?}", std::fs::read(&file));
 }
+
+#[test]
+fn a_soft_stop_ends_silent_senders_and_tells_which_proxies_stopped() {
+    let collector = Collector::new();
+    let (port, relay) = (free_port(), free_port());
+    let mut weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}{}log-forward l\n  bind 127.0.0.1:{relay}\n  log stderr local0\n\
+             backend own\n  mode log\n  server s 127.0.0.1:{relay}\n",
+            frontend(
+                port,
+                &format!("log backend@own local0\n  log 127.0.0.1:{} format raw local0", collector.port())
+            )
+        ),
+        &[port, relay],
+    );
+    let mut silent = Client::connect(relay);
+    get(port, "/");
+    assert_eq!(collector.next(), "path=/\n");
+    weir.signal("USR1");
+    assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
+    assert!(silent.read_to_end().is_empty());
+    assert!(collector.next().starts_with("Proxy f stopped (cumulated conns: FE: "));
+    assert!(weir.messages().contains("Proxy own stopped"), "{}", weir.messages());
+    assert!(!weir.messages().contains("Proxy l stopped"), "{}", weir.messages());
+}

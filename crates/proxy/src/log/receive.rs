@@ -32,6 +32,8 @@ pub(crate) async fn stream(mut connection: Box<Connection>) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
+    // None of its messages is a request that is still to come.
+    connection.entry.requests.set(1);
     loop {
         // An idle stream may be ended by a soft stop, whose successor takes the sender's next connection.
         connection.entry.activity.set(Activity::Waiting);
@@ -47,7 +49,6 @@ pub(crate) async fn stream(mut connection: Box<Connection>) {
             }
         });
         let ended = !read.await.is_ok_and(|count| count > 0);
-        connection.entry.requests.set(connection.entry.requests.get() + 1);
         if !take_messages(&mut connection, &proxy, forward, ended) || ended {
             return;
         }
