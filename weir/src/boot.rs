@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use config::Plan;
 use control::Runtime;
 use diag::Severity;
-use proxy::worker::{ServiceReply, ServiceRequest};
+use proxy::worker::{Found, ServiceReply, ServiceRequest};
 use proxy::{Services, Shared, Worker};
 use state::Process;
 
@@ -151,11 +151,16 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     states::restore(&plan, &view, messages);
     let runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
     let runtime = Arc::new(runtime);
-    let services = services(runtime.clone());
+    let moved = Arc::new(|backend, server| {
+        tokio::task::spawn_local(proxy::worker::close_idle(backend, server));
+    });
+    let tell = resolvers::Tell { notify: teller.notify(messages), moved };
+    let sections = resolvers::Sections::new(plan.clone(), tell);
+    let services = services(runtime.clone(), sections.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
     let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
-    crate::servers::keep(&shared, &runtime, &checks);
+    crate::servers::keep(&shared, &runtime, &checks, &sections);
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
         let placement = &plan.global.placement;
@@ -169,6 +174,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
             shared: shared.clone(),
             runtime: runtime.clone(),
             checks: checks.clone(),
+            sections: sections.clone(),
             exposed: exposed.clone(),
         };
         let link = link.take();
@@ -187,6 +193,7 @@ struct Desk {
     shared: Arc<Shared>,
     runtime: Arc<Runtime>,
     checks: Arc<health::Checks>,
+    sections: resolvers::Sections,
     exposed: Arc<Exposed>,
 }
 
@@ -198,7 +205,7 @@ async fn work(
     link: Option<UnixStream>,
     messages: Messages,
 ) {
-    let Desk { shared, runtime, checks, exposed } = desk;
+    let Desk { shared, runtime, checks, sections, exposed } = desk;
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
@@ -240,6 +247,7 @@ async fn work(
             }
         });
     }
+    sections.start();
     let _running = checks.start();
     std::future::pending::<()>().await;
 }
@@ -272,7 +280,7 @@ fn count_panics(process: &Arc<Process>) {
 }
 
 /// What other rooms do for requests.
-fn services(runtime: Arc<Runtime>) -> Services {
+fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
     let of_page = runtime.clone();
     let statistics = move |_: &config::plan::Proxy,
                            page: &config::plan::proxy::StatsPage,
@@ -298,7 +306,11 @@ fn services(runtime: Arc<Runtime>) -> Services {
         };
         reply(control::prometheus::respond(&runtime, &request))
     };
-    Services { statistics: Box::new(statistics), metrics: Box::new(metrics) }
+    let resolve = move |section: &Arc<state::resolvers::Section>, name: Box<str>, prefer| -> Found {
+        let (sections, section) = (sections.clone(), section.clone());
+        Box::pin(async move { sections.lookup(&section, &name, prefer).await })
+    };
+    Services { statistics: Box::new(statistics), metrics: Box::new(metrics), resolve: Box::new(resolve) }
 }
 
 /// A page in the proxy's terms.

@@ -39,6 +39,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         environment: plan.environment.clone(),
         startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
+        resolvers: plan.resolvers.iter().map(|section| section.state.clone()).collect(),
         rings: plan.rings.clone(),
         busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
         open_files: limits.open_files,
@@ -93,6 +94,7 @@ fn server_view(server: &Arc<ServerSettings>) -> ServerView {
         check_port: server.check.as_ref().and_then(|check| check.port),
         pool_max: server.pool_max_conn,
         pool_purge: server.pool_purge_delay,
+        resolved: server.resolution.is_some(),
     }
 }
 

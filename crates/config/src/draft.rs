@@ -25,8 +25,12 @@ pub enum Kind {
     Userlist,
     /// `http-errors`.
     HttpErrors,
+    /// `crt-store`.
+    CrtStore,
     /// `healthcheck`.
     Healthcheck,
+    /// `resolvers`.
+    Resolvers,
     /// `ring`.
     Ring,
     /// `log-forward`.
@@ -48,7 +52,9 @@ impl Kind {
             Self::Listen => Where::L,
             Self::Userlist => Where::USERLIST,
             Self::HttpErrors => Where::ERRORS,
+            Self::CrtStore => Where::CRT_STORE,
             Self::Healthcheck => Where::HEALTHCHECK,
+            Self::Resolvers => Where::RESOLVERS,
             Self::Ring => Where::RING,
             Self::LogForward => Where::LOG_FORWARD,
             Self::LogProfile => Where::LOG_PROFILE,
@@ -73,7 +79,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("http-errors", Kind::HttpErrors),
     ("acme", Kind::Unsupported),
     ("cache", Kind::Unsupported),
-    ("crt-store", Kind::Unsupported),
+    ("crt-store", Kind::CrtStore),
     ("dynamic-update", Kind::Unsupported),
     ("fcgi-app", Kind::Unsupported),
     ("haterm", Kind::Unsupported),
@@ -83,7 +89,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("mailers", Kind::Unsupported),
     ("peers", Kind::Unsupported),
     ("program", Kind::Unsupported),
-    ("resolvers", Kind::Unsupported),
+    ("resolvers", Kind::Resolvers),
     ("ring", Kind::Ring),
     ("ssl-f-use", Kind::Unsupported),
     ("traces", Kind::Unsupported),
@@ -281,7 +287,7 @@ fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> S
             section.name = word.clone();
             check_name(&section, diagnostics);
         }
-        None if kind == Kind::Defaults => {}
+        None if matches!(kind, Kind::Defaults | Kind::CrtStore) => {}
         None => {
             let keyword = section.keyword.as_str();
             diagnostics.push(

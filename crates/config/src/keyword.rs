@@ -37,11 +37,15 @@ impl Where {
     /// `healthcheck`.
     pub const HEALTHCHECK: Self = Self(128);
     /// `ring`.
-    pub const RING: Self = Self(256);
+    pub const RING: Self = Self(1 << 8);
     /// `log-forward`.
-    pub const LOG_FORWARD: Self = Self(512);
+    pub const LOG_FORWARD: Self = Self(1 << 9);
     /// `log-profile`.
-    pub const LOG_PROFILE: Self = Self(1024);
+    pub const LOG_PROFILE: Self = Self(1 << 10);
+    /// `resolvers`.
+    pub const RESOLVERS: Self = Self(1 << 11);
+    /// `crt-store`.
+    pub const CRT_STORE: Self = Self(1 << 15);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -58,21 +62,16 @@ impl Where {
         let names =
             [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B"), (Self::GLOBAL, "global")];
         let more = [
-            (Self::USERLIST, " userlist"),
-            (Self::ERRORS, " http-errors"),
-            (Self::HEALTHCHECK, " healthcheck"),
-            (Self::RING, " ring"),
-            (Self::LOG_FORWARD, " log-forward"),
-            (Self::LOG_PROFILE, " log-profile"),
+            (Self::USERLIST, "userlist"),
+            (Self::ERRORS, "http-errors"),
+            (Self::HEALTHCHECK, "healthcheck"),
+            (Self::RESOLVERS, "resolvers"),
+            (Self::RING, "ring"),
+            (Self::LOG_FORWARD, "log-forward"),
+            (Self::LOG_PROFILE, "log-profile"),
+            (Self::CRT_STORE, "crt-store"),
         ];
-        names
-            .iter()
-            .chain(&more)
-            .filter(|(bit, _)| self.holds(*bit))
-            .map(|(_, name)| *name)
-            .collect::<String>()
-            .trim_start()
-            .to_owned()
+        names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
 }
 
@@ -127,8 +126,10 @@ pub enum Apply {
     Proxy(for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome),
     /// Compiled in its order once all names are known; see `resolve::rules`.
     Rule,
-    /// A line of a small section (`userlist`, `http-errors`), read by that section.
+    /// A line of a small section (`userlist`, `http-errors`, `resolvers`), read by that section.
     Section,
+    /// Sets something of a `resolvers` section.
+    Resolvers(tables::resolvers::Read),
     /// Understood, without effect here: a warning with the reason.
     Ineffective(&'static str),
     /// Once a keyword: an error with the way out.
@@ -317,9 +318,11 @@ pub fn sections(places: Where) -> String {
         (Where::USERLIST, "userlist"),
         (Where::ERRORS, "http-errors"),
         (Where::HEALTHCHECK, "healthcheck"),
+        (Where::RESOLVERS, "resolvers"),
         (Where::RING, "ring"),
         (Where::LOG_FORWARD, "log-forward"),
         (Where::LOG_PROFILE, "log-profile"),
+        (Where::CRT_STORE, "crt-store"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

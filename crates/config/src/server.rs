@@ -15,10 +15,11 @@ use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
 use crate::plan::check::InitState;
 use crate::plan::log::LogProto;
+use crate::plan::resolvers::Wishes;
 use crate::plan::server::{Observe, OnError, SendProxy, Source, UseSource};
 use crate::resolve::names::resolve_host;
 use crate::settings::DefaultServers;
-use crate::{server_check, surface};
+use crate::{server_check, surface, tables};
 use balance::HashKey;
 
 /// One way to find a server's address at start (`init-addr`).
@@ -92,6 +93,8 @@ pub struct ServerDraft<'a> {
     pub guid: Option<&'a str>,
     pub strict_maxconn: bool,
     pub init_addr: Vec<InitAddr>,
+    pub resolvers: Option<&'a Word>,
+    pub resolve: Wishes,
     pub log_proto: Option<LogProto>,
     pub log_bufsize: Option<usize>,
 }
@@ -152,6 +155,8 @@ impl Default for ServerDraft<'_> {
             guid: None,
             strict_maxconn: false,
             init_addr: Vec::new(),
+            resolvers: None,
+            resolve: Wishes::default(),
             log_proto: None,
             log_bufsize: None,
         }
@@ -226,9 +231,9 @@ pub static TABLE: &[ServerKeyword] = &[
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
 ];
 
-/// Every parameter: those of this file and those about checks.
+/// Every parameter: those of this file, those about checks and those about names.
 pub fn rows() -> impl Iterator<Item = &'static ServerKeyword> {
-    TABLE.iter().chain(server_check::TABLE)
+    TABLE.iter().chain(server_check::TABLE).chain(tables::resolvers::SERVER_TABLE)
 }
 
 /// Applies the parameters left in `args`. `title` is `server be/s1` or `default-server`, for messages.

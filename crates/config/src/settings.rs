@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base::address::Place;
 use diag::Span;
+use sample::bandwidth::BandwidthFilter;
 use state::Mode;
 use syntax::Word;
 
@@ -17,10 +18,12 @@ use crate::args::Args;
 pub(crate) use crate::check::{CheckDraft, CheckMode};
 use crate::draft::{Kind, Section, Statement};
 use crate::keyword::Negation;
+use crate::plan::filter::TraceFilter;
 use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
 use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
 use crate::plan::server::Source;
+use crate::resolve::certificates::Bases;
 use crate::server::ServerDraft;
 
 /// A `log` line of a proxy.
@@ -139,6 +142,23 @@ pub struct DefaultServers<'a> {
     pub named: Rc<HashMap<&'a str, ServerDraft<'a>>>,
 }
 
+/// A `filter` line.
+#[derive(Debug, Clone)]
+pub struct FilterDraft<'a> {
+    /// The filter's name, which `filter-sequence` calls it by.
+    pub keyword: &'a Word,
+    /// What it is.
+    pub kind: FilterKind,
+}
+
+/// What a filter is.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub enum FilterKind {
+    Trace(TraceFilter),
+    Bandwidth(BandwidthFilter),
+}
+
 /// What a proxy or a `defaults` section says.
 #[derive(Clone)]
 pub struct Settings<'a> {
@@ -202,9 +222,9 @@ pub struct Settings<'a> {
     pub monitor_uri: Option<&'a Word>,
     /// `default_backend`.
     pub default_backend: Option<&'a Word>,
-    /// `capture request header`: name (none for `declare capture`) and length.
-    pub request_captures: Vec<(Option<&'a str>, usize)>,
-    /// `capture response header`.
+    /// `capture request header` and `declare capture request`.
+    pub request_captures: Vec<DeclaredCapture<'a>>,
+    /// `capture response header`: name (none for `declare capture`) and length.
     pub response_captures: Vec<(Option<&'a str>, usize)>,
     /// `capture cookie`.
     pub cookie_capture: Option<CookieCapture>,
@@ -246,6 +266,10 @@ pub struct Settings<'a> {
     pub default_servers: DefaultServers<'a>,
     /// The arguments of all `default-server` lines, as written.
     pub default_server_lines: Rc<Vec<String>>,
+    /// `filter`, in order.
+    pub filters: Vec<FilterDraft<'a>>,
+    /// `filter-sequence request` and `response`.
+    pub filter_sequence: (Option<&'a Word>, Option<&'a Word>),
     /// `tcp-request inspect-delay`.
     pub request_inspect_delay: Option<Duration>,
     /// `tcp-response inspect-delay`.
@@ -317,6 +341,8 @@ impl<'a> Settings<'a> {
             check_inherited: false,
             default_servers: DefaultServers::default(),
             default_server_lines: Rc::default(),
+            filters: Vec::new(),
+            filter_sequence: (None, None),
             request_inspect_delay: None,
             response_inspect_delay: None,
             inherited_rules: Rc::default(),
@@ -384,6 +410,17 @@ impl<'a> Settings<'a> {
     }
 }
 
+/// A slot for what is captured of requests. Rules that capture take slots of their own (`len`), all in the order of lines.
+#[derive(Clone, Copy)]
+pub struct DeclaredCapture<'a> {
+    /// The header's name; none for `declare capture`.
+    pub header: Option<&'a str>,
+    /// The longest that is kept.
+    pub length: usize,
+    /// How many rules stand before it, inherited ones among them.
+    pub rules_before: usize,
+}
+
 /// What `global` says.
 #[derive(Default)]
 pub struct GlobalSettings<'a> {
@@ -401,4 +438,8 @@ pub struct GlobalSettings<'a> {
     pub localpeer: Option<&'a str>,
     /// `expose-experimental-directives`.
     pub experimental: bool,
+    /// `crt-base`, `key-base`.
+    pub(crate) bases: Bases<'a>,
+    /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in `sample::convert::jwe`.
+    pub allowed_jwt: [Option<u32>; 2],
 }

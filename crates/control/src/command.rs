@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::session::Settings;
 use crate::view::{Level, Runtime};
-use crate::{events, patterns, servers, sets, shows, streams, variables};
+use crate::{events, patterns, resolvers, servers, sets, shows, streams, variables};
 
 /// How serious a message is, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,7 +214,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     later("show pools",               "[by*] [match <pfx>] [nb]",         Operator, "report information about the memory pools usage"),
     later("show profiling",           "[<what>|<#lines>|<opts>]*",        Operator, "show profiling state (all,status,tasks,memory)"),
     later("show quic",                "",                                 Operator, "display quic connections status"),
-    later("show resolvers",           "[id]",                             Operator, "dumps counters from all resolvers section and associated name servers"),
+    row  ("show resolvers",           "[id]",                             Operator, "dumps counters from all resolvers section and associated name servers",             resolvers::show),
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
     row  ("show servers conn",        "[<backend>]",                      Operator, "dump server connections status (all or for a single backend)",                    shows::servers_conn),
     row  ("show servers state",       "[<backend>]",                      Operator, "dump volatile server information (all or for a single backend)",                  shows::servers_state),

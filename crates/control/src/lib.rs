@@ -20,6 +20,7 @@ mod command;
 mod events;
 mod info;
 mod patterns;
+mod resolvers;
 mod servers;
 mod sets;
 mod shows;

@@ -213,7 +213,10 @@ fn parse(buf: &[u8], head: &mut Head, options: &ParseOptions, response: bool) ->
     let limit = options.max_bytes.min(u32::MAX as usize);
     let buf = &buf[..buf.len().min(limit)];
     let outcome = match scan(buf, head, options) {
-        Ok(Some(end)) => finish(&buf[..end], head, options).map(|()| Status::Complete { len: end }),
+        Ok(Some(end)) => {
+            head.received = end as u32;
+            finish(&buf[..end], head, options).map(|()| Status::Complete { len: end })
+        }
         Ok(None) if buf.len() == limit => {
             let early = head.progress.phase != Phase::Fields && !response;
             fail(if early { ErrorKind::TargetTooLong } else { ErrorKind::HeadTooLarge }, limit)

@@ -58,7 +58,7 @@ fn reuse(
     key: &[u8],
 ) -> Option<Upstream> {
     if let Some(Private(private)) = client.private.as_deref_mut() {
-        private.retain(|private| private.stream.is_quiet());
+        private.retain(|private| private.stream.is_quiet() && private.open.is_current());
         let fits = |private: &Upstream| {
             private.backend == backend.index && private.server.index == settings.index && *private.key == *key
         };
@@ -153,7 +153,8 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
         || x.server_address.is_some()
         || settings.port_offset.is_some()
         || matches!(&**settings.state.address.load(), ServerAddress::Ip(address) if address.ip().is_unspecified());
-    if !by_source && !by_destination && settings.pool_conn_name.is_none() {
+    let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
+    if !by_source && !by_destination && !marked && settings.pool_conn_name.is_none() {
         return Box::default();
     }
     let mut key = Vec::new();
@@ -166,6 +167,9 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
     if settings.send_proxy != SendProxy::None {
         // What the header tells beside the addresses may differ from request to request.
         key.extend_from_slice(&proxy_header(client, x, settings));
+    }
+    if marked {
+        key.extend_from_slice(format!("{:?}{:?}", x.txn.server_tos, x.txn.server_mark).as_bytes());
     }
     if let Some(name) = &settings.pool_conn_name {
         key.push(0);
@@ -181,8 +185,11 @@ async fn open(
     settings: &Arc<ServerSettings>,
     key: Box<[u8]>,
 ) -> Result<Upstream, Fault> {
+    // Before the address: a change between the two makes the connection outdated, never current by mistake.
+    let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(io::ErrorKind::AddrNotAvailable))?;
-    let opened = place(client, backend, settings).await?;
+    let mut opened = place(client, backend, settings).await?;
+    opened.moves = moves;
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
@@ -318,7 +325,8 @@ async fn dial(
         fast_open: settings.tfo,
         md5_key: settings.md5sig.as_deref().map(str::as_bytes),
         congestion: settings.congestion.as_deref(),
-        tos: settings.tos,
+        tos: x.txn.server_tos.or(settings.tos),
+        mark: x.txn.server_mark,
         receive_buffer: tune.rcvbuf_server,
         send_buffer: tune.sndbuf_server,
         late_ack,

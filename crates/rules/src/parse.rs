@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::address::Family;
 use base::units::{DefaultUnit, parse_duration, parse_size};
 use diag::{Diagnostic, Span, suggest};
 use http::Name;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
-use sample::transaction::TimeoutSlot;
+use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var, VarScope};
 use sample::{LogOrigin, Scope, Word, Words};
 
-use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part, Slot};
+use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
 use crate::rule::Service;
@@ -57,7 +58,7 @@ impl<'w> Context<'_, 'w, '_> {
         Format::compile(word.text, word.span, self.scope, used_for)
     }
 
-    fn expression(&mut self) -> Result<Expression, Diagnostic> {
+    pub(crate) fn expression(&mut self) -> Result<Expression, Diagnostic> {
         if matches!(self.words.peek_text(), "" | "if" | "unless") {
             return Err(self.usage("a sample expression"));
         }
@@ -96,6 +97,18 @@ impl<'w> Context<'_, 'w, '_> {
         Ok(Number::Made(self.expression()?))
     }
 
+    /// A size, or an expression that gives bytes.
+    fn size_or_expression(&mut self) -> Result<Number, Diagnostic> {
+        let Some(word) = self.words.peek() else { return Err(self.usage("a size or an expression")) };
+        if word.text.starts_with(|first: char| first.is_ascii_digit()) {
+            self.words.next();
+            let size = parse_size(word.text)
+                .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))?;
+            return Ok(Number::Fixed(size as i64));
+        }
+        Ok(Number::Made(self.expression()?))
+    }
+
     fn number_or_expression(&mut self, low: i64, high: i64) -> Result<Number, Diagnostic> {
         let Some(word) = self.words.peek() else { return Err(self.usage("a number or an expression")) };
         let digits = word.text.strip_prefix("0x");
@@ -123,7 +136,7 @@ impl<'w> Context<'_, 'w, '_> {
     }
 }
 
-fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {
+pub(crate) fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {
     Diagnostic::alert(format!("`{}` is no {what}", word.text))
         .at(word.span)
         .did_you_mean(suggest(word.text, choices.iter().copied()))
@@ -386,6 +399,38 @@ pub(crate) fn set_mark(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SetMark(context.number_or_expression(0, u32::MAX.into())?))
 }
 
+pub(crate) fn set_server_tos(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SetServerTos(context.number_or_expression(0, 255)?))
+}
+
+pub(crate) fn set_server_mark(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SetServerMark(context.number_or_expression(0, u32::MAX.into())?))
+}
+
+/// Of the protocols that may be named, HTTP/1 is there; without a name it is taken.
+pub(crate) fn switch_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let mode = context.need("the mode `http`")?;
+    if mode.text != "http" {
+        return Err(wrong(mode, "mode to switch to", &["http"]));
+    }
+    if context.words.take("proto") {
+        let protocol = context.need("a protocol")?;
+        match protocol.text {
+            "h1" => {}
+            "h2" => {
+                return Err(
+                    Diagnostic::alert("`proto h2` is not supported yet: it needs HTTP/2").at(protocol.span)
+                );
+            }
+            _ => return Err(wrong(protocol, "protocol of HTTP", &["h1", "h2"])),
+        }
+    }
+    if context.scope.proxy.is_some_and(|proxy| !proxy.is_frontend) {
+        return Err(Diagnostic::alert("`switch-mode` can only be used in a frontend").at(context.word.span));
+    }
+    Ok(Action::SwitchMode)
+}
+
 pub(crate) fn set_nice(context: &mut Context<'_, '_, '_>) -> Parsed {
     // Tasks of a worker take turns; there is no order among them that this could change. HAProxy itself only
     // promises an effect "against the other requests being processed at the same time".
@@ -418,11 +463,11 @@ pub(crate) fn capture(context: &mut Context<'_, '_, '_>) -> Parsed {
                     "declare a slot in the frontend with `declare capture request len` and use its `id`",
                 )
             })?;
-            Ok(Action::Capture { value, slot: Slot::Request(slot), length: parsed })
+            Ok(Action::Capture { value, slot: CaptureSlot::Request(slot) })
         }
         "id" => {
-            let slot = if request { Slot::Request(parsed) } else { Slot::Response(parsed) };
-            Ok(Action::Capture { value, slot, length: usize::MAX })
+            let slot = if request { CaptureSlot::Request(parsed) } else { CaptureSlot::Response(parsed) };
+            Ok(Action::Capture { value, slot })
         }
         _ if request => Err(wrong(word, "option of `capture`", &["len", "id"])),
         _ => Err(wrong(word, "option of `capture` here", &["id"])),
@@ -558,6 +603,52 @@ pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
         Ruleset::HttpAfterResponse => LogOrigin::HttpAfterResponse,
     };
     Ok(Action::DoLog { origin, profile })
+}
+
+pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = context.need("the name of a bandwidth filter")?;
+    let filter = context.scope.names.bandwidth(name.text).ok_or_else(|| {
+        Diagnostic::alert(format!("there is no bandwidth filter `{}` here", name.text))
+            .at(name.span)
+            .help("`filter bwlim-in` and `filter bwlim-out` declare them, in the same proxy")
+    })?;
+    let (mut limit, mut period) = (None, None);
+    loop {
+        if context.words.take("limit") {
+            limit = Some(context.size_or_expression()?);
+        } else if context.words.take("period") {
+            period = Some(context.time_or_expression()?);
+        } else {
+            return Ok(Action::LimitBandwidth { filter, limit, period });
+        }
+    }
+}
+
+pub(crate) fn do_resolve(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let (inner, span) = context.parenthesised()?;
+    let at = |message: String| Diagnostic::alert(message).at(span);
+    let usage = "`do-resolve` needs a variable and a resolvers section in its parentheses";
+    let parts: Vec<&str> = inner.split(',').map(str::trim).collect();
+    let (name, section, prefer) = match parts[..] {
+        [name, section] => (name, section, None),
+        [name, section, "ipv4"] => (name, section, Some(Family::V4)),
+        [name, section, "ipv6"] => (name, section, Some(Family::V6)),
+        [_, _, other] => {
+            return Err(at(format!("`{other}` is no family of addresses"))
+                .did_you_mean(suggest(other, ["ipv4", "ipv6"]))
+                .help("`ipv4` or `ipv6`"));
+        }
+        _ => return Err(at(usage.to_owned())),
+    };
+    let var = context.scope.variables.borrow_mut().resolve(name).map_err(at)?;
+    check_scope(context, &var, name, span)?;
+    let names = context.scope.names;
+    let section = names.resolvers(section).ok_or_else(|| {
+        let known = names.resolvers_names();
+        at(format!("there is no resolvers section `{section}`"))
+            .did_you_mean(suggest(section, known.iter().map(|name| &**name)))
+    })?;
+    Ok(Action::Resolve { section, prefer, var, name: context.expression()? })
 }
 
 pub(crate) fn disable_retry(_: &mut Context<'_, '_, '_>) -> Parsed {

@@ -31,6 +31,8 @@ fn run_at(world: &mut World, set: Ruleset, lines: &[&str], start: usize) -> (Out
         transaction: Some(&mut world.transaction),
         request_bytes: &world.request_bytes,
         response_bytes: &[],
+        longest_head: world.longest_head,
+        sockets: None,
         complete: world.complete,
         now_ms: 2_000,
     };
@@ -199,7 +201,7 @@ fn answers_are_what_their_arguments_say() {
         ),
         (
             "redirect location https://%[req.hdr(host),host_only]%[path]",
-            &["location: https://www.Example.com/static/img/logo.png\r\n"],
+            &["location: https://www.example.com/static/img/logo.png\r\n"],
             &[],
         ),
     ];
@@ -265,6 +267,38 @@ fn a_failed_rewrite_is_an_error_unless_the_mode_says_otherwise() {
     assert!(head(&world, false).contains("X-A: a"));
     let counted = world.frontend.frontend.all().map(|one| one.traffic.failed_rewrites.get()).sum::<u64>();
     assert_eq!(counted, 1);
+}
+
+#[test]
+fn a_head_grows_no_longer_than_its_room_and_failing_leaves_it_as_it_was() {
+    let value = "x".repeat(50);
+    // What each would add beyond the room; the last ones shrink or replace what is there.
+    let cases = [
+        (format!("add-header X-New {value}"), false),
+        (format!("set-header X-New {value}"), false),
+        (format!("set-header Host {value}"), false),
+        (format!("replace-header Host .* {value}"), false),
+        (format!("set-path /{value}"), false),
+        (format!("set-uri /{value}{value}"), false),
+        (format!("replace-path .* /{value}"), false),
+        ("set-header X-N 1".to_owned(), true),
+        ("set-header Host a".to_owned(), true),
+        ("set-path /".to_owned(), true),
+        ("del-header Host".to_owned(), true),
+    ];
+    for (line, fits) in cases {
+        let mut world = World::new();
+        let before = head(&world, false);
+        world.longest_head = before.len() + 20;
+        let outcome = run(&mut world, Ruleset::HttpRequest, &[&line]);
+        match fits {
+            true => assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}"),
+            false => {
+                assert!(matches!(outcome, Outcome::Final(Final::Internal)), "{line}: {outcome:?}");
+                assert_eq!(head(&world, false), before, "{line}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -341,6 +375,20 @@ fn content_rules_wait_until_the_delay_is_over() {
 }
 
 #[test]
+fn a_name_to_be_resolved_is_made_of_the_request() {
+    let mut world = World::new();
+    let line = "do-resolve(txn.ip,dns,ipv6) str(App.test)";
+    let Outcome::Hold(Hold::Resolve { section, name, prefer, .. }) =
+        run(&mut world, Ruleset::HttpRequest, &[line])
+    else {
+        panic!("the rule holds the request");
+    };
+    assert_eq!((&*section.name, &*name, prefer), ("dns", "App.test", Some(base::address::Family::V6)));
+    let none = run(&mut world, Ruleset::HttpRequest, &["do-resolve(txn.ip,dns) req.hdr(x-none)"]);
+    assert!(matches!(none, Outcome::Done), "a name that is not there is not asked for");
+}
+
+#[test]
 fn wrong_rules_are_refused_with_the_reason() {
     let world = World::new();
     let cases = [
@@ -368,6 +416,12 @@ fn wrong_rules_are_refused_with_the_reason() {
         (Ruleset::HttpRequest, "deny if nope", "there is no ACL `nope`"),
         (Ruleset::HttpRequest, "replace-path ( x", "("),
         (Ruleset::HttpRequest, "set-log-level loud", "loud"),
+        (Ruleset::HttpRequest, "do-resolve src", "needs an argument in parentheses"),
+        (Ruleset::HttpRequest, "do-resolve(txn.ip) src", "needs a variable and a resolvers section"),
+        (Ruleset::HttpRequest, "do-resolve(txn.ip,dsn) src", "no resolvers section `dsn`"),
+        (Ruleset::HttpRequest, "do-resolve(txn.ip,dns,ipv5) src", "`ipv5` is no family"),
+        (Ruleset::HttpRequest, "do-resolve(txn.ip,dns)", "needs a sample expression"),
+        (Ruleset::HttpResponse, "do-resolve(txn.ip,dns) src", "not allowed in `http-response`"),
     ];
     for (set, line, expected) in cases {
         match compile(&world, set, &[line]) {

@@ -215,7 +215,7 @@ fn criterion(word: Word<'_>, scope: &Scope<'_>) -> Result<(Expression, Option<Me
         None => (word.text.to_owned(), None),
     };
     let (expression, end) = Expression::begin(&text, word.span, scope).map_err(|error| {
-        let keyword_unknown = fetch::find(name).is_none() && method.is_none() && !fetch::is_known(name);
+        let keyword_unknown = fetch::find(name).is_none() && method.is_none() && fetch::needs(name).is_none();
         if !keyword_unknown {
             return error;
         }
@@ -237,6 +237,9 @@ fn criterion(word: Word<'_>, scope: &Scope<'_>) -> Result<(Expression, Option<Me
     };
     Ok((expression, method))
 }
+
+/// All flags, for suggestions.
+const FLAGS: &[&str] = &["-i", "-f", "-m", "-M", "-n", "-u", "--"];
 
 fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> {
     let mut flags =
@@ -282,6 +285,15 @@ fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> 
                 let (file, line) = scope.names.position(name.span);
                 list.note_user("acl", &file, line);
                 flags.files.push((list, flags.ignore_case));
+            }
+            other if other.starts_with('-') => {
+                return Err(Diagnostic::alert(format!("`{other}` is no flag of an ACL"))
+                    .at(word.span)
+                    .did_you_mean(diag::suggest(other, FLAGS.iter().copied()))
+                    .help("write `--` before a pattern that begins with a dash")
+                    .haproxy(format!(
+                        "'{other}' is not a valid ACL option. Please use '--' before any pattern beginning with a '-'"
+                    )));
             }
             _ => break,
         }
@@ -462,7 +474,10 @@ mod tests {
     #[test]
     fn every_alias_names_a_fetch_that_is_known() {
         for (name, fetch, _) in ALIASES {
-            assert!(fetch::find(fetch).is_some() || fetch::is_known(fetch), "{name} stands for {fetch}");
+            assert!(
+                fetch::find(fetch).is_some() || fetch::needs(fetch).is_some(),
+                "{name} stands for {fetch}"
+            );
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod process;
 pub mod proxy;
 pub mod queue;
 pub mod recent;
+pub mod resolvers;
 pub mod ring;
 pub mod served;
 pub mod server;

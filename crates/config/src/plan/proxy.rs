@@ -14,6 +14,7 @@ use state::Mode;
 use crate::plan::ProxyIndex;
 use crate::plan::bind::Bind;
 use crate::plan::check::CheckKind;
+use crate::plan::filter::TraceFilter;
 use crate::plan::log::{LogForward, LogSteps, Logger, RingSettings};
 use crate::plan::server::Source;
 use crate::plan::servers::Servers;
@@ -110,6 +111,8 @@ pub struct Proxy {
 
     /// `balance`, `hash-type`, `hash-balance-factor`.
     pub balance: balance::Settings,
+    /// `filter trace`, of those that `filter-sequence` leaves in.
+    pub traces: Vec<Arc<TraceFilter>>,
     /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
     pub servers: Servers,
     /// What servers have of their backend, for those added at run time.

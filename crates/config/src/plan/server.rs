@@ -9,6 +9,7 @@ use sample::format::Format;
 
 use crate::plan::check::{AgentSettings, CheckSettings};
 use crate::plan::log::LogServer;
+use crate::plan::resolvers::Resolution;
 
 /// Settings of one server. What changes at run time is in [`state::Server`].
 #[derive(Debug)]
@@ -79,6 +80,8 @@ pub struct ServerSettings {
     pub guid: Option<Box<str>>,
     /// `strict-maxconn`.
     pub strict_maxconn: bool,
+    /// `resolvers`: who is asked for the server's name while it runs.
+    pub resolution: Option<Resolution>,
     /// How it gets log lines, in a log backend.
     pub log: Option<LogServer>,
 }

@@ -12,6 +12,7 @@ use crate::plan::proxy::{Capture, Cookie, CookieCapture, LentToServers, Proxy, S
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::check::Sources;
+use crate::resolve::filters::filters;
 use crate::resolve::formats::formats;
 use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
@@ -33,6 +34,7 @@ pub(crate) fn resolve(
 ) -> Proxy {
     let settings = &proxy.settings;
     let binds = binds(proxy, context);
+    let traces = filters(proxy, context);
     let compiled = compile(proxy, index, pending, context);
     let formats = formats(proxy, &compiled.acls, context);
     let balance = balance(proxy, &compiled.acls, context);
@@ -46,6 +48,10 @@ pub(crate) fn resolve(
     }
     let ring = ring_settings(proxy, context);
     let (servers, check_kind) = server_settings(proxy, servers, &compiled.acls, checks, context);
+    let request_captures = captures(&compiled.request_captures);
+    let response_captures = captures(&settings.response_captures);
+    let lengths = |captures: &[Capture]| captures.iter().map(|capture| capture.length).collect();
+    let _ = proxy.state.capture_lengths.set([lengths(&request_captures), lengths(&response_captures)]);
     let Rules { stats_rules, stats_admin, .. } = compiled;
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
     Proxy {
@@ -63,8 +69,8 @@ pub(crate) fn resolve(
         default_backend,
         monitor_uri: settings.monitor_uri.map(|uri| uri.bytes().into()),
         monitor_fail: compiled.monitor_fail,
-        request_captures: captures(&compiled.request_captures),
-        response_captures: captures(&settings.response_captures),
+        request_captures,
+        response_captures,
         cookie_capture: settings.cookie_capture.clone().map(|capture| CookieCapture {
             length: capture.length.min(context.global.tune.cookie_length),
             ..capture
@@ -94,6 +100,7 @@ pub(crate) fn resolve(
         original_to: settings.original_to.as_deref().cloned(),
         forwarded: formats.forwarded,
         balance,
+        traces,
         servers: servers.into(),
         lent: LentToServers {
             check_kind,

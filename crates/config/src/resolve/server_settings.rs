@@ -16,6 +16,7 @@ use crate::draft::{Kind, Statement};
 use crate::keyword::Outcome;
 use crate::plan::check::{AgentSettings, CheckKind, CheckSettings, InitState};
 use crate::plan::log::{LogServer, RingPeer, RingServer};
+use crate::plan::resolvers::Resolution;
 use crate::plan::server::{SendProxy, ServerSettings};
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
@@ -73,6 +74,7 @@ pub(crate) fn server_settings(
             hash_key: draft.hash_key,
             guid: draft.guid.map(Into::into),
             strict_maxconn: draft.strict_maxconn,
+            resolution: None,
             log: log_server(&draft, is_datagram, &state, proxy, context),
             state,
         };
@@ -219,6 +221,25 @@ fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: Arc<Ch
     }
 }
 
+/// `resolvers` and its kin.
+fn resolution(
+    own: &ServerSettings,
+    draft: &ServerDraft<'_>,
+    proxy: &Pending<'_>,
+    context: &Context<'_>,
+) -> Result<Option<Resolution>, Diagnostic> {
+    let Some(word) = draft.resolvers else { return Ok(None) };
+    let known = &context.names.resolvers;
+    let Some(resolvers) = known.iter().find(|one| *one.state.name == **word) else {
+        let (backend, name) = (proxy.settings.name, &own.state.name);
+        return Err(Diagnostic::alert(format!("there is no resolvers section `{word}`"))
+            .at(word.span())
+            .did_you_mean(diag::suggest(word, known.iter().map(|one| &*one.state.name)))
+            .haproxy(format!("'server {backend}/{name}' : unable to find required resolvers '{word}'")));
+    };
+    Ok(Some(Resolution { resolvers: resolvers.clone(), wishes: draft.resolve.clone() }))
+}
+
 fn finish_server(
     own: &mut ServerSettings,
     draft: &ServerDraft<'_>,
@@ -227,6 +248,7 @@ fn finish_server(
     acls: &Acls,
     context: &Context<'_>,
 ) -> Outcome {
+    own.resolution = resolution(own, draft, proxy, context)?;
     let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
     if let Some(word) = draft.pool_conn_name {
         own.pool_conn_name = Some(Expression::compile_str(word, word.span(), &scope)?);

@@ -33,7 +33,7 @@ pub(crate) fn check(
             )
         });
     }
-    if settings.mode != Mode::Http {
+    if settings.mode != Mode::Http && !rules.tcp_request.switches_mode() {
         needs_http(proxy, rules, context);
     }
     log_format(proxy, loggers, context);

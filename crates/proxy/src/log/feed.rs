@@ -110,6 +110,7 @@ fn dial_of<'a>(worker: &Worker, settings: &'a ServerSettings) -> Dial<'a> {
         _ => source.address.map(|ip| (ip, source.ports.map_or(0, |(first, _)| first)).into()),
     });
     Dial {
+        mark: None,
         source: fixed,
         source_ports: source.and_then(|source| source.ports).filter(|(first, last)| first != last),
         transparent: source.is_some_and(|source| matches!(source.transparent, UseSource::Fixed(_))),

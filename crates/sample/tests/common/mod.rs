@@ -35,6 +35,7 @@ pub struct World {
     pub place: Place,
     pub request_bytes: Vec<u8>,
     pub complete: bool,
+    pub longest_head: usize,
 }
 
 impl Names for World {
@@ -60,6 +61,10 @@ impl Names for World {
             frontends: HashMap::from([("fe".into(), frontend)]),
             backends: HashMap::from([("be".into(), backend)]),
         }))
+    }
+
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+        (name == "dns").then(|| state::resolvers::Section::new(name, []))
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
@@ -107,6 +112,7 @@ impl World {
     /// A GET request with a response, of a client at 192.0.2.7.
     pub fn new() -> Self {
         let frontend = proxy(2, "fe", true);
+        let _ = frontend.capture_lengths.set([[64, 64].into(), [].into()]);
         let backend = proxy(3, "be", false);
         let chosen = server(1, "s1");
         backend.servers.store(Arc::new(vec![Arc::clone(&chosen), server(2, "s2")]));
@@ -122,6 +128,7 @@ impl World {
                     Tlv { kind: 2, value: b"sni.example"[..].into() },
                 ],
             })),
+            error: Default::default(),
             received_proxy: true,
             accepted_wall_us: 1_234_567_890_123_456,
             accepted_us: 1_000_000,
@@ -189,6 +196,7 @@ impl World {
             place: Place::HttpRequest,
             request_bytes: b"name=x&v=two".to_vec(),
             complete: true,
+            longest_head: usize::MAX,
         }
     }
 
@@ -201,6 +209,7 @@ impl World {
             proxy: Some(&self.frontend),
             mode: Mode::Http,
             place: self.place,
+            inherited: false,
         }
     }
 
