@@ -31,6 +31,7 @@ const OWN: &[Expected] = &[
     ("grpc.cfg", &["proto h2"]),
     ("kubernetes-api.cfg", &[]),
     ("log-formats.cfg", &[]),
+    ("logging.cfg", &[]),
     ("lua-and-spoe.cfg", &["lua-load", "filter spoe", "lua.hello"]),
     ("mail.cfg", &[]),
     ("maintenance.cfg", &[]),

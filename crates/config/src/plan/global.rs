@@ -185,6 +185,10 @@ pub struct Tune {
     pub rcvbuf_client: usize,
     /// Likewise.
     pub rcvbuf_server: usize,
+    /// `tune.rcvbuf.frontend`: of sockets that receive datagrams.
+    pub rcvbuf_frontend: usize,
+    /// `tune.sndbuf.backend`: of sockets that send them.
+    pub sndbuf_backend: usize,
     /// Likewise.
     pub sndbuf_client: usize,
     /// Likewise.
@@ -219,6 +223,8 @@ impl Default for Tune {
             idle_pool_shared: true,
             rcvbuf_client: 0,
             rcvbuf_server: 0,
+            rcvbuf_frontend: 0,
+            sndbuf_backend: 0,
             sndbuf_client: 0,
             sndbuf_server: 0,
             pipesize: 0,
