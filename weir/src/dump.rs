@@ -34,7 +34,7 @@ fn quoted(word: &Word) -> String {
         return word.to_string();
     }
     let mut out = String::from("\"");
-    for byte in word.bytes() {
+    for byte in word.bytes().iter() {
         match byte {
             b'"' | b'\\' | b'$' => out.extend(['\\', *byte as char]),
             b'\n' => out.push_str("\\n"),

@@ -97,6 +97,7 @@ fn bind_datagrams(plan: &Plan, bound: &mut Vec<Bound>, failures: &mut Vec<String
                 namespace: one.namespace.as_deref(),
                 transparent: one.transparent,
                 reuse_port: !plan.global.no_reuseport,
+                buffers: (plan.global.tune.rcvbuf_frontend, 0),
                 ..Options::default()
             };
             match listen::udp(one.address, &options) {
@@ -147,6 +148,7 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
         defer_accept: bind.defer_accept,
         fast_open: bind.tfo.then_some(backlog),
         user_timeout: bind.tcp_ut,
+        save_syn: bind.save_syn,
         md5_key: bind.md5sig.as_deref().map(str::as_bytes),
         congestion: bind.congestion.as_deref(),
         namespace: bind.namespace.as_deref(),

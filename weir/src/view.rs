@@ -36,6 +36,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         timeout: global.stats_timeout,
         max_sessions: global.stats_maxconn,
         line_length: global.tune.bufsize,
+        payload_length: global.tune.cli_payload,
         environment: plan.environment.clone(),
         startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),

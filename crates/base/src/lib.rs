@@ -1,4 +1,4 @@
-//! Clock, time and size units, addresses and hashes: what three or more rooms use and that knows no word of the domain.
+//! Clock, time and size units, addresses, hashes and raw bytes in text: what three or more rooms use and that knows no word of the domain.
 //!
 //! No file, socket or environment variable is touched here, except by [`clock`], which asks the system for the time
 //! and for the local time zone.
@@ -9,4 +9,5 @@ pub mod address;
 pub mod clock;
 pub mod hash;
 pub mod network;
+pub mod raw;
 pub mod units;

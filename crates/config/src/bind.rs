@@ -27,6 +27,10 @@ pub struct BindDraft<'a> {
     pub id: Option<u32>,
     pub maxconn: u32,
     pub accept_proxy: bool,
+    /// `proto none`: what is TCP stays TCP.
+    pub stays_raw: bool,
+    /// `tcp-ss`: from which header on the SYN is saved.
+    pub save_syn: Option<u8>,
     pub tcp_ut: Option<Duration>,
     pub tfo: bool,
     pub md5sig: Option<&'a str>,
@@ -96,6 +100,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("proto",            "<name>",        "the protocol spoken",                              proto),
     row("severity-output",  "{ none | number | string }", "how answers of a command socket begin", severity_output),
     row("shards",           "{ <number> | by-thread | by-group }", "how many sockets of one address", shards),
+    row("tcp-ss",           "{ 1 | 2 }",     "keeps the SYN of connections, 2 with its Ethernet header", |d, a| { d.save_syn = Some(a.integer("1 or 2", 1, 2)?); Ok(()) }),
     row("tcp-md5sig",       "<key>",         "TCP segments are signed",                          |d, a| text(&mut d.md5sig, a)),
     row("tcp-ut",           "<delay>",       "how long sent data may go unacknowledged",         |d, a| { let word = a.value()?; d.tcp_ut = Some(a.time(word, Milliseconds)?); Ok(()) }),
     row("tfo",              "",              "takes data with the SYN",                          |d, _| { d.tfo = true; Ok(()) }),
@@ -257,10 +262,14 @@ fn thread<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     Ok(())
 }
 
-fn proto<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn proto<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
-        "h1" | "none" => Ok(()),
+        "h1" => Ok(()),
+        "none" => {
+            draft.stays_raw = true;
+            Ok(())
+        }
         "h2" | "quic" | "fcgi" | "spop" | "qmux" => {
             Err(not_supported(&format!("proto {word}")).at(word.span()))
         }
@@ -354,6 +363,8 @@ pub fn make(
         address,
         listener: Arc::new(state::Listener::new(id, name.into(), shown.into(), draft.maxconn)),
         accept_proxy: draft.accept_proxy,
+        stays_raw: draft.stays_raw,
+        save_syn: draft.save_syn,
         tcp_ut: draft.tcp_ut,
         tfo: draft.tfo,
         md5sig: draft.md5sig.map(Into::into),

@@ -25,6 +25,8 @@ pub enum Kind {
     Userlist,
     /// `http-errors`.
     HttpErrors,
+    /// `crt-store`.
+    CrtStore,
     /// `healthcheck`.
     Healthcheck,
     /// `resolvers`.
@@ -50,6 +52,7 @@ impl Kind {
             Self::Listen => Where::L,
             Self::Userlist => Where::USERLIST,
             Self::HttpErrors => Where::ERRORS,
+            Self::CrtStore => Where::CRT_STORE,
             Self::Healthcheck => Where::HEALTHCHECK,
             Self::Resolvers => Where::RESOLVERS,
             Self::Ring => Where::RING,
@@ -76,7 +79,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("http-errors", Kind::HttpErrors),
     ("acme", Kind::Unsupported),
     ("cache", Kind::Unsupported),
-    ("crt-store", Kind::Unsupported),
+    ("crt-store", Kind::CrtStore),
     ("dynamic-update", Kind::Unsupported),
     ("fcgi-app", Kind::Unsupported),
     ("haterm", Kind::Unsupported),
@@ -284,7 +287,7 @@ fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> S
             section.name = word.clone();
             check_name(&section, diagnostics);
         }
-        None if kind == Kind::Defaults => {}
+        None if matches!(kind, Kind::Defaults | Kind::CrtStore) => {}
         None => {
             let keyword = section.keyword.as_str();
             diagnostics.push(

@@ -37,13 +37,15 @@ impl Where {
     /// `healthcheck`.
     pub const HEALTHCHECK: Self = Self(128);
     /// `ring`.
-    pub const RING: Self = Self(256);
+    pub const RING: Self = Self(1 << 8);
     /// `log-forward`.
-    pub const LOG_FORWARD: Self = Self(512);
+    pub const LOG_FORWARD: Self = Self(1 << 9);
     /// `log-profile`.
-    pub const LOG_PROFILE: Self = Self(1024);
+    pub const LOG_PROFILE: Self = Self(1 << 10);
     /// `resolvers`.
-    pub const RESOLVERS: Self = Self(2048);
+    pub const RESOLVERS: Self = Self(1 << 11);
+    /// `crt-store`.
+    pub const CRT_STORE: Self = Self(1 << 15);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -67,6 +69,7 @@ impl Where {
             (Self::RING, "ring"),
             (Self::LOG_FORWARD, "log-forward"),
             (Self::LOG_PROFILE, "log-profile"),
+            (Self::CRT_STORE, "crt-store"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -319,6 +322,7 @@ pub fn sections(places: Where) -> String {
         (Where::RING, "ring"),
         (Where::LOG_FORWARD, "log-forward"),
         (Where::LOG_PROFILE, "log-profile"),
+        (Where::CRT_STORE, "crt-store"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

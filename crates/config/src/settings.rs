@@ -23,6 +23,7 @@ use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
 use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
 use crate::plan::server::Source;
+use crate::resolve::certificates::Bases;
 use crate::server::ServerDraft;
 
 /// A `log` line of a proxy.
@@ -221,9 +222,9 @@ pub struct Settings<'a> {
     pub monitor_uri: Option<&'a Word>,
     /// `default_backend`.
     pub default_backend: Option<&'a Word>,
-    /// `capture request header`: name (none for `declare capture`) and length.
-    pub request_captures: Vec<(Option<&'a str>, usize)>,
-    /// `capture response header`.
+    /// `capture request header` and `declare capture request`.
+    pub request_captures: Vec<DeclaredCapture<'a>>,
+    /// `capture response header`: name (none for `declare capture`) and length.
     pub response_captures: Vec<(Option<&'a str>, usize)>,
     /// `capture cookie`.
     pub cookie_capture: Option<CookieCapture>,
@@ -409,6 +410,17 @@ impl<'a> Settings<'a> {
     }
 }
 
+/// A slot for what is captured of requests. Rules that capture take slots of their own (`len`), all in the order of lines.
+#[derive(Clone, Copy)]
+pub struct DeclaredCapture<'a> {
+    /// The header's name; none for `declare capture`.
+    pub header: Option<&'a str>,
+    /// The longest that is kept.
+    pub length: usize,
+    /// How many rules stand before it, inherited ones among them.
+    pub rules_before: usize,
+}
+
 /// What `global` says.
 #[derive(Default)]
 pub struct GlobalSettings<'a> {
@@ -426,4 +438,8 @@ pub struct GlobalSettings<'a> {
     pub localpeer: Option<&'a str>,
     /// `expose-experimental-directives`.
     pub experimental: bool,
+    /// `crt-base`, `key-base`.
+    pub(crate) bases: Bases<'a>,
+    /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in `sample::convert::jwe`.
+    pub allowed_jwt: [Option<u32>; 2],
 }

@@ -117,6 +117,8 @@ pub struct View {
     pub max_sessions: u32,
     /// Largest command line, `tune.bufsize`.
     pub line_length: usize,
+    /// Longest payload of a command, `tune.cli.max-payload-size`.
+    pub payload_length: usize,
     /// The environment, for `show env`.
     pub environment: Vec<(String, String)>,
     /// What was said while starting, for `show startup-logs`.
@@ -146,6 +148,7 @@ impl Default for View {
             timeout: Duration::from_secs(10),
             max_sessions: 10,
             line_length: 16_384,
+            payload_length: 128 * 1024,
             environment: Vec::new(),
             startup_log: String::new(),
             busy_polling: false,

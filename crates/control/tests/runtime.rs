@@ -379,6 +379,17 @@ impl sample::Names for NoNames {
 }
 
 #[test]
+fn a_payload_beyond_its_limit_changes_nothing() {
+    let mut sets = sample::pattern::PatternSets::default();
+    sets.file("m.map", true, &NoNames).unwrap();
+    let view = View { patterns: Arc::new(sets), payload_length: 8, ..View::default() };
+    let runtime = Arc::new(Runtime::new(Arc::default(), view));
+    assert_eq!(ask(&runtime, "add map m.map <<\n/c 3\n/d 4\n\n"), "Payload too large\n");
+    assert_eq!(ask(&runtime, "add map m.map <<\n/c 3\n\n"), "\n");
+    assert_eq!(ask(&runtime, "show map m.map\n"), "0x1 /a 1\n0x2 /b two words\n0x3 /c 3\n\n");
+}
+
+#[test]
 fn lists_are_shown_changed_and_replaced_at_once() {
     let mut sets = sample::pattern::PatternSets::default();
     sets.file("m.map", true, &NoNames).unwrap();

@@ -54,6 +54,7 @@ impl Facts {
         let session = Session {
             source: Endpoint::Local,
             destination: Endpoint::Local,
+            error: Default::default(),
             received_proxy: false,
             rare: None,
             accepted_wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.micros()),

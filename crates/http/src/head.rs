@@ -137,6 +137,8 @@ pub struct Head {
     pub(crate) content_length: u64,
     pub(crate) violation: Option<ParseError>,
     pub(crate) progress: Progress,
+    /// Bytes that the message's head took when it came; 0 for one made here.
+    pub(crate) received: u32,
 }
 
 impl Head {
@@ -164,12 +166,44 @@ impl Head {
         self.content_length = 0;
         self.violation = None;
         self.progress = Progress::default();
+        self.received = 0;
     }
 
     /// Gives back the memory beyond `bytes`: for a head that once held an unusually large message.
     pub fn shrink(&mut self, bytes: usize) {
         self.bytes.shrink_to(bytes);
         self.fields.shrink_to(bytes / 16);
+    }
+
+    /// Whether `added` bytes more, and as many fewer as `removed` says, leave the head within `limit` bytes.
+    #[must_use]
+    pub fn fits(&self, limit: usize, added: usize, removed: impl FnOnce(&Head) -> usize) -> bool {
+        // Memory only grows: mostly it answers without a look at the lines.
+        self.bytes.len() + added <= limit || self.written_len() + added <= limit.saturating_add(removed(self))
+    }
+
+    /// Bytes that the lines named `name` take.
+    #[must_use]
+    pub fn lines_len(&self, name: &Name) -> usize {
+        let line = |index| self.fields.get(index).map_or(0, |f: &Field| f.end as usize - f.name as usize + 2);
+        self.indices(name).map(line).sum()
+    }
+
+    /// Bytes that [`Head::write_to`] writes now.
+    #[must_use]
+    pub fn written_len(&self) -> usize {
+        let start = match self.start_line {
+            Some(line) => (line.end - line.start) as usize,
+            None => self.method().len() + self.target().len() + self.reason().len() + 14,
+        };
+        let line = |f: &Field| f.end as usize - f.name as usize + 2;
+        start + 4 + self.fields.iter().filter(|f| !f.is_dead()).map(line).sum::<usize>()
+    }
+
+    /// Bytes that the head took when it was received; 0 for one made here.
+    #[must_use]
+    pub fn received_len(&self) -> usize {
+        self.received as usize
     }
 
     /// Starts a request from nothing; `HTTP/1.1`.

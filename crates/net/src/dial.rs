@@ -49,6 +49,8 @@ pub struct Dial<'a> {
     pub congestion: Option<&'a str>,
     /// Type of service.
     pub tos: Option<u32>,
+    /// Firewall mark; needs a privilege and does nothing without it.
+    pub mark: Option<u32>,
     /// Bytes of the receive buffer; 0 for the kernel's choice.
     pub receive_buffer: usize,
     /// Bytes of the send buffer; 0 for the kernel's choice.
@@ -109,6 +111,9 @@ impl Dial<'_> {
         }
         if let Some(congestion) = self.congestion {
             options.set_tcp_congestion(congestion.as_bytes())?;
+        }
+        if let Some(mark) = self.mark {
+            let _ = options.set_mark(mark);
         }
         if let Some(tos) = self.tos {
             match address {

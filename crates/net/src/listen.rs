@@ -33,6 +33,8 @@ pub struct Options<'a> {
     pub fast_open: Option<i32>,
     /// `tcp-ut`.
     pub user_timeout: Option<Duration>,
+    /// `tcp-ss`: 1 keeps the SYN of connections from its IP header on, 2 from its Ethernet header on.
+    pub save_syn: Option<u8>,
     /// `tcp-md5sig`.
     pub md5_key: Option<&'a [u8]>,
     /// `cc`.
@@ -97,6 +99,9 @@ fn udp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
     if options.transparent {
         sys::set_transparent(socket.as_fd(), address.ip())?;
     }
+    if options.buffers.0 > 0 {
+        socket.set_recv_buffer_size(options.buffers.0)?;
+    }
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
@@ -117,6 +122,9 @@ fn configure(socket: &Socket, address: SocketAddr, options: &Options<'_>) -> io:
     }
     if let Some(congestion) = options.congestion {
         socket.set_tcp_congestion(congestion.as_bytes())?;
+    }
+    if let Some(from) = options.save_syn {
+        sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, i32::from(from))?;
     }
     if let Some(key) = options.md5_key {
         let any = SocketAddr::new(crate::dial::unspecified(address), 0);

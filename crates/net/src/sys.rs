@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -45,6 +45,42 @@ pub fn set_int_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
         )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What the kernel measured of a TCP connection; fails for other sockets, and for numbers that are none.
+pub fn tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
+    // SAFETY: every field is an integer, for which all-zero bytes are valid.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `info`, which lives across the call; the kernel writes no more than that. A number
+    // that is no socket is refused with an error.
+    let result = unsafe {
+        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
+}
+
+/// The SYN that a connection began with, from whichever header the listener's `TCP_SAVE_SYN` asked for; the kernel forgets it
+/// with this. Empty where none was saved.
+pub fn saved_syn(fd: RawFd) -> io::Result<Vec<u8>> {
+    // The longest headers are far below: 14 + 40 + 60 bytes, and options of IPv6.
+    let mut packet = vec![0u8; 1024];
+    let mut length = packet.len() as libc::socklen_t;
+    // SAFETY: pointer and length describe `packet`, which lives across the call; the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_SAVED_SYN,
+            packet.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    packet.truncate(length as usize);
+    Ok(packet)
 }
 
 /// The longest TCP MD5 key the kernel takes, in bytes.

@@ -153,7 +153,8 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
         || x.server_address.is_some()
         || settings.port_offset.is_some()
         || matches!(&**settings.state.address.load(), ServerAddress::Ip(address) if address.ip().is_unspecified());
-    if !by_source && !by_destination && settings.pool_conn_name.is_none() {
+    let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
+    if !by_source && !by_destination && !marked && settings.pool_conn_name.is_none() {
         return Box::default();
     }
     let mut key = Vec::new();
@@ -166,6 +167,9 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
     if settings.send_proxy != SendProxy::None {
         // What the header tells beside the addresses may differ from request to request.
         key.extend_from_slice(&proxy_header(client, x, settings));
+    }
+    if marked {
+        key.extend_from_slice(format!("{:?}{:?}", x.txn.server_tos, x.txn.server_mark).as_bytes());
     }
     if let Some(name) = &settings.pool_conn_name {
         key.push(0);
@@ -321,7 +325,8 @@ async fn dial(
         fast_open: settings.tfo,
         md5_key: settings.md5sig.as_deref().map(str::as_bytes),
         congestion: settings.congestion.as_deref(),
-        tos: settings.tos,
+        tos: x.txn.server_tos.or(settings.tos),
+        mark: x.txn.server_mark,
         receive_buffer: tune.rcvbuf_server,
         send_buffer: tune.sndbuf_server,
         late_ack,

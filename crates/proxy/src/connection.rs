@@ -12,6 +12,7 @@ use runtime::{Buffer, timer::Timer};
 use sample::{Cause, Session};
 use state::sessions::{Kill, Registered};
 
+use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::worker::{Prepared, Worker};
@@ -28,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) worker: Rc<Worker>,
     /// Connections to servers that only this client may use (`http-reuse never`, NTLM).
     pub(crate) private: Option<Box<Private>>,
+    /// The stream of TCP that goes on as the first request.
+    pub(crate) upgraded: Option<Box<Exchange>>,
     /// When it began to wait for its next request, µs of the monotonic clock.
     pub(crate) idle_from: u64,
     /// The server of the last request, for `option prefer-last-server`.
@@ -83,6 +86,7 @@ impl Connection {
             session,
             frontend,
             worker,
+            upgraded: None,
             private: None,
             last_server: LastServer::default(),
             entry,

@@ -24,6 +24,7 @@ use crate::fault::{Fault, RetryKind};
 use crate::flow::Flow;
 use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
+use crate::sockets::{self, ServerSocket};
 use crate::{
     cacheable, connect, fields, finish, report, request, respond, response, route, rules_step, tunnel, upload,
 };
@@ -32,6 +33,8 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Exchange {
     pub(crate) txn: Transaction,
+    /// How far the stream came in TCP mode, if it began so.
+    pub(crate) upgrade: Upgrade,
     /// From the client to the server.
     pub(crate) upload: Flow,
     /// From the server to the client.
@@ -65,6 +68,8 @@ pub(crate) struct Exchange {
     pub(crate) cookie: cookie::Seen,
     /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` with no server).
     pub(crate) server_address: Option<SocketAddr>,
+    /// The connection to the server, for what asks the kernel about it.
+    pub(crate) server_socket: ServerSocket,
     /// No idle connection, please: the last one was stale.
     pub(crate) fresh: bool,
     /// Where the request is, for the termination state.
@@ -85,6 +90,18 @@ pub(crate) struct Exchange {
     pub(crate) counted: (u64, u64),
 }
 
+/// How far a stream of TCP came before it became one of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Upgrade {
+    /// It did not begin as one.
+    #[default]
+    None,
+    /// A rule of the frontend's `tcp-request content` switched (`switch-mode`).
+    ByRule,
+    /// Its backend is one of HTTP, and is chosen.
+    ByBackend,
+}
+
 /// How a step ends the usual course.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
@@ -94,6 +111,8 @@ pub(crate) enum Stop {
     Reply,
     /// The connection just ends.
     Close,
+    /// The stream goes on in HTTP mode.
+    Upgrade(Upgrade),
     /// The connection just ends, and no log line tells of it.
     Silent,
 }
@@ -124,6 +143,7 @@ impl Exchange {
 
     fn reset(&mut self) {
         self.txn.reset();
+        self.upgrade = Upgrade::None;
         self.upload.start(http::BodyLength::None, Default::default());
         self.download.start(http::BodyLength::None, Default::default());
         self.upload_pipe = None;
@@ -145,6 +165,7 @@ impl Exchange {
         self.bound = None;
         self.cookie = cookie::Seen::default();
         self.server_address = None;
+        self.server_socket = ServerSocket::None;
         self.fresh = false;
         self.phase = Phase::Request;
         self.answered = false;
@@ -183,14 +204,17 @@ impl Exchange {
 
 /// Serves one request of `client`. The connection comes back with what to do next.
 pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
-    let mut x = Exchange::take();
+    let mut x = client.upgraded.take().unwrap_or_else(Exchange::take);
     x.txn.is_http = true;
     x.phase = Phase::Request;
     x.txn.times.idle_from = client.idle_from;
     client.entry.requests.set(client.session.requests + 1);
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
-        Err(stop) => Box::pin(respond::after(&mut client, &mut x, stop)).await,
+        Err(stop) => {
+            sockets::forget(&mut x);
+            Box::pin(respond::after(&mut client, &mut x, stop)).await
+        }
     };
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;
@@ -202,8 +226,13 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     request::receive(client, x, arrival).await?;
     report::accepted(client, x);
     report::step(client, x, LogOrigin::Request);
-    rules_step::of_frontend(client, x).await?;
-    let backend = route::choose(client, x)?;
+    let backend = match (x.upgrade, x.backend.clone()) {
+        (Upgrade::ByBackend, Some(backend)) => backend,
+        _ => {
+            rules_step::of_frontend(client, x).await?;
+            route::choose(client, x)?
+        }
+    };
     rules_step::of_backend(client, x, &backend).await?;
     upload::prepare(client, x, &backend).await?;
     if x.cut_short {
@@ -223,6 +252,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     report::early(client, x, LogOrigin::Response);
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
         Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
+        sockets::leave(client, x);
         return Ok(Next::Close);
     }
     response::forward(client, x, &backend, &mut upstream).await?;
@@ -266,6 +296,7 @@ async fn obtain_response(
                 fault
             }
         };
+        x.txn.server_error = fault.connection_error();
         count_failure(backend, &lease, fault);
         let left = retries.saturating_sub(x.txn.retries);
         if left == 0 || !may_retry(x, backend, fault) {
@@ -346,15 +377,15 @@ async fn attempt(
 ) -> Result<Upstream, (Fault, bool)> {
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
     let reused = upstream.uses > 1;
-    x.txn.server_reused = reused;
     count_request(x, backend, lease);
-    x.txn.server_ends = upstream.ends;
+    sockets::take(x, &upstream);
     report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
     upload::start(client, x, backend, lease.settings());
     match response::await_head(client, x, backend, &mut upstream).await {
         Ok(()) => Ok(upstream),
         Err(fault) => {
+            sockets::leave(client, x);
             // Half a head came back: that is no stale connection.
             let nothing_came = upstream.input.as_ref().is_none_or(Buffer::is_empty);
             Err((fault, reused && nothing_came))

@@ -4,7 +4,7 @@
 use std::io;
 
 use http::ErrorKind;
-use sample::{Cause, Phase};
+use sample::{Cause, ConnectionError, Phase};
 
 /// Why a request or stream did not go the usual way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +123,25 @@ impl Fault {
             Self::ServerTimeout => (Cause::ServerTimeout, phase),
             Self::Internal => (Cause::Internal, phase),
             Self::Killed(cause) => (cause, phase),
+        }
+    }
+
+    /// Why connecting failed, as `bc_err` tells it.
+    pub(crate) fn connection_error(self) -> ConnectionError {
+        match self {
+            Self::ConnectFailed(kind) => match kind {
+                io::ErrorKind::ConnectionRefused => ConnectionError::REFUSED,
+                io::ErrorKind::ConnectionReset => ConnectionError::RESET,
+                io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
+                    ConnectionError::UNREACHABLE
+                }
+                io::ErrorKind::AddrInUse => ConnectionError::ADDRESS_IN_USE,
+                io::ErrorKind::AddrNotAvailable => ConnectionError::CANNOT_BIND,
+                io::ErrorKind::OutOfMemory => ConnectionError::NO_MEMORY,
+                _ => ConnectionError::SOCKET,
+            },
+            Self::Resource => ConnectionError::PROCESS_LIMIT,
+            _ => ConnectionError::default(),
         }
     }
 

@@ -29,6 +29,7 @@ mod route;
 mod rules_step;
 mod service;
 mod session;
+mod sockets;
 mod tunnel;
 mod upload;
 pub mod worker;

@@ -8,19 +8,21 @@ use config::plan::Proxy;
 use http::BodyLength;
 use runtime::timer::{self, now_us};
 use sample::{LogOrigin, Phase};
-use state::Answer;
 use state::sessions::Activity;
+use state::{Answer, Mode};
 
 use crate::assign::{self, Lease};
 use crate::connection::Connection;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Recoding;
 use crate::pool::Upstream;
-use crate::{connect, finish, report, route, rules_step, tunnel};
+use crate::{connect, finish, report, route, rules_step, sockets, tunnel};
 
 /// Serves a TCP connection until it ends.
-pub(crate) async fn relay(mut client: Box<Connection>) {
+///
+/// A stream that goes on in HTTP mode comes back with its connection.
+pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>> {
     let mut x = Exchange::take();
     x.phase = Phase::Request;
     client.session.requests = 1;
@@ -31,18 +33,37 @@ pub(crate) async fn relay(mut client: Box<Connection>) {
     times.started_wall = client.session.accepted_wall_us;
     times.request = now_us();
     if let Err(stop) = serve(&mut client, &mut x).await {
+        sockets::forget(&mut x);
         match stop {
             Stop::Fault(fault) => {
                 let (cause, phase) = fault.termination(x.phase);
                 x.txn.termination.set(cause, phase);
                 count(&client, &x, fault);
             }
+            Stop::Upgrade(upgrade) if may_upgrade(&client) => {
+                x.upgrade = upgrade;
+                let timeouts = &client.frontend.timeouts;
+                client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
+                client.session.requests = 0;
+                client.idle_from = client.session.ready_us;
+                client.upgraded = Some(x);
+                return Some(client);
+            }
+            Stop::Upgrade(_) => x.txn.termination.set(sample::Cause::Proxy, Phase::Request),
             Stop::Reply | Stop::Close | Stop::Silent => {}
         }
     }
     x.txn.times.closed = now_us();
     finish::finish(&mut client, &mut x);
     x.give();
+    None
+}
+
+/// Whether the listener lets streams become streams of HTTP (`proto none` does not).
+fn may_upgrade(client: &Connection) -> bool {
+    let own = &client.session.listener;
+    let mut binds = client.frontend.binds.iter();
+    !binds.any(|bind| bind.stays_raw && Arc::ptr_eq(&bind.listener, own))
 }
 
 async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
@@ -55,6 +76,9 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     }
     x.txn.times.request = now_us();
     let backend = route::choose(client, x)?;
+    if backend.mode == Mode::Http {
+        return Err(Stop::Upgrade(Upgrade::ByBackend));
+    }
     rules_step::of_tcp_backend(client, x, &backend).await?;
     crate::fields::make_unique_id(client, x);
     route::bind_server(client, x, &backend);
@@ -70,6 +94,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     report::step(client, x, LogOrigin::Response);
     let limits = tunnel::Limits::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;
+    sockets::leave(client, x);
     drop(lease);
     outcome.map_err(Stop::from)
 }
@@ -93,6 +118,7 @@ async fn reach(
         x.phase = Phase::Connect;
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
+                sockets::take(x, &upstream);
                 crate::exchange::count_request(x, backend, &lease);
                 crate::exchange::tell(lease.settings(), Ok(()));
                 lease.answered(Answer::Good);
@@ -100,6 +126,7 @@ async fn reach(
             }
             Err(fault) => fault,
         };
+        x.txn.server_error = fault.connection_error();
         crate::exchange::count_failure(backend, &lease, fault);
         if x.txn.retries >= retries || fault.retry_kind().is_none() {
             return Err(fault.into());

@@ -35,7 +35,8 @@ pub(crate) async fn after(client: &mut Connection, x: &mut Exchange, stop: Stop)
             x.txn.log_level = Some(None);
             Next::Close
         }
-        Stop::Close => Next::Close,
+        // An upgrade ends no request of HTTP.
+        Stop::Close | Stop::Upgrade(_) => Next::Close,
         Stop::Reply => {
             x.phase = Phase::Last;
             send(client, x).await
@@ -147,7 +148,15 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
         x.txn.times.closed = now_us();
         return Next::Close;
     }
-    rules_step::after_response(client, x).await;
+    if let Err(fault) = rules_step::after_response(client, x, 0) {
+        // The rules do not see the answer to their own failure.
+        let (cause, phase) = fault.termination(x.phase);
+        if x.txn.termination.cause != cause {
+            count(client, x, fault);
+        }
+        x.txn.termination.set(cause, phase);
+        error(client, x, 500);
+    }
     x.txn.status = x.txn.response.status();
     let whole = upload_is_over(client, x);
     x.keep_alive = x.keep_alive && whole;

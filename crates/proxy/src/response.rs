@@ -27,6 +27,7 @@ use crate::flow::{Flow, FlowError};
 use crate::gate;
 use crate::pool::Upstream;
 use crate::session::{Next, is_crowded};
+use crate::sockets;
 
 /// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
 struct Deadlines {
@@ -508,6 +509,7 @@ pub(crate) fn conclude(
     lease: Lease,
 ) -> Next {
     x.phase = Phase::None;
+    sockets::leave(client, x);
     if x.txn.times.closed == 0 {
         x.txn.times.closed = now_us();
     }

@@ -11,6 +11,7 @@ use config::plan::proxy::{BackendTarget, ServerTarget};
 use http::{Method, uri};
 use sample::condition::{Condition, Test};
 use sample::{Endpoint, Env, TimeoutSlot};
+use state::Mode;
 
 use crate::assign::Bound;
 use crate::connection::Connection;
@@ -41,6 +42,10 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>
     let index =
         by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or(Fault::NoBackend)?;
     let backend = shared.proxies[index].plan.clone();
+    if x.txn.is_http && backend.mode != Mode::Http {
+        // What became HTTP does not go back.
+        return Err(Fault::NoBackend);
+    }
     if backend.index != client.frontend.index {
         // What rules of the frontend said about servers held for its own.
         for slot in [TimeoutSlot::Server, TimeoutSlot::Connect, TimeoutSlot::Queue, TimeoutSlot::Tunnel] {

@@ -12,10 +12,11 @@ use sample::{Cause, Phase};
 
 use crate::connection::Connection;
 use crate::envs;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::route::holds;
+use crate::sockets::Sockets;
 use crate::{relay, report, respond, response, service, upload};
 
 /// What rules on a connection that has no request yet say.
@@ -45,6 +46,7 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
     if rules.is_empty() {
         return TcpVerdict::Go;
     }
+    let sockets = Sockets::of_client(client);
     let mut verdict = TcpVerdict::Go;
     let mut start = 0;
     loop {
@@ -54,6 +56,8 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
             transaction: None,
             request_bytes: &[],
             response_bytes: &[],
+            longest_head: usize::MAX,
+            sockets: Some(&sockets),
             complete: true,
             now_ms: now_ms(),
         };
@@ -115,7 +119,8 @@ pub(crate) async fn of_backend(
 }
 
 async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
-    if !proxy.tcp_request.is_empty() {
+    let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
+    if !proxy.tcp_request.is_empty() && !were_run {
         Box::pin(run(client, x, proxy, &proxy.tcp_request, None)).await?;
     }
     if !proxy.http_request.is_empty() {
@@ -149,11 +154,17 @@ pub(crate) async fn run(
     let side = if upstream.is_some() { Side::Response } else { Side::Request };
     let mut start = 0;
     loop {
-        let (outcome, next) = step(client, x, rules, start);
+        let held = match &upstream {
+            Some(upstream) => &upstream.input,
+            None => &client.input,
+        };
+        let held = held.as_ref().map_or(0, |input| input.filled().len());
+        let (outcome, next) = step(client, x, rules, start, held);
         start = next;
         match outcome {
             Outcome::Done => return Ok(false),
-            Outcome::Accept => return Ok(true),
+            // A stream of HTTP is there already.
+            Outcome::Accept | Outcome::Final(Final::SwitchMode) => return Ok(true),
             Outcome::Hold(Hold::Body { at_least, timeout_ms }) if upstream.is_some() => {
                 if let Some(upstream) = &mut upstream {
                     let wanted = if at_least == 0 { usize::MAX } else { at_least };
@@ -170,13 +181,26 @@ pub(crate) async fn run(
     }
 }
 
-fn step(client: &mut Connection, x: &mut Exchange, rules: &RuleSet, start: usize) -> (Outcome, usize) {
+/// Runs `rules` from number `start` on; `held` is how much of the body is in the message's buffer.
+fn step(
+    client: &mut Connection,
+    x: &mut Exchange,
+    rules: &RuleSet,
+    start: usize,
+    held: usize,
+) -> (Outcome, usize) {
+    let tune = &client.worker.shared.plan.global.tune;
+    let head = if x.txn.has_response { &x.txn.response } else { &x.txn.request };
+    let longest_head = (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held));
+    let sockets = Sockets::of(client, x);
     let mut stage = Stage {
         process: &client.worker.shared.process,
         session: &mut client.session,
         transaction: Some(&mut x.txn),
         request_bytes: &x.body,
         response_bytes: &x.response_bytes,
+        longest_head,
+        sockets: Some(&sockets),
         complete: true,
         now_ms: now_ms(),
     };
@@ -287,7 +311,7 @@ async fn conclude(
             Stop::Close
         }
         Final::Service(service) => service::run(client, x, service).await,
-        Final::Internal => Stop::Fault(Fault::Internal),
+        Final::Internal | Final::SwitchMode => Stop::Fault(Fault::Internal),
     }
 }
 
@@ -328,32 +352,49 @@ pub(crate) async fn of_response(
         let frontend = client.frontend.clone();
         run(client, x, &frontend, &frontend.http_response, Some(upstream)).await?;
     }
-    after_response(client, x).await;
+    let held = upstream.input.as_ref().map_or(0, |input| input.filled().len());
+    after_response(client, x, held)?;
     Ok(())
 }
 
-/// `http-after-response` of the backend, then of the frontend: on every response, whoever made it.
-pub(crate) async fn after_response(client: &mut Connection, x: &mut Exchange) {
+/// `http-after-response` of the backend, then of the frontend: on every response, whoever made it, to a request that
+/// was understood.
+///
+/// # Errors
+/// A rewrite failed under `strict-mode on`.
+pub(crate) fn after_response(client: &mut Connection, x: &mut Exchange, held: usize) -> Result<(), Fault> {
     let none = |proxy: &Arc<Proxy>| proxy.http_after_response.is_empty();
-    if none(&client.frontend) && x.backend.as_ref().is_none_or(none) {
-        return;
+    if none(&client.frontend) && x.backend.as_ref().is_none_or(none) || x.txn.request.method().is_empty() {
+        return Ok(());
     }
     let frontend = client.frontend.clone();
     let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
     for proxy in backend.iter().chain(Some(&frontend)) {
         if !proxy.http_after_response.is_empty() {
-            after_response_of(client, x, &proxy.http_after_response);
+            after_response_of(client, x, &proxy.http_after_response, held)?;
         }
     }
+    Ok(())
 }
 
-/// These rules change the response and log: they neither wait nor end it.
-fn after_response_of(client: &mut Connection, x: &mut Exchange, rules: &RuleSet) {
+/// These rules change the response and log: they do not wait, and end it only by failing.
+fn after_response_of(
+    client: &mut Connection,
+    x: &mut Exchange,
+    rules: &RuleSet,
+    held: usize,
+) -> Result<(), Fault> {
     let mut start = 0;
-    while let (Outcome::Hold(hold), next) = step(client, x, rules, start) {
-        start = next;
-        if let Hold::Log { origin, profile } = hold {
-            report::on_demand(client, Some(x), origin, profile.as_deref());
+    loop {
+        match step(client, x, rules, start, held) {
+            (Outcome::Hold(hold), next) => {
+                start = next;
+                if let Hold::Log { origin, profile } = hold {
+                    report::on_demand(client, Some(x), origin, profile.as_deref());
+                }
+            }
+            (Outcome::Final(Final::Internal), _) => return Err(Fault::Internal),
+            _ => return Ok(()),
         }
     }
 }
@@ -398,12 +439,15 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
     let mut complete = false;
     loop {
         let bytes = client.input.as_ref().map_or(&[][..], |input| input.filled());
+        let sockets = Sockets::of(client, x);
         let mut stage = Stage {
             process: &client.worker.shared.process,
             session: &mut client.session,
             transaction: Some(&mut x.txn),
             request_bytes: bytes,
             response_bytes: &[],
+            longest_head: usize::MAX,
+            sockets: Some(&sockets),
             complete: complete || now_ms() >= until,
             now_ms: now_ms(),
         };
@@ -412,6 +456,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
         match outcome {
             Outcome::Done | Outcome::Accept => return Ok(()),
             Outcome::Wait => complete = !Box::pin(relay::more(client, until)).await,
+            Outcome::Final(Final::SwitchMode) => return Err(Stop::Upgrade(Upgrade::ByRule)),
             Outcome::Hold(hold) => Box::pin(do_hold(client, x, proxy, hold)).await?,
             Outcome::Final(verdict) => {
                 client.frontend.state.frontend.mine().traffic.denied_requests.add(1);
@@ -443,12 +488,15 @@ pub(crate) async fn of_tcp_response(
     let mut start = 0;
     loop {
         let bytes = upstream.input.as_ref().map_or(&[][..], |input| input.filled());
+        let sockets = Sockets::of(client, x);
         let mut stage = Stage {
             process: &client.worker.shared.process,
             session: &mut client.session,
             transaction: Some(&mut x.txn),
             request_bytes: &[],
             response_bytes: bytes,
+            longest_head: usize::MAX,
+            sockets: Some(&sockets),
             complete: complete || now_ms() >= until,
             now_ms: now_ms(),
         };

@@ -15,6 +15,7 @@ use base::clock::WallTime;
 use config::plan::bind::BindAddress;
 use net::Stream;
 use runtime::timer::{self, now_us};
+use runtime::usage::Turns;
 use sample::{Endpoint, Ends, Session, Tlv};
 use state::Mode;
 use state::sessions::{self, Activity};
@@ -45,6 +46,8 @@ pub(crate) enum Next {
 /// Boxes for the futures of requests in progress: as many as requests ever ran at once on this worker.
 pub(crate) struct Exchanges<M, F> {
     make: M,
+    /// Whether an expression asks what requests cost.
+    measured: bool,
     free: RefCell<Vec<Pin<Box<Option<F>>>>>,
 }
 
@@ -53,14 +56,16 @@ where
     M: Fn(Box<Connection>, Arrival) -> F,
     F: Future<Output = (Box<Connection>, Next)>,
 {
-    fn new(make: M) -> Self {
-        Self { make, free: RefCell::new(Vec::new()) }
+    fn new(make: M, measured: bool) -> Self {
+        Self { make, measured, free: RefCell::new(Vec::new()) }
     }
 
     async fn run(&self, connection: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
         let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
         slot.set(Some((self.make)(connection, arrival)));
+        let mut turns = Turns::default();
         let result = poll_fn(|context| match slot.as_mut().as_pin_mut() {
+            Some(future) if self.measured => turns.measure(|| future.poll(context)),
             Some(future) => future.poll(context),
             None => Poll::Pending,
         })
@@ -73,7 +78,8 @@ where
 
 /// What this worker does with each new connection.
 pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
-    let exchanges = Rc::new(Exchanges::new(crate::exchange::exchange));
+    let measured = worker.shared.plan.variables.wants_turns();
+    let exchanges = Rc::new(Exchanges::new(crate::exchange::exchange, measured));
     Box::new(move |newcomer| {
         let (worker, exchanges) = (worker.clone(), exchanges.clone());
         if let Some(connection) = begin(worker, newcomer) {
@@ -125,6 +131,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         source,
         destination,
         rare: None,
+        error: Default::default(),
         received_proxy: false,
         accepted_wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000),
         accepted_us: newcomer.accepted_us,
@@ -163,8 +170,21 @@ where
         return;
     }
     if connection.frontend.mode != Mode::Http {
-        Box::pin(crate::relay::relay(connection)).await;
-        return;
+        let measured = exchanges.measured;
+        let mut turns = Turns::default();
+        let mut stream = Box::pin(crate::relay::relay(connection));
+        let upgraded = poll_fn(|context| match measured {
+            true => turns.measure(|| stream.as_mut().poll(context)),
+            false => stream.as_mut().poll(context),
+        })
+        .await;
+        let Some(back) = upgraded else { return };
+        let (back, next) = exchanges.run(back, Arrival::Ready).await;
+        if next == Next::Close {
+            return;
+        }
+        connection = back;
+        connection.release_input();
     }
     loop {
         connection.entry.activity.set(Activity::Waiting);

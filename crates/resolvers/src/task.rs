@@ -77,7 +77,7 @@ pub(crate) fn begin(place: usize, section: &Arc<Resolvers>, plan: &Arc<Plan>, te
 
 /// A number that nobody can foresee, so that nobody can answer who did not see the question.
 fn random() -> u16 {
-    use ring::rand::{SecureRandom, SystemRandom};
+    use aws_lc_rs::rand::{SecureRandom, SystemRandom};
     let mut bytes = [0; 2];
     match SystemRandom::new().fill(&mut bytes) {
         Ok(()) => u16::from_be_bytes(bytes),

@@ -10,10 +10,11 @@ use sample::format::Format;
 use sample::log_profile::{LogOrigin, LogProfile};
 use sample::pattern::List;
 use sample::regex::Regex;
-use sample::transaction::TimeoutSlot;
+use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var};
 use state::resolvers::Section;
 
+use crate::binary::BinaryHeaders;
 use crate::redirect::Redirect;
 use crate::reply::Reply;
 use crate::rule::Service;
@@ -62,15 +63,6 @@ pub(crate) enum ListChange {
     Set,
 }
 
-/// Where a captured value goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Slot {
-    /// The request's captures.
-    Request(usize),
-    /// The response's.
-    Response(usize),
-}
-
 /// How a URI is brought into one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Normalizer {
@@ -114,8 +106,12 @@ pub(crate) enum Action {
     SetTos(Number),
     SetMark(Number),
     Nothing,
+    BinaryHeaders { change: BinaryHeaders, value: Expression },
+    SetServerTos(Number),
+    SetServerMark(Number),
+    SwitchMode,
     StrictMode(bool),
-    Capture { value: Expression, slot: Slot, length: usize },
+    Capture { value: Expression, slot: CaptureSlot },
     ChangeList { list: Arc<List>, change: ListChange, key: Format, value: Option<Format> },
     Normalize(Normalizer),
     WaitForBody { at_least: usize, timeout_ms: u64 },

@@ -8,7 +8,8 @@ use sample::pattern::List;
 use sample::regex::Regex;
 use sample::{Endpoint, Transaction};
 
-use crate::action::{Action, End, ListChange, NameMatch, Number, Part, Slot};
+use crate::action::{Action, End, ListChange, NameMatch, Number, Part};
+use crate::binary;
 use crate::reply::{Content, Reply};
 use crate::rule::{Final, Hold, Stage};
 
@@ -75,6 +76,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
                 Applied::Hold(Hold::Resolve { section, name: host.into(), prefer: *prefer, var })
             });
         }
+        Action::SwitchMode => return Applied::Final(Final::SwitchMode),
         Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
         Action::DoLog { origin, profile } => {
             return Applied::Hold(Hold::Log { origin: *origin, profile: profile.clone() });
@@ -141,6 +143,13 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
             value.render(&stage.env(), &mut made);
             Some(made)
         }
+        Action::BinaryHeaders { value, .. } => {
+            // Nothing is changed by a value that is not there.
+            match value.eval(&stage.env()).and_then(sample::Value::into_bin) {
+                Some(bytes) => Some(bytes.into_scratch()),
+                None => return Applied::Next,
+            }
+        }
         _ => None,
     };
     let bytes: &[u8] = made.as_deref().map_or(&[], |made| made);
@@ -169,42 +178,61 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
                 }
             });
         }
+        Action::SetServerTos(value) => {
+            let tos = number(value, stage).map(|tos| tos as u32 & 0xff);
+            return with(stage, |transaction| transaction.server_tos = tos.or(transaction.server_tos));
+        }
+        Action::SetServerMark(value) => {
+            let mark = number(value, stage).map(|mark| mark as u32);
+            return with(stage, |transaction| transaction.server_mark = mark.or(transaction.server_mark));
+        }
         Action::DisableRetry => return with(stage, |transaction| transaction.no_replay = true),
-        Action::Capture { value, slot, length } => {
-            let mut text = Vec::new();
-            if value.eval_into(&stage.env(), &mut text) {
-                text.truncate(*length);
-                return with(stage, |transaction| capture(transaction, *slot, &text));
+        Action::Capture { value, slot } => {
+            let mut text = sample::value::Scratch::new();
+            if value.eval_into(&stage.env(), &mut text)
+                && let Some(transaction) = &mut stage.transaction
+            {
+                transaction.capture(&stage.session.frontend, *slot, &text);
             }
             return Applied::Next;
         }
         _ => {}
     }
+    let limit = stage.longest_head;
     let Some(transaction) = &mut stage.transaction else { return Applied::Next };
     let head = if transaction.has_response { &mut transaction.response } else { &mut transaction.request };
     let done = match action {
-        Action::AddHeader { name, .. } => head.append(name, bytes),
-        Action::SetHeader { name, shown, .. } => {
-            head.remove_all(name);
-            head.append(shown, bytes)
+        Action::AddHeader { name, .. } => {
+            head.fits(limit, name.len() + bytes.len() + 4, |_| 0) && head.append(name, bytes)
         }
+        Action::SetHeader { name, shown, .. } => {
+            head.fits(limit, shown.len() + bytes.len() + 4, |head| head.lines_len(name)) && {
+                head.remove_all(name);
+                head.append(shown, bytes)
+            }
+        }
+        Action::BinaryHeaders { change, .. } => binary::apply(change, head, bytes, limit),
         Action::DelHeader(names) => {
             delete(head, names);
             true
         }
         Action::ReplaceHeader { name, regex, each_value, .. } => {
-            replace_header(head, name, regex, bytes, *each_value)
+            replace_header(head, name, regex, (bytes, limit), *each_value)
         }
         Action::SetStatus { status, reason } => {
-            head.set_status(*status, reason.as_deref());
-            true
+            let added = reason.as_deref().map_or(32, <[u8]>::len);
+            let fits = head.fits(limit, added, |head| head.reason().len());
+            if fits {
+                head.set_status(*status, reason.as_deref());
+            }
+            fits
         }
-        Action::SetPart { part, .. } => set_part(&mut transaction.request, *part, bytes),
+        Action::SetPart { part, .. } => set_part(&mut transaction.request, *part, bytes, limit),
         Action::ReplaceUri { part, regex, .. } => {
             let old = part_of(&transaction.request, *part).to_vec();
             let mut new = Vec::new();
             if regex.expand(&old, bytes, &mut new) {
-                set_part(&mut transaction.request, *part, &new)
+                set_part(&mut transaction.request, *part, &new, limit)
             } else {
                 true
             }
@@ -302,18 +330,6 @@ fn change_list(
     }
 }
 
-fn capture(transaction: &mut Transaction, slot: Slot, text: &[u8]) {
-    let kept = transaction.keep(text);
-    let (captures, index) = match slot {
-        Slot::Request(index) => (&mut transaction.request_captures, index),
-        Slot::Response(index) => (&mut transaction.response_captures, index),
-    };
-    if captures.len() <= index {
-        captures.resize(index + 1, None);
-    }
-    captures[index] = kept;
-}
-
 fn delete(head: &mut Head, names: &NameMatch) {
     let lower = |name: &[u8]| name.to_ascii_lowercase();
     match names {
@@ -331,7 +347,7 @@ fn replace_header(
     head: &mut Head,
     name: &http::Name,
     regex: &Regex,
-    template: &[u8],
+    (template, limit): (&[u8], usize),
     each_value: bool,
 ) -> bool {
     let indices: Vec<usize> = head.indices(name).collect();
@@ -345,7 +361,8 @@ fn replace_header(
             regex.expand(line, template, &mut new)
         };
         if changed {
-            done &= head.replace_value_at(index, &new);
+            let old = line.len();
+            done &= head.fits(limit, new.len(), |_| old) && head.replace_value_at(index, &new);
         }
     }
     done
@@ -381,7 +398,10 @@ fn part_of(head: &Head, part: Part) -> &[u8] {
     }
 }
 
-fn set_part(head: &mut Head, part: Part, value: &[u8]) -> bool {
+fn set_part(head: &mut Head, part: Part, value: &[u8], limit: usize) -> bool {
+    if !head.fits(limit, value.len() + 1, |head| part_of(head, part).len()) {
+        return false;
+    }
     match part {
         Part::Method => head.set_method(value),
         Part::Path => head.set_path(value),

@@ -10,11 +10,11 @@ use http::Name;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
-use sample::transaction::TimeoutSlot;
+use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var, VarScope};
 use sample::{LogOrigin, Scope, Word, Words};
 
-use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part, Slot};
+use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
 use crate::rule::Service;
@@ -58,7 +58,7 @@ impl<'w> Context<'_, 'w, '_> {
         Format::compile(word.text, word.span, self.scope, used_for)
     }
 
-    fn expression(&mut self) -> Result<Expression, Diagnostic> {
+    pub(crate) fn expression(&mut self) -> Result<Expression, Diagnostic> {
         if matches!(self.words.peek_text(), "" | "if" | "unless") {
             return Err(self.usage("a sample expression"));
         }
@@ -136,7 +136,7 @@ impl<'w> Context<'_, 'w, '_> {
     }
 }
 
-fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {
+pub(crate) fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {
     Diagnostic::alert(format!("`{}` is no {what}", word.text))
         .at(word.span)
         .did_you_mean(suggest(word.text, choices.iter().copied()))
@@ -399,6 +399,38 @@ pub(crate) fn set_mark(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SetMark(context.number_or_expression(0, u32::MAX.into())?))
 }
 
+pub(crate) fn set_server_tos(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SetServerTos(context.number_or_expression(0, 255)?))
+}
+
+pub(crate) fn set_server_mark(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SetServerMark(context.number_or_expression(0, u32::MAX.into())?))
+}
+
+/// Of the protocols that may be named, HTTP/1 is there; without a name it is taken.
+pub(crate) fn switch_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let mode = context.need("the mode `http`")?;
+    if mode.text != "http" {
+        return Err(wrong(mode, "mode to switch to", &["http"]));
+    }
+    if context.words.take("proto") {
+        let protocol = context.need("a protocol")?;
+        match protocol.text {
+            "h1" => {}
+            "h2" => {
+                return Err(
+                    Diagnostic::alert("`proto h2` is not supported yet: it needs HTTP/2").at(protocol.span)
+                );
+            }
+            _ => return Err(wrong(protocol, "protocol of HTTP", &["h1", "h2"])),
+        }
+    }
+    if context.scope.proxy.is_some_and(|proxy| !proxy.is_frontend) {
+        return Err(Diagnostic::alert("`switch-mode` can only be used in a frontend").at(context.word.span));
+    }
+    Ok(Action::SwitchMode)
+}
+
 pub(crate) fn set_nice(context: &mut Context<'_, '_, '_>) -> Parsed {
     // Tasks of a worker take turns; there is no order among them that this could change. HAProxy itself only
     // promises an effect "against the other requests being processed at the same time".
@@ -431,11 +463,11 @@ pub(crate) fn capture(context: &mut Context<'_, '_, '_>) -> Parsed {
                     "declare a slot in the frontend with `declare capture request len` and use its `id`",
                 )
             })?;
-            Ok(Action::Capture { value, slot: Slot::Request(slot), length: parsed })
+            Ok(Action::Capture { value, slot: CaptureSlot::Request(slot) })
         }
         "id" => {
-            let slot = if request { Slot::Request(parsed) } else { Slot::Response(parsed) };
-            Ok(Action::Capture { value, slot, length: usize::MAX })
+            let slot = if request { CaptureSlot::Request(parsed) } else { CaptureSlot::Response(parsed) };
+            Ok(Action::Capture { value, slot })
         }
         _ if request => Err(wrong(word, "option of `capture`", &["len", "id"])),
         _ => Err(wrong(word, "option of `capture` here", &["id"])),

@@ -93,7 +93,7 @@ impl Redirect {
         let text = if formats {
             Format::compile(word.text, word.span, scope, FormatFor::Uri)?
         } else {
-            Format::constant(word.text.as_bytes())
+            Format::constant(&base::raw::bytes_of(word.text))
         };
         Ok(Self { form, text, code, drop_query, append_slash, ignore_empty, keep_query, cookie })
     }

@@ -348,7 +348,7 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                 }
                 "string" => {
                     let text = self.need(word.text, "a text")?;
-                    source = Source::Body(Body::Bytes(text.text.as_bytes().into()));
+                    source = Source::Body(Body::Bytes(base::raw::bytes_of(text.text).into()));
                 }
                 "lf-string" => {
                     let text = self.need(word.text, "a format")?;

@@ -43,6 +43,10 @@ pub struct Stage<'a> {
     pub request_bytes: &'a [u8],
     /// See [`Env::response_bytes`].
     pub response_bytes: &'a [u8],
+    /// The longest that a head may become by rewriting: what its body leaves of a buffer (`tune.bufsize`).
+    pub longest_head: usize,
+    /// See [`Env::sockets`].
+    pub sockets: Option<&'a dyn sample::Sockets>,
     /// See [`Env::complete`].
     pub complete: bool,
     /// Milliseconds of the monotonic clock.
@@ -57,6 +61,7 @@ impl Stage<'_> {
             transaction: self.transaction.as_deref(),
             request_bytes: self.request_bytes,
             response_bytes: self.response_bytes,
+            sockets: self.sockets,
             complete: self.complete,
             ..Env::new(self.process, self.now_ms)
         }
@@ -143,6 +148,8 @@ pub enum Final {
     },
     /// Answered by a service (`use-service`).
     Service(Service),
+    /// The stream goes on in HTTP mode (`switch-mode http`).
+    SwitchMode,
     /// A rewrite failed under `strict-mode on`.
     Internal,
 }
@@ -164,6 +171,11 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
+    /// Whether one of them goes on in HTTP mode (`switch-mode`).
+    pub fn switches_mode(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.action, Action::SwitchMode))
+    }
+
     /// How many rules there are.
     pub fn len(&self) -> usize {
         self.rules.len()
@@ -172,6 +184,9 @@ impl RuleSet {
     /// Runs the rules from number `start` on. The number returned is where to go on afterwards.
     pub fn run(&self, stage: &mut Stage<'_>, start: usize) -> (Outcome, usize) {
         let mut strict = true;
+        if let Some(transaction) = &mut stage.transaction {
+            transaction.waiting_rule = None;
+        }
         for rule in self.rules.iter().take(start) {
             if let Action::StrictMode(on) = rule.action {
                 strict = on;
@@ -182,14 +197,17 @@ impl RuleSet {
             number = match self.next_that_holds(stage, number) {
                 Ok(Some(number)) => number,
                 Ok(None) => return (Outcome::Done, self.rules.len()),
-                Err(number) => return (Outcome::Wait, number),
+                Err(number) => {
+                    self.wait_for(number, stage);
+                    return (Outcome::Wait, number);
+                }
             };
             let rule = &self.rules[number];
             number += 1;
             let outcome = match apply(&rule.action, stage) {
                 Applied::Next => continue,
                 Applied::Failed => {
-                    stage.session.frontend.frontend.mine().traffic.failed_rewrites.add(1);
+                    count_failed_rewrite(stage);
                     if !strict {
                         continue;
                     }
@@ -199,15 +217,28 @@ impl RuleSet {
                     strict = on;
                     continue;
                 }
-                Applied::Wait => return (Outcome::Wait, number - 1),
+                Applied::Wait => {
+                    self.wait_for(number - 1, stage);
+                    return (Outcome::Wait, number - 1);
+                }
                 Applied::Accept => Outcome::Accept,
-                Applied::Hold(hold) => return (Outcome::Hold(hold), number),
+                Applied::Hold(hold) => {
+                    self.wait_for(number - 1, stage);
+                    return (Outcome::Hold(hold), number);
+                }
                 Applied::Final(verdict) => Outcome::Final(verdict),
             };
             if let Some(transaction) = &mut stage.transaction {
                 transaction.last_rule = Some(rule.position);
             }
             return (outcome, number);
+        }
+    }
+
+    /// Notes the rule that the caller waits for before it goes on.
+    fn wait_for(&self, number: usize, stage: &mut Stage<'_>) {
+        if let Some(transaction) = &mut stage.transaction {
+            transaction.waiting_rule = Some(self.rules[number].position);
         }
     }
 
@@ -223,6 +254,18 @@ impl RuleSet {
             }
         }
         Ok(None)
+    }
+}
+
+/// Counts it for the frontend, and for the backend and server if they are known.
+fn count_failed_rewrite(stage: &Stage<'_>) {
+    stage.session.frontend.frontend.mine().traffic.failed_rewrites.add(1);
+    let Some(transaction) = stage.transaction.as_deref() else { return };
+    if let Some(backend) = &transaction.backend {
+        backend.backend.mine().traffic.failed_rewrites.add(1);
+    }
+    if let Some(server) = &transaction.server {
+        server.counters.mine().traffic.failed_rewrites.add(1);
     }
 }
 

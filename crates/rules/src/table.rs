@@ -4,6 +4,7 @@ use diag::{Diagnostic, suggest};
 use sample::Word;
 
 use crate::action::Action;
+use crate::binary;
 use crate::parse::{self, Context};
 
 /// The rule sets.
@@ -95,12 +96,14 @@ pub static ACTIONS: &[Row] = &[
     row("accept",              "",                                    TCP,               "lets it pass", parse::accept),
     row("add-acl",             "(<file>) <key fmt>",                  REQ | RES,         "adds an entry to a pattern list", parse::pattern_change),
     row("add-header",          "<name> <fmt>",                        HTTP,              "adds a header line", parse::header_format),
+    row("add-headers-bin",     "<expr> [prefix <str>]",               HTTP,              "adds the headers of a binary value", binary::parse),
     row("allow",               "",                                    HTTP,              "lets it pass", parse::accept),
     row("auth",                "[realm <realm>]",                     REQ,               "asks for a user and password", parse::auth),
     row("capture",             "<sample> [len <length> | id <id>]",   CNT | HTTP,        "keeps a value for the logs", parse::capture),
     row("close",               "",                                    RCN,               "closes the server's connection", parse::close),
     row("del-acl",             "(<file>) <key fmt>",                  HTTP,              "removes entries of a pattern list", parse::pattern_change),
     row("del-header",          "<name> [-m <method>]",                HTTP,              "removes header lines", parse::del_header),
+    row("del-headers-bin",     "<expr> [-m <method>]",                HTTP,              "removes the headers that a binary value names", binary::parse),
     row("del-map",             "(<file>) <key fmt>",                  HTTP,              "removes entries of a map", parse::pattern_change),
     row("deny",                "[status <code>] [<reply>]",           REQ | RES,         "refuses with an answer", parse::deny),
     row("disable-l7-retry",    "",                                    REQ,               "forbids retries after the request was sent", parse::disable_retry),
@@ -119,11 +122,14 @@ pub static ACTIONS: &[Row] = &[
     row("replace-value",       "<name> <regex> <fmt>",                HTTP,              "rewrites the values of a header's list", parse::replace_header),
     row("return",              "[status <code>] [<reply>]",           REQ | RES,         "answers", parse::return_),
     row("set-bandwidth-limit", "<name> [limit {<expr> | <size>}] [period {<expr> | <time>}]", CNT | RCN | REQ | RES, "limits the bandwidth of this stream by a filter", parse::set_bandwidth_limit),
+    row("set-bc-mark",         "{ <mark> | <expr> }",                 CNT | REQ,         "sets the mark of packets to the server", parse::set_server_mark),
+    row("set-bc-tos",          "{ <tos> | <expr> }",                  CNT | REQ,         "sets the type of service to the server", parse::set_server_tos),
     row("set-dst",             "<expr>",                              CON | SES | CNT | REQ, "changes the destination address", parse::set_address),
     row("set-dst-port",        "<expr>",                              CON | SES | CNT | REQ, "changes the destination port", parse::set_address),
     row("set-fc-mark",         "{ <mark> | <expr> }",                 TCP | REQ | RES,   "sets the mark of packets to the client", parse::set_mark),
     row("set-fc-tos",          "{ <tos> | <expr> }",                  TCP | REQ | RES,   "sets the type of service to the client", parse::set_tos),
     row("set-header",          "<name> <fmt>",                        HTTP,              "replaces a header", parse::header_format),
+    row("set-headers-bin",     "<expr> [prefix <str>]",               HTTP,              "replaces headers by those of a binary value", binary::parse),
     row("set-log-level",       "<level>",                             CNT | RCN | HTTP,  "changes the level of the log line", parse::set_log_level),
     row("set-map",             "(<file>) <key fmt> <value fmt>",      HTTP,              "sets an entry of a map", parse::pattern_change),
     row("set-mark",            "<mark>",                              TCP | REQ | RES,   "sets the mark of packets to the client", parse::set_mark),
@@ -145,27 +151,22 @@ pub static ACTIONS: &[Row] = &[
     row("set-var-fmt",         "(<var>[,<cond>…]) <fmt>",             TCP | HTTP,        "sets a variable to a formatted text", parse::set_var),
     row("silent-drop",         "[rst-ttl <ttl>]",                     TCP | REQ | RES,   "lets the connection vanish", parse::silent_drop),
     row("strict-mode",         "{ on | off }",                        HTTP,              "whether failed rewrites are errors", parse::strict_mode),
+    row("switch-mode",         "http [proto <name>]",                 CNT,               "goes on in HTTP mode", parse::switch_mode),
     row("tarpit",              "[status <code>] [<reply>]",           REQ,               "refuses after a while", parse::deny),
     row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
     row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service),
     row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body),
     row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
 
-    unbuilt("add-headers-bin",   HTTP,                     "headers from binary values"),
     unbuilt("attach-srv",        SES,                      "reverse HTTP"),
     unbuilt("cache-store",       RES,                      "caches"),
     unbuilt("cache-use",         REQ,                      "caches"),
-    unbuilt("del-headers-bin",   HTTP,                     "headers from binary values"),
     unbuilt("expect-netscaler-cip", CON,                   "the NetScaler CIP protocol"),
     unbuilt_prefix("lua.",       TCP | HTTP,               "Lua"),
     unbuilt_prefix("sc-add-gpc", TCP | HTTP,               "stick tables"),
     unbuilt_prefix("sc-inc-gpc", TCP | HTTP,               "stick tables"),
     unbuilt_prefix("sc-set-gpt", TCP | HTTP,               "stick tables"),
     unbuilt("send-spoe-group",   CNT | RCN | REQ | RES,    "SPOE filters"),
-    unbuilt("set-bc-mark",       CNT | REQ,                "marks on server connections"),
-    unbuilt("set-bc-tos",        CNT | REQ,                "types of service on server connections"),
-    unbuilt("set-headers-bin",   HTTP,                     "headers from binary values"),
-    unbuilt("switch-mode",       CNT,                      "switching from TCP to HTTP"),
     unbuilt_prefix("track-sc",   CON | SES | CNT | REQ | RES, "stick tables"),
 ];
 

@@ -31,6 +31,8 @@ fn run_at(world: &mut World, set: Ruleset, lines: &[&str], start: usize) -> (Out
         transaction: Some(&mut world.transaction),
         request_bytes: &world.request_bytes,
         response_bytes: &[],
+        longest_head: world.longest_head,
+        sockets: None,
         complete: world.complete,
         now_ms: 2_000,
     };
@@ -265,6 +267,38 @@ fn a_failed_rewrite_is_an_error_unless_the_mode_says_otherwise() {
     assert!(head(&world, false).contains("X-A: a"));
     let counted = world.frontend.frontend.all().map(|one| one.traffic.failed_rewrites.get()).sum::<u64>();
     assert_eq!(counted, 1);
+}
+
+#[test]
+fn a_head_grows_no_longer_than_its_room_and_failing_leaves_it_as_it_was() {
+    let value = "x".repeat(50);
+    // What each would add beyond the room; the last ones shrink or replace what is there.
+    let cases = [
+        (format!("add-header X-New {value}"), false),
+        (format!("set-header X-New {value}"), false),
+        (format!("set-header Host {value}"), false),
+        (format!("replace-header Host .* {value}"), false),
+        (format!("set-path /{value}"), false),
+        (format!("set-uri /{value}{value}"), false),
+        (format!("replace-path .* /{value}"), false),
+        ("set-header X-N 1".to_owned(), true),
+        ("set-header Host a".to_owned(), true),
+        ("set-path /".to_owned(), true),
+        ("del-header Host".to_owned(), true),
+    ];
+    for (line, fits) in cases {
+        let mut world = World::new();
+        let before = head(&world, false);
+        world.longest_head = before.len() + 20;
+        let outcome = run(&mut world, Ruleset::HttpRequest, &[&line]);
+        match fits {
+            true => assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}"),
+            false => {
+                assert!(matches!(outcome, Outcome::Final(Final::Internal)), "{line}: {outcome:?}");
+                assert_eq!(head(&world, false), before, "{line}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -18,6 +18,11 @@ thread_local! {
     static LARGE_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The calling worker's small buffer size.
+pub fn small_size() -> usize {
+    SMALL_SIZE.get()
+}
+
 /// Sets the calling worker's small buffer size (`tune.bufsize`). Called once before the first buffer is taken.
 pub fn set_small_size(bytes: usize) {
     SMALL_SIZE.set(bytes);

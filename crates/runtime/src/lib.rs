@@ -12,6 +12,7 @@ pub mod shard;
 pub mod shared;
 pub mod timer;
 pub mod topology;
+pub mod usage;
 pub mod worker;
 
 pub use buffer::Buffer;

@@ -25,6 +25,7 @@ struct Mailboxes {
     connections: Vec<Padded<AtomicUsize>>,
     /// What each runtime says of itself, once it runs.
     metrics: Vec<OnceLock<RuntimeMetrics>>,
+    groups: Vec<OnceLock<usize>>,
     /// Messages taken. Written by the worker itself.
     messages: Vec<Padded<AtomicU64>>,
     /// Workers that still poll without sleeping. Written once, when the process begins to stop.
@@ -73,6 +74,7 @@ pub fn prepare(count: usize) -> io::Result<Inboxes> {
             senders,
             connections,
             metrics: (0..count).map(|_| OnceLock::new()).collect(),
+            groups: (0..count).map(|_| OnceLock::new()).collect(),
             messages: (0..count).map(|_| Padded(AtomicU64::new(0))).collect(),
             polling: AtomicBool::new(true),
         })
@@ -91,6 +93,12 @@ pub fn post(index: usize, message: impl FnOnce() + Send + 'static) -> bool {
 /// Connections that worker `index` serves.
 pub fn connections(index: usize) -> usize {
     MAILBOXES.get().map_or(0, |boxes| boxes.connections[index].0.load(Relaxed))
+}
+
+/// The group that worker `index` is in.
+pub fn group_of(index: usize) -> usize {
+    let groups = MAILBOXES.get().map_or(&[][..], |boxes| &boxes.groups);
+    groups.get(index).and_then(OnceLock::get).copied().unwrap_or(0)
 }
 
 /// What worker `index` did so far; nothing before it started.
@@ -151,6 +159,9 @@ impl Inboxes {
         std::thread::Builder::new().name(format!("weir/{index}")).spawn(move || {
             shard::enter_worker(index);
             shard::enter_group(place.group);
+            if let Some(group) = MAILBOXES.get().and_then(|boxes| boxes.groups.get(index)) {
+                let _ = group.set(place.group);
+            }
             if let Some(Err(error)) = place.cpus.as_ref().map(topology::bind) {
                 eprintln!(
                     "worker {index}: cannot be bound to CPUs {}: {error}",

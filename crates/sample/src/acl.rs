@@ -215,7 +215,7 @@ fn criterion(word: Word<'_>, scope: &Scope<'_>) -> Result<(Expression, Option<Me
         None => (word.text.to_owned(), None),
     };
     let (expression, end) = Expression::begin(&text, word.span, scope).map_err(|error| {
-        let keyword_unknown = fetch::find(name).is_none() && method.is_none() && !fetch::is_known(name);
+        let keyword_unknown = fetch::find(name).is_none() && method.is_none() && fetch::needs(name).is_none();
         if !keyword_unknown {
             return error;
         }
@@ -474,7 +474,10 @@ mod tests {
     #[test]
     fn every_alias_names_a_fetch_that_is_known() {
         for (name, fetch, _) in ALIASES {
-            assert!(fetch::find(fetch).is_some() || fetch::is_known(fetch), "{name} stands for {fetch}");
+            assert!(
+                fetch::find(fetch).is_some() || fetch::needs(fetch).is_some(),
+                "{name} stands for {fetch}"
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::env::Env;
 use crate::fetch::{self, Timers};
 use crate::format::{Flags, escaped, quoted, write_bytes};
 use crate::session::Endpoint;
-use crate::transaction::Kept;
+use crate::transaction::{CaptureSlot, Kept};
 use crate::value::{write_int, write_ip4};
 
 /// Writes what an alias stands for.
@@ -394,49 +394,62 @@ fn http_query(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     line_part(Some(&target[start..]), flags, out);
 }
 
-fn captures(env: &Env<'_>, list: Option<&[Kept]>, flags: Flags, out: &mut Vec<u8>) {
-    let Some((transaction, list)) = env.transaction.zip(list).filter(|(_, list)| !list.is_empty()) else {
+/// The slots that the frontend has of a kind: one for each column of the log.
+fn slots(env: &Env<'_>, kind: fn(usize) -> CaptureSlot) -> impl Iterator<Item = CaptureSlot> {
+    let lengths = env.session.and_then(|session| session.frontend.capture_lengths.get());
+    let of_kind = lengths.map_or(0, |[requests, responses]| match kind(0) {
+        CaptureSlot::Request(_) => requests.len(),
+        CaptureSlot::Response(_) => responses.len(),
+    });
+    (0..of_kind).map(kind)
+}
+
+fn captures(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out: &mut Vec<u8>) {
+    let Some(transaction) = env.transaction else { return };
+    if slots(env, kind).next().is_none() {
         return;
-    };
+    }
     quoted(flags, out, |out| {
         out.push(b'{');
-        for (at, part) in list.iter().enumerate() {
+        for (at, slot) in slots(env, kind).enumerate() {
             if at > 0 {
                 out.push(b'|');
             }
-            escaped(transaction.kept(*part).unwrap_or_default(), b'#', is_forbidden_in_capture, out);
+            if let Some(bytes) = transaction.captured(slot) {
+                escaped(&bytes, b'#', is_forbidden_in_capture, out);
+            }
         }
         out.push(b'}');
     });
 }
 
-fn captures_clf(env: &Env<'_>, list: Option<&[Kept]>, flags: Flags, out: &mut Vec<u8>) {
-    let Some((transaction, list)) = env.transaction.zip(list) else { return };
-    for (at, part) in list.iter().enumerate() {
+fn captures_clf(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out: &mut Vec<u8>) {
+    let Some(transaction) = env.transaction else { return };
+    for (at, slot) in slots(env, kind).enumerate() {
         if at > 0 {
             out.push(b' ');
         }
-        match transaction.kept(*part) {
-            Some(bytes) => quoted(flags, out, |out| escaped(bytes, b'#', is_forbidden_in_capture, out)),
+        match transaction.captured(slot) {
+            Some(bytes) => quoted(flags, out, |out| escaped(&bytes, b'#', is_forbidden_in_capture, out)),
             None => out.extend_from_slice(if flags.quote { b"\"\"" } else { b"-" }),
         }
     }
 }
 
 fn request_headers(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    captures(env, env.transaction.map(|transaction| &*transaction.request_captures), flags, out);
+    captures(env, CaptureSlot::Request, flags, out);
 }
 
 fn request_headers_clf(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    captures_clf(env, env.transaction.map(|transaction| &*transaction.request_captures), flags, out);
+    captures_clf(env, CaptureSlot::Request, flags, out);
 }
 
 fn response_headers(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    captures(env, env.transaction.map(|transaction| &*transaction.response_captures), flags, out);
+    captures(env, CaptureSlot::Response, flags, out);
 }
 
 fn response_headers_clf(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    captures_clf(env, env.transaction.map(|transaction| &*transaction.response_captures), flags, out);
+    captures_clf(env, CaptureSlot::Response, flags, out);
 }
 
 fn status(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {

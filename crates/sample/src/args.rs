@@ -5,6 +5,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use base::raw::bytes_of;
 use base::units::{DefaultUnit, parse_duration};
 use http::Name;
 use state::{Proxy, Server};
@@ -296,7 +297,7 @@ fn names_current_proxy(kind: Kind) -> bool {
 fn resolve_one(text: &str, kind: Kind, scope: &Scope<'_>) -> Result<Arg, String> {
     let wrong = || format!("`{text}` is no {}", kind.name());
     Ok(match kind {
-        Kind::Str => Arg::Bytes(text.as_bytes().into()),
+        Kind::Str => Arg::Bytes(bytes_of(text).into()),
         Kind::HeaderName => Arg::Name(Name::new(text.as_bytes())),
         Kind::Int => Arg::Int(text.parse().map_err(|_| wrong())?),
         Kind::Time => {
@@ -331,7 +332,7 @@ fn resolve_one(text: &str, kind: Kind, scope: &Scope<'_>) -> Result<Arg, String>
         },
         Kind::StrOrVariable => match looks_like_variable(text) {
             true => Arg::Var(scope.variables.borrow_mut().resolve(text)?),
-            false => Arg::Bytes(text.as_bytes().into()),
+            false => Arg::Bytes(bytes_of(text).into()),
         },
         Kind::Regex => Arg::Regex(Regex::new(text, false)?),
         Kind::Table => return Err("stick tables are not supported yet".into()),
@@ -372,7 +373,7 @@ fn resolve_server(text: &str, scope: &Scope<'_>) -> Result<Arg, String> {
         }
         None => {
             let missing = || format!("`{text}` must be written `backend/server` here");
-            let proxy = scope.proxy.ok_or_else(missing)?;
+            let proxy = scope.proxy.filter(|_| !scope.inherited).ok_or_else(missing)?;
             refer(proxy, text);
             Ok(Arg::Server(Arc::clone(proxy), text.into()))
         }

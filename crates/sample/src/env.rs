@@ -8,6 +8,7 @@ use state::{Mode, Process, Proxy};
 
 use crate::log_profile::{LogOrigin, LogProfile};
 use crate::session::Session;
+use crate::socket::Sockets;
 use crate::transaction::Transaction;
 
 /// Everything an expression reads. Made for a moment and dropped before anything is changed.
@@ -31,6 +32,8 @@ pub struct Env<'a> {
     pub now_ms: u64,
     /// Where the log line is made that is being written.
     pub log_origin: LogOrigin,
+    /// The sockets of the connections; `None` where there are none to ask.
+    pub sockets: Option<&'a dyn Sockets>,
     /// The variables of a health check; `None` elsewhere.
     pub check_vars: Option<&'a crate::vars::Slots>,
 }
@@ -48,6 +51,7 @@ impl<'a> Env<'a> {
             may_change: Cell::new(false),
             now_ms,
             log_origin: LogOrigin::Unspecified,
+            sockets: None,
             check_vars: None,
         }
     }
@@ -110,6 +114,10 @@ pub trait Names {
     fn http_errors(&self, name: &str) -> Option<HttpErrors>;
     /// Reads a file named in the configuration (pattern files, error files), relative to the working directory.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// The certificates that expressions name, those of `crt-store` sections with `jwt on` among them.
+    fn certificates(&self) -> Arc<crate::keys::Certificates> {
+        Arc::default()
+    }
     /// All proxies, for names that are only known at run time; made once and shared.
     fn directory(&self) -> Option<Arc<Directory>> {
         None
@@ -160,4 +168,6 @@ pub struct Scope<'a> {
     pub mode: Mode,
     /// Where the expression stands.
     pub place: Place,
+    /// Whether it is inherited from a defaults section, which has no servers of its own.
+    pub inherited: bool,
 }

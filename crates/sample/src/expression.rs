@@ -221,7 +221,7 @@ impl Parser<'_, '_> {
                 start,
                 &name,
                 "fetch method",
-                fetch::is_known(&name),
+                fetch::needs(&name),
                 fetch::suggest(&name),
             ));
         };
@@ -257,7 +257,7 @@ impl Parser<'_, '_> {
                     start,
                     &name,
                     "converter",
-                    convert::is_known(&name),
+                    convert::needs(&name),
                     convert::suggest(&name),
                 ));
             };
@@ -289,9 +289,16 @@ impl Parser<'_, '_> {
         }
     }
 
-    fn unknown(&self, start: usize, name: &str, what: &str, known: bool, near: Option<&str>) -> Diagnostic {
-        if known {
-            return self.error(start, format!("`{name}` is not supported yet"));
+    fn unknown(
+        &self,
+        start: usize,
+        name: &str,
+        what: &str,
+        needs: Option<&str>,
+        near: Option<&str>,
+    ) -> Diagnostic {
+        if let Some(needs) = needs {
+            return self.error(start, format!("`{name}` is not supported yet: it needs {needs}"));
         }
         self.error(start, format!("unknown {what} `{name}`")).did_you_mean(near)
     }

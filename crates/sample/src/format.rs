@@ -265,7 +265,12 @@ impl Compiler<'_, '_> {
 
     fn flush(&mut self) {
         if !self.pending.is_empty() {
-            self.parts.push(Part::Text(std::mem::take(&mut self.pending).into()));
+            let text = String::from_utf8(std::mem::take(&mut self.pending));
+            // Cut at ASCII characters only, it is text still.
+            self.parts.push(Part::Text(match text {
+                Ok(text) => base::raw::bytes_of(&text).into(),
+                Err(cut) => cut.into_bytes().into(),
+            }));
         }
     }
 

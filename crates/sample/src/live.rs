@@ -69,6 +69,7 @@ pub fn set_variable(
         proxy: None,
         mode: Mode::Tcp,
         place: Place::Command,
+        inherited: false,
     };
     let env = Env::new(process, now_ms);
     let list: Vec<Word<'_>> = words.iter().map(|text| Word { text, span: nowhere }).collect();

@@ -13,6 +13,8 @@ use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::util::syntax;
 
+use std::borrow::Cow;
+
 use crate::value::Scratch;
 
 /// A compiled regular expression.
@@ -39,6 +41,8 @@ fn backtracking(pattern: &str, ignore_case: bool) -> Option<Box<pcre2::bytes::Re
 impl Regex {
     /// Compiles `pattern`.
     pub fn new(pattern: &str, ignore_case: bool) -> Result<Self, String> {
+        let spelled = spell_bytes(pattern);
+        let pattern: &str = &spelled;
         let linear = regex::bytes::RegexBuilder::new(&translate(pattern))
             .unicode(false)
             .case_insensitive(ignore_case)
@@ -242,11 +246,13 @@ impl RegexSet {
         ignore_case: bool,
     ) -> Result<Self, (usize, String)> {
         let patterns: Vec<&str> = patterns.into_iter().collect();
-        let together = regex::bytes::RegexSetBuilder::new(patterns.iter().map(|pattern| translate(pattern)))
-            .unicode(false)
-            .case_insensitive(ignore_case)
-            .size_limit(64 << 20)
-            .build();
+        let together = regex::bytes::RegexSetBuilder::new(
+            patterns.iter().map(|pattern| translate(&spell_bytes(pattern))),
+        )
+        .unicode(false)
+        .case_insensitive(ignore_case)
+        .size_limit(64 << 20)
+        .build();
         if let Ok(set) = together {
             return Ok(Self(Set::Together(set)));
         }
@@ -271,6 +277,18 @@ impl RegexSet {
             Set::OneByOne(list) => list.iter().any(|regex| regex.is_match(bytes)),
         }
     }
+}
+
+/// Spells bytes that are no UTF-8 as escapes.
+pub(crate) fn spell_bytes(pattern: &str) -> Cow<'_, str> {
+    if !pattern.contains(|c| base::raw::byte_of(c).is_some()) {
+        return Cow::Borrowed(pattern);
+    }
+    let spell = |c: char| match base::raw::byte_of(c) {
+        Some(byte) => format!("\\x{byte:02x}"),
+        None => c.to_string(),
+    };
+    Cow::Owned(pattern.chars().map(spell).collect())
 }
 
 /// Rewrites what PCRE takes as itself and the `regex` crate as syntax: `[`, `&&`, `--` and `~~` inside a class,

@@ -69,6 +69,8 @@ pub struct Session {
     pub destination: Endpoint,
     /// What only some connections have; see [`Session::tlvs`] and [`Session::connection_source`].
     pub rare: Option<Box<Rare>>,
+    /// Why the connection failed before it carried anything.
+    pub error: crate::socket::ConnectionError,
     /// Whether a PROXY protocol header was received (`fc_rcvd_proxy`).
     pub received_proxy: bool,
     /// Wall clock at accept, in µs since the UNIX epoch.

@@ -2,6 +2,7 @@
 //!
 //! Reused between the requests of a connection: [`Transaction::reset`] keeps the memory.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use http::Head;
@@ -9,6 +10,7 @@ use state::Server;
 
 use crate::bandwidth::BandwidthLimit;
 use crate::session::Endpoint;
+use crate::value::{Bytes, Scratch};
 use crate::vars::Slots;
 
 /// Who ended the stream: the first letter of the termination state (configuration manual, 8.5).
@@ -118,6 +120,26 @@ pub struct Times {
 /// A part of the request line or of a head kept for the logs, in [`Transaction::kept`].
 pub type Kept = Option<(u32, u32)>;
 
+/// A slot for a captured value, by the message that it tells of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CaptureSlot {
+    /// Of the request's captures.
+    Request(usize),
+    /// Of the response's.
+    Response(usize),
+}
+
+impl CaptureSlot {
+    /// The longest value that the slot takes; `None` if the frontend has no such slot.
+    pub fn length(self, frontend: &state::Proxy) -> Option<usize> {
+        let [requests, responses] = frontend.capture_lengths.get()?;
+        match self {
+            Self::Request(index) => requests.get(index).copied(),
+            Self::Response(index) => responses.get(index).copied(),
+        }
+    }
+}
+
 /// One request and its response, or one TCP stream.
 #[derive(Debug)]
 pub struct Transaction {
@@ -135,10 +157,12 @@ pub struct Transaction {
     pub server: Option<Arc<Server>>,
     /// Addresses of the connection to the server: ours, theirs (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
-    /// Whether that connection served another request before.
-    pub server_reused: bool,
     /// Limits of bandwidth that rules have enabled.
     pub bandwidth: Vec<BandwidthLimit>,
+    /// Requests that were sent over that connection, this one among them.
+    pub server_uses: u32,
+    /// Why the last attempt to connect to a server failed.
+    pub server_error: crate::socket::ConnectionError,
     /// Instants.
     pub times: Times,
     /// How it ended.
@@ -167,6 +191,8 @@ pub struct Transaction {
     pub request_captures: Vec<Kept>,
     /// `capture response header`, a slot each.
     pub response_captures: Vec<Kept>,
+    /// What converters captured: they see the transaction, and cannot change it otherwise. The last of a slot counts.
+    pub late_captures: RefCell<Vec<(CaptureSlot, Box<[u8]>)>>,
     /// `capture cookie`: the client's, the server's.
     pub cookie_captures: [Kept; 2],
     /// The unique id, once made.
@@ -181,6 +207,8 @@ pub struct Transaction {
     pub log_level: Option<Option<u8>>,
     /// The rule that ended the evaluation: its file and line (`last_rule_file`, `last_rule_line`).
     pub last_rule: Option<(&'static str, u32)>,
+    /// The rule that is waited for (`waiting_entity`); it stays here when the wait ends in an error.
+    pub waiting_rule: Option<(&'static str, u32)>,
     /// `set-priority-class`, and `set-priority-offset` in ms.
     pub priority: (i32, i32),
     /// Timeouts that `set-timeout` changed, in ms: client, server, tunnel, connect, queue, tarpit.
@@ -191,6 +219,10 @@ pub struct Transaction {
     pub source: Option<Endpoint>,
     /// Likewise the destination.
     pub destination: Option<Endpoint>,
+    /// The firewall mark and the type of service of the connection to the server (`set-bc-mark`, `set-bc-tos`).
+    pub server_mark: Option<u32>,
+    /// Likewise.
+    pub server_tos: Option<u32>,
     /// Whether the request may not be sent twice (`disable-l7-retry`).
     pub no_replay: bool,
     /// Whether the client speaks to a forward proxy (`option http-use-proxy-header`, absolute targets).
@@ -223,8 +255,9 @@ impl Default for Transaction {
             backend: None,
             server: None,
             server_ends: None,
-            server_reused: false,
             bandwidth: Vec::new(),
+            server_uses: 0,
+            server_error: Default::default(),
             times: Times::default(),
             termination: Termination::default(),
             status: 0,
@@ -239,6 +272,7 @@ impl Default for Transaction {
             request_line: None,
             request_captures: Vec::new(),
             response_captures: Vec::new(),
+            late_captures: RefCell::default(),
             cookie_captures: [None; 2],
             unique_id: None,
             txn_vars: Slots::default(),
@@ -246,11 +280,14 @@ impl Default for Transaction {
             res_vars: Slots::default(),
             log_level: None,
             last_rule: None,
+            waiting_rule: None,
             priority: (0, 0),
             timeouts: [None; 6],
             max_retries: None,
             source: None,
             destination: None,
+            server_mark: None,
+            server_tos: None,
             no_replay: false,
             to_proxy: false,
             id: 0,
@@ -271,8 +308,10 @@ impl Transaction {
             backend,
             server,
             server_ends,
-            server_reused,
             bandwidth,
+            server_uses,
+            server_error,
+            waiting_rule,
             times,
             termination,
             status,
@@ -287,6 +326,7 @@ impl Transaction {
             request_line,
             request_captures,
             response_captures,
+            late_captures,
             cookie_captures,
             unique_id,
             txn_vars,
@@ -299,6 +339,8 @@ impl Transaction {
             max_retries,
             source,
             destination,
+            server_mark,
+            server_tos,
             no_replay,
             to_proxy,
             id,
@@ -312,7 +354,9 @@ impl Transaction {
         *backend = None;
         *server = None;
         *server_ends = None;
-        *server_reused = false;
+        *server_uses = 0;
+        *server_error = Default::default();
+        *waiting_rule = None;
         *times = Times::default();
         *termination = Termination::default();
         *status = 0;
@@ -327,6 +371,7 @@ impl Transaction {
         *request_line = None;
         request_captures.clear();
         response_captures.clear();
+        late_captures.get_mut().clear();
         *cookie_captures = [None; 2];
         *unique_id = None;
         txn_vars.clear();
@@ -339,6 +384,8 @@ impl Transaction {
         *max_retries = None;
         *source = None;
         *destination = None;
+        *server_mark = None;
+        *server_tos = None;
         *no_replay = false;
         *to_proxy = false;
         *id = 0;
@@ -350,6 +397,44 @@ impl Transaction {
         let start = self.kept.len() as u32;
         self.kept.extend_from_slice(bytes);
         Some((start, self.kept.len() as u32))
+    }
+
+    /// Captures `text` in `slot`, as far as the slot of `frontend` takes it; nothing where there is no such slot.
+    pub fn capture(&mut self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
+        let Some(length) = slot.length(frontend) else { return };
+        let kept = self.keep(&text[..text.len().min(length)]);
+        self.late_captures.get_mut().retain(|(other, _)| *other != slot);
+        let (captures, index) = match slot {
+            CaptureSlot::Request(index) => (&mut self.request_captures, index),
+            CaptureSlot::Response(index) => (&mut self.response_captures, index),
+        };
+        if captures.len() <= index {
+            captures.resize(index + 1, None);
+        }
+        captures[index] = kept;
+    }
+
+    /// Likewise for a converter, which has the transaction only to look at.
+    pub fn capture_late(&self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
+        if let Some(length) = slot.length(frontend)
+            && let Ok(mut late) = self.late_captures.try_borrow_mut()
+        {
+            late.push((slot, text[..text.len().min(length)].into()));
+        }
+    }
+
+    /// What was captured in `slot`.
+    pub fn captured(&self, slot: CaptureSlot) -> Option<Bytes<'_>> {
+        if let Ok(late) = self.late_captures.try_borrow()
+            && let Some((_, text)) = late.iter().rev().find(|(other, _)| *other == slot)
+        {
+            return Some(Bytes::Made(Scratch::copy(text)));
+        }
+        let part = match slot {
+            CaptureSlot::Request(index) => self.request_captures.get(index),
+            CaptureSlot::Response(index) => self.response_captures.get(index),
+        };
+        self.kept(*part?).map(Bytes::Borrowed)
     }
 
     /// The bytes of a kept part.

@@ -301,6 +301,8 @@ pub struct Variables {
     next: [u32; 6],
     wants_request_line: bool,
     wants_backend_source: bool,
+    wants_server_tcp: bool,
+    wants_turns: bool,
 }
 
 impl Variables {
@@ -353,6 +355,26 @@ impl Variables {
     /// Notes that an expression or format of the plan reads our address on the connection to the server.
     pub fn want_backend_source(&mut self) {
         self.wants_backend_source = true;
+    }
+
+    /// Notes that an expression reads what the kernel measured of the connection to the server.
+    pub fn want_server_tcp(&mut self) {
+        self.wants_server_tcp = true;
+    }
+
+    /// Notes that an expression reads what a request costs.
+    pub fn want_turns(&mut self) {
+        self.wants_turns = true;
+    }
+
+    /// Whether one does: then the turns of tasks are measured.
+    pub fn wants_turns(&self) -> bool {
+        self.wants_turns
+    }
+
+    /// Whether one does: then the kernel is asked before that connection is given back.
+    pub fn wants_server_tcp(&self) -> bool {
+        self.wants_server_tcp
     }
 
     /// Whether one does: then the kernel is asked for it with each connection.

@@ -95,6 +95,8 @@ pub struct Proxy {
     pub retries: AtomicU32,
     /// `default_backend`, written likewise (`fe_defbe`).
     pub default_backend: std::sync::OnceLock<Box<str>>,
+    /// The longest value of each slot for captures, of requests and of responses; written likewise.
+    pub capture_lengths: std::sync::OnceLock<[Box<[usize]>; 2]>,
     /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by the runtime socket.
     pub unpublished: AtomicBool,
     /// Whether cookies are made of the servers' addresses (`cookie … dynamic`). Written by the runtime socket.
@@ -158,6 +160,7 @@ impl Proxy {
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: std::sync::OnceLock::new(),
+            capture_lengths: std::sync::OnceLock::new(),
         }
     }
 

@@ -297,7 +297,7 @@ mod tests {
         for (text, expected) in cases {
             let shown = String::from_utf8_lossy(text);
             let words = split(text).unwrap_or_else(|error| panic!("{shown}: {error:?}"));
-            let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
+            let bytes: Vec<std::borrow::Cow<'_, [u8]>> = words.iter().map(Word::bytes).collect();
             assert_eq!(bytes, *expected, "{shown}");
         }
     }

@@ -13,8 +13,6 @@ pub struct Word {
     text: CompactString,
     span: Span,
     form: Form,
-    /// The exact bytes, when they are no UTF-8 (`\x80`, or a file in another encoding).
-    bytes: Option<Box<[u8]>>,
 }
 
 /// How the text relates to the bytes of the file, so that a part of the text can be underlined.
@@ -33,29 +31,23 @@ impl Word {
     /// A word that stands in no file as it is, made by the program at the place of `span`.
     pub fn new(text: &str, span: Span) -> Self {
         let form = if text.len() == span.len() { Form::Plain } else { Form::Altered };
-        Self { text: CompactString::new(text), span, form, bytes: None }
+        Self { text: CompactString::new(text), span, form }
     }
 
     pub(crate) fn from_bytes(bytes: &[u8], span: Span, form: Form) -> Self {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Self { text: CompactString::new(text), span, form, bytes: None },
-            Err(_) => Self {
-                text: CompactString::from(String::from_utf8_lossy(bytes).as_ref()),
-                span,
-                form: Form::Altered,
-                bytes: Some(bytes.into()),
-            },
-        }
+        let text = base::raw::text_of(bytes);
+        let form = if text.len() == bytes.len() { form } else { Form::Altered };
+        Self { text: CompactString::new(text), span, form }
     }
 
-    /// The text; bytes that are no UTF-8 read as U+FFFD, see [`Word::bytes`].
+    /// The text; bytes that are no UTF-8 (`\x80`, a file in another encoding) as [`base::raw`] writes them.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// The exact bytes.
-    pub fn bytes(&self) -> &[u8] {
-        self.bytes.as_deref().unwrap_or(self.text.as_bytes())
+    pub fn bytes(&self) -> std::borrow::Cow<'_, [u8]> {
+        base::raw::bytes_of(&self.text)
     }
 
     /// Where the word stands in its file, quotes included.

@@ -46,6 +46,10 @@ pub struct Bind {
     pub listener: Arc<state::Listener>,
     /// `accept-proxy`.
     pub accept_proxy: bool,
+    /// `proto none`: streams of TCP do not become streams of HTTP.
+    pub stays_raw: bool,
+    /// `tcp-ss`: 1 saves the SYN of connections from its IP header on, 2 from its Ethernet header on.
+    pub save_syn: Option<u8>,
     /// `tcp-ut`.
     pub tcp_ut: Option<Duration>,
     /// `tfo`.

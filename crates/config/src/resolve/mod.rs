@@ -6,10 +6,12 @@
 
 mod balance;
 mod binds;
+pub(crate) mod certificates;
 mod check;
 mod filters;
 mod formats;
 mod last;
+mod inherited;
 pub(crate) mod log;
 mod log_sections;
 pub(crate) mod names;
@@ -79,6 +81,8 @@ pub(crate) struct Context<'a> {
     pub(crate) last: last::LastAddresses,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
+    /// Whether the line being compiled is inherited from a defaults section.
+    pub(crate) inherited: bool,
 }
 
 impl Context<'_> {
@@ -123,10 +127,12 @@ pub(crate) fn resolve(
         refused: HashSet::new(),
         last: last::LastAddresses::default(),
         hosts: HashMap::new(),
+        inherited: false,
     };
     let global = read_global(draft, &mut context);
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
+    certificates::stores(draft, &global.bases, &mut context);
     let healthchecks = sections::healthchecks(draft, &mut context);
     context.names.resolvers = resolvers::resolvers(draft, &mut context);
     let mut proxies = read_proxies(draft, &mut context);
@@ -158,6 +164,9 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.default_path = global.plan.default_path.clone();
     sample::vars::limit(global.plan.tune.vars_max);
+    let (algorithms, encryptions) = sample::convert::jwe::DEFAULT_ALLOWED;
+    let [own_algorithms, own_encryptions] = global.allowed_jwt;
+    sample::convert::jwe::allow(own_algorithms.unwrap_or(algorithms), own_encryptions.unwrap_or(encryptions));
     place_workers(&mut global, context);
     global
 }
@@ -201,6 +210,7 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
             proxies.push((section, Box::new(settings)));
             continue;
         }
+        inherited::check_defaults(section, &settings, context);
         let settings = Rc::new(settings);
         if !section.name.is_empty() && seen.named.insert(&section.name, (settings.clone(), section)).is_some()
         {
@@ -208,6 +218,7 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
         }
         seen.last = Some(settings);
     }
+    inherited::check_proxies(&proxies, context);
     proxies
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) resolvers: Vec<Arc<Resolvers>>,
     /// `log-profile` sections.
     pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
+    /// Certificates for JSON Web Tokens.
+    pub(crate) certificates: Arc<sample::keys::Certificates>,
     /// `default-path`.
     pub(crate) default_path: DefaultPath,
     /// The directory of the file whose lines are being compiled.
@@ -62,6 +64,7 @@ impl<'a> NameTable<'a> {
             http_errors: HashMap::new(),
             resolvers: Vec::new(),
             log_profiles: HashMap::new(),
+            certificates: Arc::default(),
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
             captures: RefCell::default(),
@@ -139,6 +142,10 @@ impl sample::Names for NameTable<'_> {
             })
         };
         Some(self.directory_of_proxies.get_or_init(make).clone())
+    }
+
+    fn certificates(&self) -> Arc<sample::keys::Certificates> {
+        Arc::clone(&self.certificates)
     }
 
     fn capture_slot(&self, length: usize) -> Option<usize> {

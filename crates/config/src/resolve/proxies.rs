@@ -48,6 +48,10 @@ pub(crate) fn resolve(
     }
     let ring = ring_settings(proxy, context);
     let (servers, check_kind) = server_settings(proxy, servers, &compiled.acls, checks, context);
+    let request_captures = captures(&compiled.request_captures);
+    let response_captures = captures(&settings.response_captures);
+    let lengths = |captures: &[Capture]| captures.iter().map(|capture| capture.length).collect();
+    let _ = proxy.state.capture_lengths.set([lengths(&request_captures), lengths(&response_captures)]);
     let Rules { stats_rules, stats_admin, .. } = compiled;
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
     Proxy {
@@ -65,8 +69,8 @@ pub(crate) fn resolve(
         default_backend,
         monitor_uri: settings.monitor_uri.map(|uri| uri.bytes().into()),
         monitor_fail: compiled.monitor_fail,
-        request_captures: captures(&compiled.request_captures),
-        response_captures: captures(&settings.response_captures),
+        request_captures,
+        response_captures,
         cookie_capture: settings.cookie_capture.clone().map(|capture| CookieCapture {
             length: capture.length.min(context.global.tune.cookie_length),
             ..capture

@@ -16,10 +16,11 @@ use state::Mode;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::keyword::{Outcome, not_supported};
+use crate::keyword::Outcome;
 use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
 use crate::resolve::names::CaptureDraft;
 use crate::resolve::{Context, Pending, warnings};
+use crate::settings::DeclaredCapture;
 
 /// The words of a statement as `sample` and `rules` read them.
 pub(crate) type WordList<'a> = SmallVec<[sample::Word<'a>; 16]>;
@@ -50,6 +51,7 @@ pub(crate) fn scope<'s>(
         proxy,
         mode,
         place,
+        inherited: context.inherited,
     }
 }
 
@@ -86,12 +88,15 @@ pub(crate) fn compile(
     context: &mut Context<'_>,
 ) -> Rules {
     let mut rules = Rules::default();
-    let declared = proxy.settings.request_captures.iter();
-    let declared = declared.map(|(name, length)| (name.map(Into::into), *length)).collect();
-    context.names.captures.replace(proxy.settings.is_frontend().then_some(declared));
+    context.names.captures.replace(proxy.settings.is_frontend().then(Vec::new));
+    let mut declared = proxy.settings.request_captures.iter().peekable();
     warnings::misplaced_rules(&proxy.settings, context);
     let mut broken: Vec<String> = Vec::new();
-    for statement in proxy.settings.all_rules() {
+    for (number, statement) in proxy.settings.all_rules().enumerate() {
+        while let Some(capture) = declared.next_if(|capture| capture.rules_before <= number) {
+            declare(capture, context);
+        }
+        context.inherited = number < proxy.settings.inherited_rules.len();
         match one(&mut rules, statement, proxy, index, pending, context) {
             Ok(()) => {}
             // Of an ACL that was refused, the first message is enough.
@@ -104,8 +109,17 @@ pub(crate) fn compile(
             }
         }
     }
+    context.inherited = false;
+    declared.for_each(|capture| declare(capture, context));
     rules.request_captures = context.names.captures.take().unwrap_or_default();
     rules
+}
+
+/// Gives a declared capture its slot; backends have none.
+fn declare(capture: &DeclaredCapture<'_>, context: &Context<'_>) {
+    if let Some(captures) = &mut *context.names.captures.borrow_mut() {
+        captures.push((capture.header.map(Into::into), capture.length));
+    }
 }
 
 fn one(
@@ -312,24 +326,25 @@ pub(crate) fn check_modes(
     context: &Context<'_>,
 ) -> Outcome {
     let (mode, other) = (from.settings.mode, to.settings.mode);
-    if mode == other || from.settings.disabled || to.settings.disabled {
+    // A stream of TCP becomes one of HTTP where its backend is of that mode.
+    let fits = mode == other || (mode == Mode::Tcp && other == Mode::Http);
+    if fits || from.settings.disabled || to.settings.disabled {
         return Ok(());
     }
     let (kind, name, to_name) = (from.settings.kind_name(), from.settings.name, to.settings.name);
     let to_kind = to.settings.kind_name();
     let (place, to_place) = (context.place(from.section), context.place(to.section));
-    let message = if mode == Mode::Tcp && other == Mode::Http {
-        // HAProxy takes the connection for HTTP from there on.
-        not_supported(&format!("{kind} {name} in mode tcp with a backend in mode http"))
-    } else {
-        Diagnostic::alert(format!("{} {kind} `{name}` cannot use {} backend `{to_name}`", mode.name(), other.name()))
-            .haproxy_whole(format!(
-                "{} {kind} '{name}' ({place}) tries to use incompatible {} {to_kind} '{to_name}' ({to_place}) {what} \
-                 (see 'mode').",
-                mode.name(),
-                other.name()
-            ))
-    };
+    let message = Diagnostic::alert(format!(
+        "{} {kind} `{name}` cannot use {} backend `{to_name}`",
+        mode.name(),
+        other.name()
+    ))
+    .haproxy_whole(format!(
+        "{} {kind} '{name}' ({place}) tries to use incompatible {} {to_kind} '{to_name}' ({to_place}) {what} \
+         (see 'mode').",
+        mode.name(),
+        other.name()
+    ));
     Err(message.at(span).related(to.section.name.span(), format!("its mode is {}", other.name())))
 }
 

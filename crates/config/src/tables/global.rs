@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::units::DefaultUnit::{Milliseconds, Seconds};
 use diag::Diagnostic;
+use sample::convert::jwe;
 
 use crate::args::Args;
 use crate::keyword::places::G;
@@ -102,12 +103,12 @@ pub static TABLE: &[Keyword] = &[
     ineffective("maxcompcpuusage",    G, "compression is not supported yet"),
     ineffective("maxzlibmem",         G, "compression is not supported yet"),
     ineffective("ca-base",            G, TLS),
-    ineffective("crt-base",           G, TLS),
-    ineffective("key-base",           G, TLS),
+    global("crt-base",           "<directory>",  "where relative names of certificates of `crt-store` point", |g, a| { g.bases.certificates = Some(a.required("a directory")?); a.finish() }),
+    global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { g.bases.keys = Some(a.required("a directory")?); a.finish() }),
     ineffective("issuers-chain-path", G, TLS),
     ineffective("noktls",             G, TLS),
-    ineffective("jwt.decrypt_alg_list", G, "JWTs are not decrypted yet"),
-    ineffective("jwt.decrypt_enc_list", G, "JWTs are not decrypted yet"),
+    global("jwt.decrypt_alg_list", "<name>[:<name>]*", "how the keys of encrypted JWTs may be found", |g, a| { g.allowed_jwt[0] = Some(allowed(a, jwe::ALGORITHMS)?); Ok(()) }),
+    global("jwt.decrypt_enc_list", "<name>[:<name>]*", "how their contents may be decrypted", |g, a| { g.allowed_jwt[1] = Some(allowed(a, jwe::ENCRYPTIONS)?); Ok(()) }),
     ineffective("ocsp-update.disable",   G, TLS),
     ineffective("ocsp-update.httpproxy", G, TLS),
     ineffective("ocsp-update.maxdelay",  G, TLS),
@@ -151,6 +152,26 @@ pub static TABLE: &[Keyword] = &[
     removed("debug", G, "Use the '-d' option of the command line"),
     removed("monitor-net", G, "Use 'http-request return' with an ACL"),
 ];
+
+/// A list of names between colons as bits: `ALL` are all, and `!` before a name takes it away.
+fn allowed(args: &mut Args<'_, '_>, names: &[&'static str]) -> Result<u32, Diagnostic> {
+    let list = args.required("a list of algorithms between colons")?;
+    let mut bits = 0;
+    for item in list.split(':') {
+        let (name, add) = item.strip_prefix('!').map_or((item, true), |name| (name, false));
+        let bit = match names.iter().position(|known| *known == name) {
+            Some(position) => 1 << position,
+            None if name == "ALL" => (1 << names.len()) - 1,
+            None => {
+                let near = diag::suggest(name, names.iter().copied());
+                return Err(args.wrong(format!("`{name}` is no algorithm of this list")).did_you_mean(near));
+            }
+        };
+        bits = if add { bits | bit } else { bits & !bit };
+    }
+    args.finish()?;
+    Ok(bits)
+}
 
 fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
     *value = !args.negated();

@@ -13,7 +13,7 @@ use crate::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, remove
 use crate::plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use crate::resolve::names::resolve_host;
 use crate::server;
-use crate::settings::Settings;
+use crate::settings::{DeclaredCapture, Settings};
 
 /// The rows.
 #[rustfmt::skip]
@@ -42,8 +42,8 @@ pub static TABLE: &[Keyword] = &[
     proxy("max-keep-alive-queue", DLB,  "<value>",               "how long a queue makes a client change servers",        |s, a| number(&mut s.max_keep_alive_queue, a, -1, i32::MAX)),
     proxy("max-session-srv-conns", DFL, "<nb>",                  "how many idle connections a session keeps",             |s, a| number(&mut s.max_session_server_connections, a, 0, i32::MAX)),
     proxy("monitor-uri",          DFL,  "<uri>",                 "answers this URI itself: alive",                        monitor_uri),
-    proxy("capture request header",  FL, "<name> len <length>",  "keeps a header of requests for the log",                |s, a| capture(&mut s.request_captures, a)),
-    proxy("capture response header", FL, "<name> len <length>",  "keeps a header of responses for the log",               |s, a| capture(&mut s.response_captures, a)),
+    proxy("capture request header",  FL, "<name> len <length>",  "keeps a header of requests for the log",                capture_request_header),
+    proxy("capture response header", FL, "<name> len <length>",  "keeps a header of responses for the log",               capture_response_header),
     proxy("capture cookie",       FL,   "<name> len <length>",   "keeps a cookie for the log",                            capture_cookie),
     proxy("declare capture",      FL,   "{ request | response } len <length>", "a place for what rules capture",          declare_capture),
     proxy("clitcpka-cnt",         DFL,  "<count>",               "probes before a client counts as gone",                 |s, a| some(&mut s.options.tcp_keepalive_client.count, a)),
@@ -254,11 +254,23 @@ fn monitor_uri<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
     args.finish()
 }
 
-fn capture<'a>(list: &mut Vec<(Option<&'a str>, usize)>, args: &mut Args<'a, '_>) -> Outcome {
+fn capture_request_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("<header_name> and 'len'")?;
     let length = length(args)?;
-    list.push((Some(name), length));
+    declare_request_capture(settings, Some(name), length);
     args.finish()
+}
+
+fn capture_response_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = args.required("<header_name> and 'len'")?;
+    let length = length(args)?;
+    settings.response_captures.push((Some(name), length));
+    args.finish()
+}
+
+fn declare_request_capture<'a>(settings: &mut Settings<'a>, header: Option<&'a str>, length: usize) {
+    let rules_before = settings.all_rules().count();
+    settings.request_captures.push(DeclaredCapture { header, length, rules_before });
 }
 
 fn length(args: &mut Args<'_, '_>) -> Result<usize, Diagnostic> {
@@ -284,7 +296,7 @@ fn declare_capture<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> 
     let request = args.one_of(&[("request", true), ("response", false)])?;
     let length = length(args)?;
     if request {
-        settings.request_captures.push((None, length));
+        declare_request_capture(settings, None, length);
     } else {
         settings.response_captures.push((None, length));
     }

@@ -2,9 +2,10 @@
 //! variables.
 
 use aes::{Aes128, Aes192, Aes256};
+use aes_gcm::AesGcm;
 use aes_gcm::aead::generic_array::GenericArray;
 use aes_gcm::aead::{AeadInPlace, KeyInit};
-use aes_gcm::{AesGcm, aes::cipher::consts::U12};
+use aes_gcm::aes::cipher::consts::{U8, U12, U16};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cbc::cipher::block_padding::Pkcs7;
@@ -29,120 +30,166 @@ const CBC: &[Spec] =
 pub(super) static CONVERTS: &[Convert] = &[
     //  name            arguments  takes       gives       what it does
     row("aes_gcm_enc",  GCM,       Type::Bin,  Type::Bin,  "encrypted; its tag is put into a variable", aes_gcm_enc).prepared(prepare_enc),
-    row("aes_gcm_dec",  GCM,       Type::Bin,  Type::Bin,  "decrypted, if its tag is right",            aes_gcm_dec).prepared(prepare_bits),
-    row("aes_cbc_enc",  CBC,       Type::Bin,  Type::Bin,  "encrypted",                                 aes_cbc_enc).prepared(prepare_cbc),
-    row("aes_cbc_dec",  CBC,       Type::Bin,  Type::Bin,  "decrypted",                                 aes_cbc_dec).prepared(prepare_cbc),
+    row("aes_gcm_dec",  GCM,       Type::Bin,  Type::Bin,  "decrypted, if its tag is right",            aes_gcm_dec).prepared(prepare),
+    row("aes_cbc_enc",  CBC,       Type::Bin,  Type::Bin,  "encrypted",                                 aes_cbc_enc).prepared(prepare),
+    row("aes_cbc_dec",  CBC,       Type::Bin,  Type::Bin,  "decrypted",                                 aes_cbc_dec).prepared(prepare),
 ];
 
-fn prepare_bits(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
-    match args[0] {
-        Arg::Int(128 | 192 | 256) => Ok(()),
-        _ => Err("a key has 128, 192 or 256 bits".into()),
+/// What is no variable loses its base64 now.
+fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    if !matches!(args[0], Arg::Int(128 | 192 | 256)) {
+        return Err("a key has 128, 192 or 256 bits".into());
     }
-}
-
-fn prepare_cbc(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
-    prepare_bits(args, scope)?;
-    match args[3] {
-        Arg::Missing => Ok(()),
-        _ => Err("associated data in the mode CBC are not supported yet".into()),
+    for (number, arg) in args.iter_mut().enumerate().skip(1) {
+        if let Arg::Bytes(text) = arg {
+            let bytes = STANDARD.decode(&text);
+            *text = bytes.map_err(|error| format!("argument {} is no base64: {error}", number + 1))?.into();
+        }
     }
+    Ok(())
 }
 
 fn prepare_enc(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
-    prepare_bits(args, scope)?;
+    prepare(args, scope)?;
     match args[3] {
         Arg::Var(_) => Ok(()),
         _ => Err("the fourth argument is the variable that gets the tag".into()),
     }
 }
 
-/// An argument as it stands, or what its variable holds.
-fn text<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
+/// An argument, or what its variable holds, without base64.
+fn decoded<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
     match arg {
         Arg::Bytes(bytes) => Some(Bytes::Borrowed(bytes)),
-        Arg::Var(var) => var.get(env)?.into_bin(),
+        Arg::Var(var) => {
+            let mut bytes = Scratch::new();
+            STANDARD.decode_vec(&*var.get(env)?.into_bin()?, &mut bytes).ok()?;
+            Some(Bytes::Made(bytes))
+        }
         _ => None,
     }
 }
 
-/// It without its base64.
-fn decoded(arg: &Arg, env: &Env<'_>) -> Option<Vec<u8>> {
-    STANDARD.decode(&*text(arg, env)?).ok()
-}
-
 /// The data that the tag covers besides; none where the argument is missing.
-fn associated(arg: &Arg, env: &Env<'_>) -> Option<Vec<u8>> {
-    if matches!(arg, Arg::Missing) { Some(Vec::new()) } else { decoded(arg, env) }
+fn associated<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
+    if matches!(arg, Arg::Missing) { Some(Bytes::Borrowed(b"")) } else { decoded(arg, env) }
 }
 
-/// Calls `$with` with the cipher for a key of that many bits.
-macro_rules! by_bits {
-    ($bits:expr, $cipher:ident => $with:expr) => {
-        match $bits {
-            128 => {
+/// A key of so many bits: what it has beyond them does not count.
+fn key<'a>(arg: &'a Arg, env: &Env<'_>, bits: i64) -> Option<Bytes<'a>> {
+    let key = decoded(arg, env)?;
+    let length = bits as usize / 8;
+    (key.len() >= length).then(|| key.slice(0, length))
+}
+
+/// An initialisation vector of CBC: 16 bytes, filled up with zeros.
+fn vector(arg: &Arg, env: &Env<'_>) -> Option<[u8; 16]> {
+    let nonce = decoded(arg, env)?;
+    let mut vector = [0; 16];
+    let length = nonce.len().min(16);
+    vector[..length].copy_from_slice(&nonce[..length]);
+    Some(vector)
+}
+
+/// Calls `$with` with the cipher for a key of that length.
+macro_rules! by_length {
+    ($key:expr, $cipher:ident => $with:expr) => {
+        match $key.len() {
+            16 => {
                 type $cipher = Aes128;
                 $with
             }
-            192 => {
+            24 => {
                 type $cipher = Aes192;
                 $with
             }
-            _ => {
+            32 => {
                 type $cipher = Aes256;
                 $with
             }
+            _ => return None,
         }
     };
 }
 
 fn aes_gcm_enc<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    let (nonce, key) = (decoded(args.get(1), env)?, decoded(args.get(2), env)?);
+    let bits = args.int(0)?;
+    let (nonce, key) = (decoded(args.get(1), env)?, key(args.get(2), env, bits)?);
     let extra = associated(args.get(4), env)?;
     let mut out = value.into_bin()?.into_scratch();
-    if nonce.len() != 12 {
-        return None;
-    }
-    let nonce = GenericArray::from_slice(&nonce);
-    let tag = by_bits!(args.int(0)?, Cipher => {
-        let cipher = AesGcm::<Cipher, U12>::new_from_slice(&key).ok()?;
-        cipher.encrypt_in_place_detached(nonce, &extra, &mut out).ok()?
-    });
+    let tag = seal_gcm(&key, &nonce, &extra, &mut out)?;
     let Arg::Var(var) = args.get(3) else { return None };
     var.set(env, &Value::str(STANDARD.encode(tag).as_bytes()));
     Some(Value::Bin(out.into()))
 }
 
 fn aes_gcm_dec<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    let (nonce, key, tag) =
-        (decoded(args.get(1), env)?, decoded(args.get(2), env)?, decoded(args.get(3), env)?);
+    let bits = args.int(0)?;
+    let (nonce, key) = (decoded(args.get(1), env)?, key(args.get(2), env, bits)?);
+    let tag = decoded(args.get(3), env)?;
     let extra = associated(args.get(4), env)?;
     let mut out = value.into_bin()?.into_scratch();
-    if nonce.len() != 12 || tag.len() != 16 {
-        return None;
-    }
-    let (nonce, tag) = (GenericArray::from_slice(&nonce), GenericArray::from_slice(&tag));
-    by_bits!(args.int(0)?, Cipher => {
-        let cipher = AesGcm::<Cipher, U12>::new_from_slice(&key).ok()?;
-        cipher.decrypt_in_place_detached(nonce, &extra, &mut out, tag).ok()?;
-    });
+    open_gcm(&key, &nonce, &extra, &tag, &mut out)?;
     Some(Value::Bin(out.into()))
 }
 
+/// Encrypts `text` in place and gives the tag. The nonce has 12 bytes, as RFC 5116 wants it, or 8 or 16.
+fn seal_gcm(key: &[u8], nonce: &[u8], extra: &[u8], text: &mut [u8]) -> Option<[u8; 16]> {
+    macro_rules! seal {
+        ($length:ty) => {
+            by_length!(key, Cipher => {
+                let cipher = AesGcm::<Cipher, $length>::new_from_slice(key).ok()?;
+                cipher.encrypt_in_place_detached(GenericArray::from_slice(nonce), extra, text).ok()?.into()
+            })
+        };
+    }
+    Some(match nonce.len() {
+        8 => seal!(U8),
+        12 => seal!(U12),
+        16 => seal!(U16),
+        _ => return None,
+    })
+}
+
+/// Decrypts `text` in place if the tag is right.
+pub(super) fn open_gcm(key: &[u8], nonce: &[u8], extra: &[u8], tag: &[u8], text: &mut [u8]) -> Option<()> {
+    let tag = (tag.len() == 16).then(|| GenericArray::from_slice(tag))?;
+    macro_rules! open {
+        ($length:ty) => {
+            by_length!(key, Cipher => {
+                let cipher = AesGcm::<Cipher, $length>::new_from_slice(key).ok()?;
+                cipher.decrypt_in_place_detached(GenericArray::from_slice(nonce), extra, text, tag).ok()
+            })
+        };
+    }
+    match nonce.len() {
+        8 => open!(U8),
+        12 => open!(U12),
+        16 => open!(U16),
+        _ => None,
+    }
+}
+
+/// Nothing in this mode covers associated data: what is given must be there, and has no other effect.
 fn aes_cbc_enc<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    let (nonce, key) = (decoded(args.get(1), env)?, decoded(args.get(2), env)?);
+    let (vector, key) = (vector(args.get(1), env)?, key(args.get(2), env, args.int(0)?)?);
+    associated(args.get(3), env)?;
     let bytes = value.bytes()?;
-    let out = by_bits!(args.int(0)?, Cipher => {
-        cbc::Encryptor::<Cipher>::new_from_slices(&key, &nonce).ok()?.encrypt_padded_vec_mut::<Pkcs7>(bytes)
+    let out = by_length!(key, Cipher => {
+        cbc::Encryptor::<Cipher>::new_from_slices(&key, &vector).ok()?.encrypt_padded_vec_mut::<Pkcs7>(bytes)
     });
     Some(Value::Bin(Scratch::copy(&out).into()))
 }
 
 fn aes_cbc_dec<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    let (nonce, key) = (decoded(args.get(1), env)?, decoded(args.get(2), env)?);
-    let bytes = value.bytes()?;
-    let out = by_bits!(args.int(0)?, Cipher => {
-        cbc::Decryptor::<Cipher>::new_from_slices(&key, &nonce).ok()?.decrypt_padded_vec_mut::<Pkcs7>(bytes).ok()?
-    });
-    Some(Value::Bin(Scratch::copy(&out).into()))
+    let (vector, key) = (vector(args.get(1), env)?, key(args.get(2), env, args.int(0)?)?);
+    associated(args.get(3), env)?;
+    open_cbc(&key, &vector, value.bytes()?).map(|out| Value::Bin(Scratch::copy(&out).into()))
+}
+
+/// Decrypts `bytes`, whose padding is that of PKCS #7.
+pub(super) fn open_cbc(key: &[u8], vector: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
+    by_length!(key, Cipher => {
+        cbc::Decryptor::<Cipher>::new_from_slices(key, vector).ok()?.decrypt_padded_vec_mut::<Pkcs7>(bytes).ok()
+    })
 }

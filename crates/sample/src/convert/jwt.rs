@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
-use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use sha2::{Sha256, Sha384, Sha512};
 
 use super::encode::URL_LENIENT;
 use super::{Convert, json, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, arg, opt, text_of};
 use crate::env::{Env, Scope};
+use crate::keys::{self, Certificate, Certificates, PublicKey};
 use crate::value::{Scratch, Type, Value};
 
 const QUERY: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];
@@ -22,6 +22,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("jwt_header_query",    QUERY,                                                 Type::Str,  Type::Any,  "a token's header, or what a JSON path finds in it",  jwt_header_query).prepared(prepare_query),
     row("jwt_payload_query",   QUERY,                                                 Type::Str,  Type::Any,  "a token's payload, or what a JSON path finds in it", jwt_payload_query).prepared(prepare_query),
     row("jwt_verify",          &[arg(Kind::StrOrVariable), arg(Kind::StrOrVariable)], Type::Str,  Type::Int,  "1 if a token's signature is right",                  jwt_verify).prepared(prepare_verify),
+    row("jwt_verify_cert",     &[arg(Kind::StrOrVariable), arg(Kind::StrOrVariable)], Type::Str,  Type::Int,  "likewise with the key of a certificate",             jwt_verify_cert).prepared(prepare_verify_cert),
 ];
 
 /// Verification results beside 1 and 0.
@@ -59,45 +60,13 @@ fn jwt_payload_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Op
     query(&value, 1, args)
 }
 
-/// A public key: of RSA as PKCS #1, of a curve as its point.
-#[derive(Debug)]
-struct PublicKey(Box<[u8]>);
-
 impl Prepared for PublicKey {}
 
-/// The contents of the first element of DER, and what follows it.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (tag, rest) = der.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..0x80 => (usize::from(*first), rest),
-        _ => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (digits.iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte)), rest)
-        }
-    };
-    let (contents, rest) = rest.split_at_checked(length)?;
-    Some((*tag, contents, rest))
-}
+/// The certificate that stands in the configuration, or all for a name that a variable will hold.
+#[derive(Debug)]
+struct Named(Option<Arc<Certificate>>, Arc<Certificates>);
 
-/// The key in a PEM file: `PUBLIC KEY` holds it behind the name of its algorithm, `RSA PUBLIC KEY` by itself.
-fn parse_pem(text: &str) -> Option<PublicKey> {
-    let inner = text.split("-----BEGIN ").nth(1)?;
-    let (kind, rest) = inner.split_once("-----")?;
-    let encoded: String = rest.split("-----END").next()?.split_whitespace().collect();
-    let der = STANDARD.decode(encoded).ok()?;
-    match kind {
-        "RSA PUBLIC KEY" => Some(PublicKey(der.into())),
-        "PUBLIC KEY" => {
-            let (_, info, _) = element(&der)?;
-            let (_, _, after_algorithm) = element(info)?;
-            let (tag, bits, _) = element(after_algorithm)?;
-            // A string of bits whose first byte counts the unused ones.
-            (tag == 3).then(|| PublicKey(bits.get(1..).unwrap_or_default().into()))
-        }
-        _ => None,
-    }
-}
+impl Prepared for Named {}
 
 /// Reads the key where it is a file's name; what is no file is a secret. A variable is looked at when it is used.
 fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
@@ -114,7 +83,7 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
     let path = String::from_utf8_lossy(path).into_owned();
     match scope.names.read_file(&path) {
         Ok(bytes) => {
-            let key = parse_pem(&String::from_utf8_lossy(&bytes));
+            let key = keys::public_key(&String::from_utf8_lossy(&bytes));
             args.push(Arg::Prepared(Arc::new(
                 key.ok_or_else(|| format!("`{path}` holds no public key in PEM"))?,
             )));
@@ -124,6 +93,44 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
         Err(_) if matches!(args[0], Arg::Var(_)) => Ok(()),
         Err(error) => Err(format!("cannot read the public key `{path}`: {error}")),
     }
+}
+
+/// The certificate of that name, which is read now if it is a file that no store has.
+pub(super) fn certificate(
+    name: &str,
+    all: &Certificates,
+    scope: &Scope<'_>,
+) -> Result<Arc<Certificate>, String> {
+    if let Some(known) = all.find(name) {
+        return Ok(known);
+    }
+    if name.starts_with('@') {
+        return Err(format!("no `crt-store` section loads `{name}` with `jwt on`"));
+    }
+    let text = scope
+        .names
+        .read_file(name)
+        .map_err(|error| format!("cannot read the certificate `{name}`: {error}"))?;
+    let read = Certificate::from_pem(&String::from_utf8_lossy(&text), None);
+    let read = Arc::new(read.map_err(|error| format!("`{name}`: {error}"))?);
+    all.insert(name, Arc::clone(&read));
+    Ok(read)
+}
+
+fn prepare_verify_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    if let Arg::Bytes(name) = &args[0] {
+        match kind_of(name) {
+            Ok(Algorithm::Public(_)) => {}
+            _ => return Err(format!("`{}` is no algorithm for certificates", String::from_utf8_lossy(name))),
+        }
+    }
+    let all = scope.names.certificates();
+    let fixed = match &args[1] {
+        Arg::Bytes(name) => Some(certificate(&String::from_utf8_lossy(name), &all, scope)?),
+        _ => None,
+    };
+    args.push(Arg::Prepared(Arc::new(Named(fixed, all))));
+    Ok(())
 }
 
 enum Algorithm {
@@ -145,8 +152,8 @@ fn kind_of(name: &[u8]) -> Result<Algorithm, i64> {
         b"PS512" => Algorithm::Public(&signature::RSA_PSS_2048_8192_SHA512),
         b"ES256" => Algorithm::Public(&signature::ECDSA_P256_SHA256_FIXED),
         b"ES384" => Algorithm::Public(&signature::ECDSA_P384_SHA384_FIXED),
+        b"ES512" => Algorithm::Public(&signature::ECDSA_P521_SHA512_FIXED),
         b"none" => Algorithm::None,
-        b"ES512" => return Err(UNMANAGED_ALGORITHM),
         _ => return Err(UNKNOWN_ALGORITHM),
     })
 }
@@ -165,27 +172,65 @@ fn jwt_verify<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<
     Some(Value::Int(verify(token, args, env).unwrap_or_else(|code| code)))
 }
 
-fn verify(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
-    let algorithm = text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?;
-    let algorithm = kind_of(&algorithm)?;
+fn jwt_verify_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let token = value.bytes()?;
+    Some(Value::Int(verify_cert(token, args, env).unwrap_or_else(|code| code)))
+}
+
+/// A signed token: what is signed, and the signature.
+fn signed(token: &[u8]) -> Result<(&[u8], Vec<u8>), i64> {
     let parts = token.iter().filter(|byte| **byte == b'.').count() + 1;
     let last = token.iter().rposition(|byte| *byte == b'.').filter(|_| parts == 3).ok_or(INVALID_TOKEN)?;
-    let (signed, encoded) = (&token[..last], &token[last + 1..]);
-    if matches!(algorithm, Algorithm::None) {
-        return Ok(i64::from(encoded.is_empty()));
+    let signature = URL_LENIENT.decode(&token[last + 1..]).map_err(|_| INVALID_TOKEN)?;
+    Ok((&token[..last], signature))
+}
+
+fn verify(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
+    let algorithm = kind_of(&text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?)?;
+    let (signed, signature) = signed(token)?;
+    if signature.is_empty() && !matches!(algorithm, Algorithm::None) {
+        return Err(INVALID_TOKEN);
     }
-    let signature = URL_LENIENT.decode(encoded).map_err(|_| INVALID_TOKEN)?;
-    match algorithm {
+    Ok(i64::from(match algorithm {
+        Algorithm::None => signature.is_empty(),
         Algorithm::Hmac(bits) => {
             let secret = text(args.get(1), env).ok_or(UNKNOWN_KEY)?;
-            Ok(i64::from(verify_hmac(bits, &secret, signed, &signature)))
+            verify_hmac(bits, &secret, signed, &signature)
         }
         Algorithm::Public(algorithm) => {
             let key: &PublicKey = args.prepared(2).ok_or(UNKNOWN_KEY)?;
-            Ok(i64::from(UnparsedPublicKey::new(algorithm, &*key.0).verify(signed, &signature).is_ok()))
+            verify_public(algorithm, key, signed, &signature)
         }
-        Algorithm::None => Ok(0),
+    }))
+}
+
+fn verify_cert(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
+    let Algorithm::Public(algorithm) = kind_of(&text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?)? else {
+        return Err(UNMANAGED_ALGORITHM);
+    };
+    let (signed, signature) = signed(token)?;
+    if signature.is_empty() {
+        return Err(INVALID_TOKEN);
     }
+    let Named(fixed, all) = args.prepared(2).ok_or(UNKNOWN_KEY)?;
+    let certificate = match fixed {
+        Some(fixed) => Arc::clone(fixed),
+        None => {
+            let name = text(args.get(1), env).ok_or(UNKNOWN_KEY)?;
+            let name = std::str::from_utf8(&name).map_err(|_| UNKNOWN_KEY)?;
+            all.find(name).ok_or(UNKNOWN_KEY)?
+        }
+    };
+    Ok(i64::from(verify_public(algorithm, &certificate.public, signed, &signature)))
+}
+
+fn verify_public(
+    algorithm: &'static dyn VerificationAlgorithm,
+    key: &PublicKey,
+    signed: &[u8],
+    signature: &[u8],
+) -> bool {
+    UnparsedPublicKey::new(algorithm, &*key.0).verify(signed, signature).is_ok()
 }
 
 fn verify_hmac(bits: u16, secret: &[u8], signed: &[u8], signature: &[u8]) -> bool {
@@ -207,15 +252,6 @@ fn verify_hmac(bits: u16, secret: &[u8], signed: &[u8], signature: &[u8]) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_public_key_is_found_in_its_pem() {
-        // An Ed25519 key serves as well: what counts is the frame.
-        let pem = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
-        assert_eq!(parse_pem(pem).map(|key| key.0.len()), Some(32));
-        assert!(parse_pem("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_none());
-        assert!(parse_pem("nothing").is_none());
-    }
 
     #[test]
     fn the_example_of_rfc_7515_verifies() {

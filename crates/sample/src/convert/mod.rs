@@ -4,14 +4,17 @@
 #![allow(clippy::ptr_arg)]
 
 mod address;
+mod capture;
 mod cipher;
 mod date;
+mod debug;
 mod directory;
 mod encode;
 mod fix;
 mod forwarded;
 mod hash;
 mod json;
+pub mod jwe;
 mod jwt;
 mod map;
 mod mqtt;
@@ -21,6 +24,7 @@ mod protobuf;
 mod text;
 mod unbuilt;
 mod variable;
+mod x509;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -86,6 +90,7 @@ static TABLES: &[&[Convert]] = &[
     map::CONVERTS,
     json::CONVERTS,
     jwt::CONVERTS,
+    jwe::CONVERTS,
     forwarded::CONVERTS,
     fix::CONVERTS,
     packet::CONVERTS,
@@ -94,6 +99,9 @@ static TABLES: &[&[Convert]] = &[
     cipher::CONVERTS,
     directory::CONVERTS,
     variable::CONVERTS,
+    capture::CONVERTS,
+    debug::CONVERTS,
+    x509::CONVERTS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Convert>> =
@@ -109,9 +117,9 @@ pub fn find(name: &str) -> Option<&'static Convert> {
     BY_NAME.get(name).copied()
 }
 
-/// Whether HAProxy knows a converter of that name that is not built here.
-pub fn is_known(name: &str) -> bool {
-    unbuilt::NAMES.binary_search(&name).is_ok()
+/// What a converter needs that HAProxy knows and that is not built here.
+pub fn needs(name: &str) -> Option<&'static str> {
+    unbuilt::NAMES.binary_search(&name).is_ok().then(|| unbuilt::needs(name))
 }
 
 /// The converter whose name is near to `name`.
@@ -128,6 +136,7 @@ mod tests {
         assert_eq!(BY_NAME.len(), all().count(), "a name occurs twice");
         for name in unbuilt::NAMES {
             assert!(find(name).is_none(), "{name} is built and still listed as not built");
+            assert_ne!(unbuilt::needs(name), "what is not built", "{name}");
         }
         assert!(unbuilt::NAMES.is_sorted());
     }

@@ -1,9 +1,11 @@
 //! Headers of Ethernet frames, IP packets and TCP segments, as `fc_saved_syn` would give them.
 
 use super::{Convert, row};
-use crate::args::Args;
-use crate::env::Env;
-use crate::value::{Bytes, Type, Value};
+use crate::args::{Arg, Args, Kind, Spec, opt};
+use crate::env::{Env, Scope};
+use crate::value::{Bytes, Scratch, Type, Value};
+
+const FP: &[Spec] = &[opt(Kind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -17,6 +19,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("ip.data",            &[],       Type::Bin,  Type::Bin,   "what follows the IP header",             ip_data),
     row("ip.df",              &[],       Type::Bin,  Type::Int,   "whether it may not be fragmented",       ip_df),
     row("ip.dst",             &[],       Type::Bin,  Type::Addr,  "the destination",                        ip_dst),
+    row("ip.fp",              FP,        Type::Bin,  Type::Bin,   "a fingerprint of the sender's system",   ip_fp).prepared(prepare_fp),
     row("ip.hdr",             &[],       Type::Bin,  Type::Bin,   "the IP header",                          ip_hdr),
     row("ip.proto",           &[],       Type::Bin,  Type::Int,   "the protocol of what follows",           ip_proto),
     row("ip.src",             &[],       Type::Bin,  Type::Addr,  "the source",                             ip_src),
@@ -108,8 +111,7 @@ fn ip_length(bytes: &[u8]) -> Option<(u8, usize)> {
 }
 
 /// A number at one place in IPv4 headers and at another in those of IPv6.
-fn ip_number(value: &Value<'_>, v4: fn(&[u8]) -> Option<i64>, v6: fn(&[u8]) -> Option<i64>) -> Option<i64> {
-    let bytes = value.bytes()?;
+fn ip_number(bytes: &[u8], v4: fn(&[u8]) -> Option<i64>, v6: fn(&[u8]) -> Option<i64>) -> Option<i64> {
     match ip_length(bytes)?.0 {
         4 => v4(bytes),
         _ => v6(bytes),
@@ -124,18 +126,73 @@ fn ip_hdr<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>
     part(value, |bytes| Some((0, ip_length(bytes)?.1)))
 }
 
+/// What may be appended to a fingerprint, a bit each.
+const WITH_TTL: i64 = 1;
+const WITH_OPTIONS: i64 = 2;
+const WITH_SOURCE: i64 = 4;
+
+fn prepare_fp(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match args[0] {
+        Arg::Missing | Arg::Int(0..=7) => Ok(()),
+        _ => Err("the mode is a sum of 1, 2 and 4".into()),
+    }
+}
+
+/// What tells systems apart that share an address: eight bytes that the manual lays out, and what the mode asks for.
+fn ip_fp<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let bytes = value.bytes()?;
+    let mode = args.int(0).unwrap_or(0);
+    let (version, length) = ip_length(bytes)?;
+    let tcp = bytes.get(length..).filter(|tcp| tcp.len() >= 20)?;
+    let (tos, ttl) = (ip_tos_of(bytes)? as u8, ip_ttl_of(bytes)? as u8);
+    let option =
+        |wanted: u8| tcp_options(tcp).find(|(kind, _)| *kind == wanted).map(|(_, contents)| contents);
+    let mut out = Scratch::new();
+    out.push(tos);
+    let (plain, source) = if version == 4 { (20, 12..16) } else { (40, 8..24) };
+    let whole = version == 6 || bytes[6] & 0x40 != 0;
+    let distance = [32, 64, 128].iter().take_while(|limit| ttl > **limit).count() as u8;
+    let header = tcp[12] >> 4;
+    out.push(
+        u8::from(version == 6) << 7
+            | u8::from(whole) << 6
+            | distance << 4
+            | u8::from(length > plain) << 3
+            | u8::from(tcp.len() > usize::from(header) * 4) << 2
+            // CWR and ECE.
+            | tcp[13] >> 6,
+    );
+    let scale =
+        option(3).and_then(|contents| contents.first()).map_or(0, |scale| scale.saturating_add(1).min(15));
+    out.push(header << 4 | scale);
+    out.extend_from_slice(&tcp[14..16]);
+    out.extend_from_slice(option(2).and_then(|contents| contents.get(..2)).unwrap_or(&[0, 0]));
+    let kinds = tcp_options(tcp).filter(|(kind, _)| *kind >= 2);
+    out.push(kinds.fold(0, |bits, (kind, _)| bits | 1 << (kind - 2).min(7)));
+    if mode & WITH_TTL != 0 {
+        out.push(ttl);
+    }
+    if mode & WITH_OPTIONS != 0 {
+        out.extend(tcp_options(tcp).map(|(kind, _)| kind));
+    }
+    if mode & WITH_SOURCE != 0 {
+        out.extend_from_slice(bytes.get(source)?);
+    }
+    Some(Value::Bin(out.into()))
+}
+
 fn ip_ver<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     int(value.bytes()?.first().map(|byte| i64::from(byte >> 4)))
 }
 
 fn ip_df<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     // Routers never fragment IPv6.
-    int(ip_number(&value, |bytes| number(bytes, 6, 1).map(|flags| flags >> 6 & 1), |_| Some(1)))
+    int(ip_number(value.bytes()?, |bytes| number(bytes, 6, 1).map(|flags| flags >> 6 & 1), |_| Some(1)))
 }
 
 fn ip_proto<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     int(ip_number(
-        &value,
+        value.bytes()?,
         |bytes| number(bytes, 9, 1),
         |bytes| {
             let (mut next, mut at) = (*bytes.get(6)?, 40);
@@ -149,15 +206,19 @@ fn ip_proto<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'
 }
 
 fn ip_tos<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    int(ip_number(
-        &value,
-        |bytes| number(bytes, 1, 1),
-        |bytes| number(bytes, 0, 2).map(|start| start >> 4 & 0xff),
-    ))
+    int(ip_tos_of(value.bytes()?))
+}
+
+fn ip_tos_of(bytes: &[u8]) -> Option<i64> {
+    ip_number(bytes, |bytes| number(bytes, 1, 1), |bytes| number(bytes, 0, 2).map(|start| start >> 4 & 0xff))
 }
 
 fn ip_ttl<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    int(ip_number(&value, |bytes| number(bytes, 8, 1), |bytes| number(bytes, 7, 1)))
+    int(ip_ttl_of(value.bytes()?))
+}
+
+fn ip_ttl_of(bytes: &[u8]) -> Option<i64> {
+    ip_number(bytes, |bytes| number(bytes, 8, 1), |bytes| number(bytes, 7, 1))
 }
 
 /// An address of the header: the source is the first.
@@ -261,7 +322,7 @@ fn tcp_options_tsopt<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Optio
 }
 
 fn tcp_options_list<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    let mut out = crate::value::Scratch::new();
+    let mut out = Scratch::new();
     out.extend(tcp_options(value.bytes()?).map(|(kind, _)| kind));
     Some(Value::Bin(out.into()))
 }

@@ -4,6 +4,7 @@ use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, arg};
 use crate::env::{Env, Scope};
 use crate::place::Columns;
+use crate::transaction::CaptureSlot;
 use crate::value::{Scratch, Type, Value};
 
 #[rustfmt::skip]
@@ -24,15 +25,13 @@ fn keep_line(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 }
 
 fn capture_req_hdr<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let transaction = env.transaction?;
-    let part = *transaction.request_captures.get(usize::try_from(args.int(0)?).ok()?)?;
-    transaction.kept(part).map(Value::str)
+    let slot = CaptureSlot::Request(usize::try_from(args.int(0)?).ok()?);
+    env.transaction?.captured(slot).map(Value::Str)
 }
 
 fn capture_res_hdr<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let transaction = env.transaction?;
-    let part = *transaction.response_captures.get(usize::try_from(args.int(0)?).ok()?)?;
-    transaction.kept(part).map(Value::str)
+    let slot = CaptureSlot::Response(usize::try_from(args.int(0)?).ok()?);
+    env.transaction?.captured(slot).map(Value::Str)
 }
 
 /// The request line as received: method, target, version.

@@ -24,9 +24,6 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("fc_pp_unique_id",  &[],               Type::Str,  Columns::CLIENT,         "the unique id of that header",                      fc_pp_unique_id),
     row("fc_pp_tlv",        &[arg(Kind::Str)], Type::Str,  Columns::CLIENT_SESSION, "a value of that header, by its type",               fc_pp_tlv).prepared(prepare_tlv),
     row("fc_http_major",    &[],               Type::Int,  Columns::CLIENT,         "the major version of HTTP on it, 1 or 2",           fc_http_major),
-    row("fc_err",           &[],               Type::Int,  Columns::CLIENT,         "its error, 0 for none",                             no_error),
-    row("fc_err_name",      &[],               Type::Str,  Columns::CLIENT,         "the name of its error",                             nothing),
-    row("fc_err_str",       &[],               Type::Str,  Columns::CLIENT,         "its error in words",                                nothing),
     row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol glitches on it",                           no_error),
     row("bc_reused",        &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server served before", bc_reused),
     row("bc_src",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "our address on the connection to the server",       bc_src).prepared(ask_source),
@@ -34,7 +31,6 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("bc_dst",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "the server's address",                              bc_dst),
     row("bc_dst_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the server's port",                                 bc_dst_port),
     row("bc_http_major",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the major version of HTTP on it",                   bc_http_major),
-    row("bc_err",           &[],               Type::Int,  Columns::RESPONSE_KEPT,  "its error, 0 for none",                             no_error),
     row("bc_glitches",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "protocol glitches on it",                           no_error),
     row("bc_srv_queue",     &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the server's queue",    bc_srv_queue),
     row("bc_be_queue",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the backend's queue",   bc_be_queue),
@@ -43,6 +39,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("fc_dst_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the connection's destination is",           fc_dst_is_local),
     row("fc_nb_streams",    &[],               Type::Int,  Columns::CLIENT,         "streams open on it: one with HTTP/1",               one_stream),
     row("bc_nb_streams",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "streams open on it: one with HTTP/1",               server_stream),
+    row("fc_settings_streams_limit", &[],      Type::Int,  Columns::CLIENT_SESSION, "streams that it may have at once: one with HTTP/1", one_stream),
+    row("bc_settings_streams_limit", &[],      Type::Int,  Columns::RESPONSE_KEPT,  "streams that it may have at once: one with HTTP/1", server_stream),
     // What compression and caches would tell of a response without them.
     row("res.comp",         &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the response was compressed",               not_here),
     row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                nothing),
@@ -234,7 +232,7 @@ fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
 }
 
 fn bc_reused<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.transaction.map(|transaction| Value::Bool(transaction.server_reused))
+    env.transaction.map(|transaction| Value::Bool(transaction.server_uses > 1))
 }
 
 /// The kernel is asked for the address only where something reads it.

@@ -5,6 +5,7 @@ use http::{Head, KnownName, Name, uri};
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, opt};
 use crate::env::{Env, Scope};
+use crate::packed::write_length;
 use crate::place::{Columns, is_response};
 use crate::value::{Scratch, Type, Value};
 
@@ -236,21 +237,6 @@ fn req_hdrs<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
 
 fn res_hdrs<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     as_text(response(env)?)
-}
-
-/// Appends a length in the variable-length form of the SPOP specification.
-fn write_length(out: &mut Vec<u8>, length: usize) {
-    if length < 240 {
-        out.push(length as u8);
-        return;
-    }
-    out.push(length as u8 | 240);
-    let mut rest = (length - 240) >> 4;
-    while rest >= 128 {
-        out.push(rest as u8 | 128);
-        rest = (rest - 128) >> 7;
-    }
-    out.push(rest as u8);
 }
 
 fn as_binary<'a>(head: &Head) -> Option<Value<'a>> {

@@ -4,8 +4,10 @@ use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Cursor, Fetch, row};
-use crate::args::Args;
-use crate::env::Env;
+use runtime::usage::{self, Of};
+
+use crate::args::{Arg, Args};
+use crate::env::{Env, Scope};
 use crate::place::Columns;
 use crate::value::{Scratch, Type, Value};
 
@@ -19,7 +21,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("pid",                  &[],       Type::Int,  Columns::ALWAYS,         "the process's number",                              pid),
     row("quic_enabled",         &[],       Type::Bool, Columns::ALWAYS,         "whether QUIC listeners are enabled",                quic_enabled),
     row("stopping",             &[],       Type::Bool, Columns::INTERNAL,       "whether the process is stopping",                   stopping),
-    row("tgroup",               &[],       Type::Int,  Columns::ALWAYS,         "the thread group, from 1",                          one),
+    row("tgroup",               &[],       Type::Int,  Columns::ALWAYS,         "the thread group, from 0",                          tgroup),
     row("thread",               &[],       Type::Int,  Columns::ALWAYS,         "the thread, from 0",                                thread),
     row("uptime",               &[],       Type::Int,  Columns::ALWAYS,         "seconds since the process started",                 uptime),
     row("wait_end",             &[],       Type::Bool, Columns::INTERNAL,       "true at the end of the inspection, not before",     wait_end),
@@ -32,6 +34,12 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("txn.conn_retries",     &[],       Type::Int,  Columns::RESPONSE_KEPT,  "connection retries",                                txn_conn_retries),
     row("txn.redispatched",     &[],       Type::Bool, Columns::RESPONSE_KEPT,  "whether the request went to another server",        txn_redispatched),
     row("unique-id",            &[],       Type::Str,  Columns::ALWAYS,         "the unique id of the stream",                       unique_id),
+    row("cpu_calls",            &[],       Type::Int,  Columns::INTERNAL,       "turns that the stream's task had",                  cpu_calls).prepared(measure),
+    row("cpu_ns_avg",           &[],       Type::Int,  Columns::INTERNAL,       "what a turn cost on average, in ns",                cpu_ns_avg).prepared(measure),
+    row("cpu_ns_tot",           &[],       Type::Int,  Columns::INTERNAL,       "what all of them cost, in ns",                      cpu_ns_tot).prepared(measure),
+    row("cpu_usage_thr",        &[],       Type::Int,  Columns::INTERNAL,       "the share of time that this thread was busy, in percent", cpu_usage_thr),
+    row("cpu_usage_grp",        &[],       Type::Int,  Columns::INTERNAL,       "likewise of its group, on average",                 cpu_usage_grp),
+    row("cpu_usage_proc",       &[],       Type::Int,  Columns::INTERNAL,       "likewise of all threads",                           cpu_usage_proc),
     row("internal.strm.is_htx", &[],       Type::Bool, Columns::INTERNAL,       "whether the stream is one of HTTP",                 strm_is_htx),
 ];
 
@@ -65,6 +73,10 @@ fn stopping<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
     Some(Value::Bool(env.process.stopping.load(Relaxed)))
 }
 
+fn tgroup<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(runtime::shard::current_group() as i64))
+}
+
 fn thread<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::Int(runtime::current_worker() as i64))
 }
@@ -79,6 +91,36 @@ fn wait_end<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
         return None;
     }
     Some(Value::Bool(true))
+}
+
+/// Tasks are measured only where an expression asks.
+fn measure(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    scope.variables.borrow_mut().want_turns();
+    Ok(())
+}
+
+fn cpu_calls<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    usage::turns().map(|turns| Value::Int(turns.count as i64))
+}
+
+fn cpu_ns_avg<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    usage::turns().map(|turns| Value::Int((turns.ns / turns.count.max(1)) as i64))
+}
+
+fn cpu_ns_tot<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    usage::turns().map(|turns| Value::Int(turns.ns as i64))
+}
+
+fn cpu_usage_thr<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(usage::percent(Of::Worker).into()))
+}
+
+fn cpu_usage_grp<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(usage::percent(Of::Group).into()))
+}
+
+fn cpu_usage_proc<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(usage::percent(Of::Process).into()))
 }
 
 fn last_rule_line<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -7,12 +7,16 @@ mod capture;
 mod connection;
 mod constant;
 mod cookie;
+mod distcc;
 mod header;
+mod htx;
 mod internal;
 mod message;
 mod payload;
 mod proxy;
 mod request;
+mod socket;
+mod stream;
 mod timer;
 mod unbuilt;
 
@@ -130,6 +134,10 @@ static TABLES: &[&[Fetch]] = &[
     message::FETCHES,
     payload::FETCHES,
     capture::FETCHES,
+    socket::FETCHES,
+    stream::FETCHES,
+    distcc::FETCHES,
+    htx::FETCHES,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Fetch>> =
@@ -145,9 +153,9 @@ pub fn find(name: &str) -> Option<&'static Fetch> {
     BY_NAME.get(name).copied()
 }
 
-/// Whether HAProxy knows a fetch of that name that is not built here.
-pub fn is_known(name: &str) -> bool {
-    unbuilt::NAMES.binary_search(&name).is_ok()
+/// What a fetch needs that HAProxy knows and that is not built here.
+pub fn needs(name: &str) -> Option<&'static str> {
+    unbuilt::NAMES.binary_search(&name).is_ok().then(|| unbuilt::needs(name))
 }
 
 /// The fetch whose name is near to `name`.
@@ -164,6 +172,7 @@ mod tests {
         assert_eq!(BY_NAME.len(), all().count(), "a name occurs twice");
         for name in unbuilt::NAMES {
             assert!(find(name).is_none(), "{name} is built and still listed as not built");
+            assert_ne!(unbuilt::needs(name), "what is not built", "{name}");
         }
         assert!(unbuilt::NAMES.is_sorted());
     }

@@ -27,6 +27,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("req.rdp_cookie_cnt", &[opt(Kind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
     row("req.ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS client hello",                                ssl_hello_type),
     row("req_ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS client hello",                                ssl_hello_type),
+    row("res.ssl_hello_type", &[],              Type::Int,  Columns::RESPONSE, "2 for a TLS server hello",                                server_hello_type),
+    row("rep_ssl_hello_type", &[],              Type::Int,  Columns::RESPONSE, "2 for a TLS server hello",                                server_hello_type),
     row("req.ssl_ver",        &[],              Type::Int,  Columns::REQUEST,  "the TLS version of a client hello, in two halves",        ssl_ver),
     row("req_ssl_ver",        &[],              Type::Int,  Columns::REQUEST,  "the TLS version of a client hello, in two halves",        ssl_ver),
     row("req.ssl_sni",        &[],              Type::Str,  Columns::REQUEST,  "the server that a client hello names",                    ssl_sni),
@@ -180,9 +182,8 @@ struct Hello<'a> {
     extensions: &'a [u8],
 }
 
-/// Reads the first record (RFC 8446, 5.1 and 4.1.2).
-fn hello<'a>(env: &Env<'a>) -> Option<Hello<'a>> {
-    let bytes = env.request_bytes;
+/// The contents of the first record, if it is one of handshakes (RFC 8446, 5.1).
+fn handshake<'a>(env: &Env<'a>, bytes: &'a [u8]) -> Option<&'a [u8]> {
     if bytes.len() < 5 {
         env.may_change.set(!env.complete && matches!(bytes, [] | [0x16, ..]));
         return None;
@@ -195,6 +196,12 @@ fn hello<'a>(env: &Env<'a>) -> Option<Hello<'a>> {
         env.may_change.set(!env.complete);
         return None;
     };
+    Some(record)
+}
+
+/// Reads a client hello (RFC 8446, 4.1.2).
+fn hello<'a>(env: &Env<'a>) -> Option<Hello<'a>> {
+    let record = handshake(env, env.request_bytes)?;
     let body = record.strip_prefix(&[1]).and_then(|rest| rest.get(3..))?;
     let version = (*body.first()?, *body.get(1)?);
     let mut rest = body.get(34..)?;
@@ -227,6 +234,12 @@ fn extension<'a>(hello: &Hello<'a>, wanted: u16) -> Option<&'a [u8]> {
 
 fn ssl_hello_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     hello(env).map(|_| Value::Int(1))
+}
+
+/// A server hello has its version and 32 random bytes at least.
+fn server_hello_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let record = handshake(env, env.response_bytes)?;
+    (record.first() == Some(&2) && record.len() >= 38).then_some(Value::Int(2))
 }
 
 fn ssl_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::entries::{Slot, Texts};
 use super::substrings::Substrings;
-use crate::regex::{Lean, Regex, RegexSet, translate};
+use crate::regex::{Lean, Regex, RegexSet, spell_bytes, translate};
 
 /// With more expressions than that, further ones are kept lean: a large program is made for speed.
 const FAST: usize = 32;
@@ -84,7 +84,8 @@ impl Regexes {
     }
 
     pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) -> Result<(), String> {
-        let pattern = String::from_utf8_lossy(texts.text(slot));
+        let text = base::raw::text_of(texts.text(slot));
+        let pattern = spell_bytes(&text);
         let program = match self.members.len() < FAST {
             true => Program::Fast(Regex::new(&pattern, self.ignore_case)?),
             false => Program::Lean(Lean::new(&pattern, self.ignore_case)?),
@@ -173,7 +174,7 @@ impl Regexes {
         }
         let together = self.together.get_or_init(|| {
             let patterns: Vec<_> =
-                self.others.iter().map(|slot| String::from_utf8_lossy(texts.text(*slot))).collect();
+                self.others.iter().map(|slot| base::raw::text_of(texts.text(*slot))).collect();
             RegexSet::new(patterns.iter().map(|pattern| &**pattern), self.ignore_case).ok()
         });
         self.others.get(together.as_ref()?.first(bytes)?).copied()

@@ -88,7 +88,7 @@ impl PatternSets {
     ) -> Result<Arc<List>, String> {
         let mut entries = Entries::default();
         words.iter().for_each(|word| {
-            entries.push(word.as_bytes(), None);
+            entries.push(&base::raw::bytes_of(word), None);
         });
         if let Some(number) = number {
             if self.wanted.values().any(|other| *other == number) {

@@ -1,0 +1,81 @@
+//! What may inherit rules from a defaults section (manual, 4.2 `http-request`, `tcp-request connection` and their kin): proxies of
+//! one side, and no other defaults section. Called when the sections were read.
+
+use std::collections::HashMap;
+
+use diag::{Diagnostic, Span};
+
+use crate::draft::{Section, Statement};
+use crate::resolve::Context;
+use crate::settings::Settings;
+
+/// The rule sets that this is about. ACLs, error messages and checks may be inherited by everyone.
+fn is_rule(statement: &Statement) -> bool {
+    matches!(
+        statement.keyword.name,
+        "tcp-request connection"
+            | "tcp-request session"
+            | "tcp-request content"
+            | "tcp-response content"
+            | "http-request"
+            | "http-response"
+            | "http-after-response"
+    )
+}
+
+/// The rules that `settings` inherits.
+fn rules<'s, 'a>(settings: &'s Settings<'a>) -> impl Iterator<Item = &'a Statement> + 's {
+    settings.inherited_rules.iter().copied().filter(|statement| is_rule(statement))
+}
+
+/// A defaults section that inherits rules.
+pub(crate) fn check_defaults(section: &Section, settings: &Settings<'_>, context: &mut Context<'_>) {
+    if let Some(rule) = rules(settings).next() {
+        refuse(section, rule, "a defaults section cannot inherit rules from another one".to_owned(), context);
+    }
+}
+
+/// Proxies that inherit rules that are not meant for them.
+pub(crate) fn check_proxies<'a>(proxies: &[(&'a Section, Box<Settings<'a>>)], context: &mut Context<'_>) {
+    // By the first rule: the defaults section's first user, and whether that is a frontend.
+    let mut users: HashMap<Span, (bool, &Section)> = HashMap::new();
+    for (section, settings) in proxies {
+        let Some(first) = rules(settings).next() else { continue };
+        let kind = settings.kind_name();
+        let (front, back) = (settings.is_frontend(), settings.is_backend());
+        if front && back {
+            let why = "a `listen` section cannot inherit rules from a defaults section: it is frontend and backend at once";
+            refuse(section, first, why.to_owned(), context);
+            continue;
+        }
+        let wrong = rules(settings).find(|rule| match rule.keyword.name {
+            "tcp-request connection" | "tcp-request session" => back,
+            "tcp-response content" => front,
+            _ => false,
+        });
+        if let Some(rule) = wrong {
+            let why = format!("a {kind} cannot inherit `{}` rules", rule.keyword.name);
+            refuse(section, rule, why, context);
+            continue;
+        }
+        let (is_frontend, other) = *users.entry(first.keyword_span()).or_insert((front, section));
+        if is_frontend != front {
+            let why = format!(
+                "frontends and backends cannot inherit rules from the same defaults section, as `{}` and `{}` do",
+                &*other.name, &*section.name
+            );
+            refuse(section, first, why, context);
+        }
+    }
+}
+
+fn refuse(section: &Section, rule: &Statement, why: String, context: &mut Context<'_>) {
+    let haproxy = format!("{}.", why.replace('`', "'"));
+    context.diagnostics.push(
+        Diagnostic::alert(why)
+            .at(section.keyword.span())
+            .related(rule.keyword_span(), "the rule")
+            .help("put the rules into a defaults section of their own, and choose it with `from`")
+            .haproxy(haproxy),
+    );
+}

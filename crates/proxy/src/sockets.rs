@@ -1,0 +1,108 @@
+//! What expressions ask the kernel about the connections of a stream. Made for a moment, with every view of a stream; asks nothing by
+//! itself.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use net::Stream;
+use sample::TcpFacts;
+
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::pool::Upstream;
+
+/// The connection to the server, as far as a stream has one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum ServerSocket {
+    /// None yet.
+    #[default]
+    None,
+    /// This descriptor, which belongs to the stream until it is given back.
+    Open(RawFd),
+    /// Given back or closed; what the kernel said of it before, if anything asks for it.
+    Gone(Option<TcpFacts>),
+}
+
+/// The sockets of a stream.
+pub(crate) struct Sockets {
+    client: RawFd,
+    server: ServerSocket,
+}
+
+impl Sockets {
+    /// Of a connection without a request.
+    pub(crate) fn of_client(client: &Connection) -> Self {
+        Self { client: number(&client.stream), server: ServerSocket::None }
+    }
+
+    /// Of a request.
+    pub(crate) fn of(client: &Connection, x: &Exchange) -> Self {
+        Self { client: number(&client.stream), server: x.server_socket }
+    }
+}
+
+fn number(stream: &Stream) -> RawFd {
+    stream.as_fd().as_raw_fd()
+}
+
+/// Notes that the stream has this connection now.
+pub(crate) fn take(x: &mut Exchange, upstream: &Upstream) {
+    x.txn.server_uses = upstream.uses;
+    x.txn.server_ends = upstream.ends;
+    x.txn.server_error = Default::default();
+    x.server_socket = ServerSocket::Open(number(&upstream.stream));
+}
+
+/// Notes that the connection to the server is about to go; what logs want to know of it is asked now.
+pub(crate) fn leave(client: &Connection, x: &mut Exchange) {
+    if let ServerSocket::Open(number) = x.server_socket {
+        let asked = client.worker.shared.plan.variables.wants_server_tcp();
+        x.server_socket = ServerSocket::Gone(if asked { facts(number) } else { None });
+    }
+}
+
+/// Notes that it went unexpectedly.
+pub(crate) fn forget(x: &mut Exchange) {
+    if let ServerSocket::Open(_) = x.server_socket {
+        x.server_socket = ServerSocket::Gone(None);
+    }
+}
+
+fn facts(number: RawFd) -> Option<TcpFacts> {
+    let info = net::sys::tcp_info(number).ok()?;
+    Some(TcpFacts {
+        rtt_us: info.tcpi_rtt,
+        rttvar_us: info.tcpi_rttvar,
+        unacked: info.tcpi_unacked,
+        sacked: info.tcpi_sacked,
+        lost: info.tcpi_lost,
+        retrans: info.tcpi_retrans,
+        fackets: info.tcpi_fackets,
+        reordering: info.tcpi_reordering,
+    })
+}
+
+impl sample::Sockets for Sockets {
+    fn client_tcp(&self) -> Option<TcpFacts> {
+        facts(self.client)
+    }
+
+    fn server_tcp(&self) -> Option<TcpFacts> {
+        match self.server {
+            ServerSocket::None => None,
+            ServerSocket::Open(number) => facts(number),
+            ServerSocket::Gone(facts) => facts,
+        }
+    }
+
+    fn saved_syn(&self) -> Option<Vec<u8>> {
+        net::sys::saved_syn(self.client).ok().filter(|packet| !packet.is_empty())
+    }
+
+    fn descriptors(&self) -> [Option<i32>; 2] {
+        let server = match self.server {
+            ServerSocket::Open(number) => Some(number),
+            _ => None,
+        };
+        [Some(self.client), server]
+    }
+}

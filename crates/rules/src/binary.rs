@@ -1,0 +1,107 @@
+//! Headers by the dozen, from one binary value: `add-headers-bin`, `set-headers-bin`, `del-headers-bin` (manual, 4.3). The value has
+//! names and values, or names alone, each behind its length, up to an empty name or its end.
+
+use diag::Diagnostic;
+use http::{Head, Name};
+use sample::packed::take_text;
+
+use crate::action::Action;
+use crate::parse::{Context, wrong};
+
+/// What is done with the headers of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BinaryHeaders {
+    /// Added, if the name begins so.
+    Add { prefix: Box<[u8]> },
+    /// Put in the place of others of the name, likewise.
+    Set { prefix: Box<[u8]> },
+    /// Removed, where a name matches one of the value's so.
+    Remove(NamesMatch),
+}
+
+/// How a name is compared with those of the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NamesMatch {
+    Exact,
+    Begin,
+    End,
+    Within,
+}
+
+const METHODS: [(&str, NamesMatch); 4] = [
+    ("str", NamesMatch::Exact),
+    ("beg", NamesMatch::Begin),
+    ("end", NamesMatch::End),
+    ("sub", NamesMatch::Within),
+];
+
+/// Reads the arguments of the three actions.
+pub(crate) fn parse(context: &mut Context<'_, '_, '_>) -> Result<Action, Diagnostic> {
+    let value = context.expression()?;
+    let change = if context.row.name == "del-headers-bin" {
+        let mut how = NamesMatch::Exact;
+        if context.words.take("-m") {
+            let method = context.need("a matching method")?;
+            let found = METHODS.iter().find(|(name, _)| *name == method.text);
+            how =
+                found.ok_or_else(|| wrong(method, "matching method here", &METHODS.map(|(name, _)| name)))?.1;
+        }
+        BinaryHeaders::Remove(how)
+    } else {
+        let mut prefix = Box::default();
+        if context.words.take("prefix") {
+            prefix = context.need("a prefix")?.text.to_ascii_lowercase().into_bytes().into();
+        }
+        match context.row.name {
+            "set-headers-bin" => BinaryHeaders::Set { prefix },
+            _ => BinaryHeaders::Add { prefix },
+        }
+    };
+    Ok(Action::BinaryHeaders { change, value })
+}
+
+/// Changes `head` as `packed` says, within `limit` bytes; says whether all of it could be done. What cannot be read ends it there.
+pub(crate) fn apply(change: &BinaryHeaders, head: &mut Head, mut packed: &[u8], limit: usize) -> bool {
+    let mut done = true;
+    while let Some(name) = take_text(&mut packed).filter(|name| !name.is_empty()) {
+        let prefix = match change {
+            BinaryHeaders::Remove(how) => {
+                remove(head, name, *how);
+                continue;
+            }
+            BinaryHeaders::Add { prefix } | BinaryHeaders::Set { prefix } => prefix,
+        };
+        let Some(value) = take_text(&mut packed) else { return false };
+        let begins = name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+        if !begins {
+            continue;
+        }
+        let (added, replaces) = (name.len() + value.len() + 4, matches!(change, BinaryHeaders::Set { .. }));
+        let known = Name::new(name);
+        let fits = head.fits(limit, added, |head| if replaces { head.lines_len(&known) } else { 0 });
+        // A name that is no token would tear the message apart.
+        if !fits || !http::is_token(name) {
+            done = false;
+            continue;
+        }
+        if replaces {
+            head.remove_all(&known);
+        }
+        done &= head.append(name, value);
+    }
+    done
+}
+
+fn remove(head: &mut Head, wanted: &[u8], how: NamesMatch) {
+    let same = |part: Option<&[u8]>| part.is_some_and(|part| part.eq_ignore_ascii_case(wanted));
+    match how {
+        NamesMatch::Exact => head.remove_all(&Name::new(wanted)),
+        NamesMatch::Begin => head.remove_if(|name, _| same(name.get(..wanted.len()))),
+        NamesMatch::End => {
+            head.remove_if(|name, _| same(name.len().checked_sub(wanted.len()).and_then(|at| name.get(at..))))
+        }
+        NamesMatch::Within => head.remove_if(|name, _| {
+            name.windows(wanted.len().max(1)).any(|part| part.eq_ignore_ascii_case(wanted))
+        }),
+    };
+}

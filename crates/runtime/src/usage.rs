@@ -1,0 +1,126 @@
+//! How busy the workers are, and what the request being served cost so far: for expressions that ask (`cpu_usage_thr`, `cpu_ns_tot` and
+//! their kin). Nothing is measured unless one does.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use crate::shard;
+use crate::worker;
+
+/// A look at the workers is good for so long: between two the share of busy time says something.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// The calling worker's last look at all of them.
+struct Look {
+    at: Instant,
+    busy: Vec<Duration>,
+    /// Of each worker, the share of the time before the look that it was busy, in percent.
+    percent: Vec<u8>,
+}
+
+thread_local! {
+    static LOOK: RefCell<Option<Look>> = const { RefCell::new(None) };
+    static TURNS: Cell<Turns> = const { Cell::new(Turns::NONE) };
+}
+
+/// Whose usage is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// The calling worker's.
+    Worker,
+    /// The mean of its group.
+    Group,
+    /// The mean of all workers.
+    Process,
+}
+
+/// The share of the last tenth of a second, or a little more, that workers were busy, in percent.
+pub fn percent(of: Of) -> u8 {
+    LOOK.with_borrow_mut(|look| {
+        let now = Instant::now();
+        if look.as_ref().is_none_or(|look| now.duration_since(look.at) >= FRESH) {
+            *look = Some(take_look(look.take(), now));
+        }
+        let percent = look.as_ref().map_or(&[][..], |look| &look.percent);
+        let mine = |index: usize| match of {
+            Of::Worker => index == shard::current_worker(),
+            Of::Group => worker::group_of(index) == shard::current_group(),
+            Of::Process => true,
+        };
+        mean(percent.iter().enumerate().filter(|(index, _)| mine(*index)).map(|(_, percent)| *percent))
+    })
+}
+
+fn take_look(before: Option<Look>, now: Instant) -> Look {
+    let busy: Vec<Duration> = (0..shard::workers()).map(|index| worker::activity(index).busy).collect();
+    let Some(before) = before else { return Look { at: now, percent: vec![0; busy.len()], busy } };
+    let time = now.duration_since(before.at);
+    let share = |(now, then): (&Duration, &Duration)| share(now.saturating_sub(*then), time);
+    Look { at: now, percent: busy.iter().zip(&before.busy).map(share).collect(), busy }
+}
+
+fn share(busy: Duration, time: Duration) -> u8 {
+    (busy.as_nanos() * 100 / time.as_nanos().max(1)).min(100) as u8
+}
+
+fn mean(percent: impl Iterator<Item = u8>) -> u8 {
+    let (sum, count) = percent.fold((0, 0), |(sum, count), one| (sum + u32::from(one), count + 1));
+    (sum / u32::max(count, 1)) as u8
+}
+
+/// What a task spent in its turns.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Turns {
+    /// How many it had.
+    pub count: u64,
+    /// Time that they took, in ns.
+    pub ns: u64,
+    /// When the one that is not over began.
+    since: Option<Instant>,
+}
+
+impl Turns {
+    const NONE: Self = Self { count: 0, ns: 0, since: None };
+
+    /// Runs one turn of the task.
+    pub fn measure<R>(&mut self, turn: impl FnOnce() -> R) -> R {
+        let start = Instant::now();
+        self.count += 1;
+        TURNS.set(Self { since: Some(start), ..*self });
+        let result = turn();
+        TURNS.set(Self::NONE);
+        self.ns += start.elapsed().as_nanos() as u64;
+        result
+    }
+}
+
+/// What the task whose turn it is spent so far, this turn included; `None` outside of measured ones.
+pub fn turns() -> Option<Turns> {
+    let mut turns = TURNS.get();
+    let now = turns.since.take()?.elapsed();
+    turns.ns += now.as_nanos() as u64;
+    Some(turns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_means_stay_between_0_and_100() {
+        let ms = Duration::from_millis;
+        assert_eq!([share(ms(25), ms(100)), share(ms(200), ms(100)), share(ms(1), ms(0))], [25, 100, 100]);
+        assert_eq!([mean([10, 20, 33].into_iter()), mean([].into_iter())], [21, 0]);
+    }
+
+    #[test]
+    fn turns_are_counted_and_the_one_that_runs_sees_itself() {
+        assert!(turns().is_none());
+        let mut task = Turns::default();
+        assert_eq!(task.measure(|| turns().map(|turns| turns.count)), Some(1));
+        let (count, ns) = task.measure(|| turns().map_or((0, 0), |turns| (turns.count, turns.ns)));
+        assert_eq!(count, 2);
+        assert!(task.ns >= ns);
+        assert!(turns().is_none());
+    }
+}

@@ -1,0 +1,40 @@
+//! Capturing what passes through an expression, in the slots of the frontend (manual, `declare capture`).
+
+use super::{Convert, row};
+use crate::args::{Arg, Args, Kind, Spec, arg};
+use crate::env::{Env, Scope};
+use crate::transaction::CaptureSlot;
+use crate::value::{Type, Value};
+
+const SLOT: &[Spec] = &[arg(Kind::Int)];
+
+#[rustfmt::skip]
+pub(super) static CONVERTS: &[Convert] = &[
+    //  name          arguments  takes      gives      what it does
+    row("capture-req", SLOT,     Type::Str, Type::Str, "the same, kept in a slot of the request's captures",  capture_req).prepared(prepare),
+    row("capture-res", SLOT,     Type::Str, Type::Str, "the same, kept in a slot of the response's captures", capture_res).prepared(prepare),
+];
+
+fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match args[0] {
+        Arg::Int(0..) => Ok(()),
+        _ => Err("slots are numbered from 0".into()),
+    }
+}
+
+/// Keeps the text in a slot of the client's frontend; where there is none it just passes.
+fn capture<'a>(value: Value<'a>, slot: CaptureSlot, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let text = value.into_str()?;
+    if let (Some(session), Some(transaction)) = (env.session, env.transaction) {
+        transaction.capture_late(&session.frontend, slot, &text);
+    }
+    Some(Value::Str(text))
+}
+
+fn capture_req<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    capture(value, CaptureSlot::Request(args.int(0)? as usize), env)
+}
+
+fn capture_res<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    capture(value, CaptureSlot::Response(args.int(0)? as usize), env)
+}

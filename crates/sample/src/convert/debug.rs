@@ -1,0 +1,71 @@
+//! Showing what passes through an expression, for those who look for faults in it.
+
+use std::io::Write;
+
+use super::{Convert, row};
+use crate::args::{Arg, Args, Kind, Spec, opt, text_of};
+use crate::env::{Env, Scope};
+use crate::value::{Scratch, Type, Value};
+
+const DEBUG: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];
+
+#[rustfmt::skip]
+pub(super) static CONVERTS: &[Convert] = &[
+    //  name     arguments  takes      gives       what it does
+    row("debug", DEBUG,     Type::Any, Type::Same, "the same, and a line about it on stdout or stderr", debug).prepared(prepare),
+];
+
+fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match text_of(&args[1]) {
+        b"stdout" | b"stderr" => Ok(()),
+        b"" | b"buf0" => {
+            Err("the ring `buf0` is not supported yet; the second argument may be stdout or stderr".into())
+        }
+        other => {
+            Err(format!("no such sink `{}`; stdout and stderr are there", String::from_utf8_lossy(other)))
+        }
+    }
+}
+
+fn debug<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
+    let line = describe(&value, args.bytes(0).unwrap_or_default());
+    // A terminal that is gone is no reason to end a request.
+    let _ = match args.bytes(1) {
+        Some(b"stdout") => std::io::stdout().write_all(&line),
+        _ => std::io::stderr().write_all(&line),
+    };
+    Some(value)
+}
+
+/// Prefix, type and value in one line; what cannot be printed is a dot.
+fn describe(value: &Value<'_>, prefix: &[u8]) -> Scratch {
+    let mut line = Scratch::copy(b"[debug] ");
+    line.extend_from_slice(prefix);
+    line.extend_from_slice(b": type=");
+    line.extend_from_slice(value.kind().name().as_bytes());
+    line.extend_from_slice(b" <");
+    let start = line.len();
+    value.write_text(&mut line);
+    for byte in line[start..].iter_mut().filter(|byte| !matches!(byte, b' '..=b'~')) {
+        *byte = b'.';
+    }
+    line.extend_from_slice(b">\n");
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_prefix_type_and_what_can_be_printed() {
+        let cases = [
+            (Value::str(b"hello"), "pfx", "[debug] pfx: type=str <hello>\n"),
+            (Value::Int(-5), "", "[debug] : type=sint <-5>\n"),
+            (Value::bin(b"a\x01b"), "x", "[debug] x: type=bin <a.b>\n"),
+        ];
+        for (value, prefix, expected) in cases {
+            assert_eq!(String::from_utf8_lossy(&describe(&value, prefix.as_bytes())), expected);
+        }
+    }
+}

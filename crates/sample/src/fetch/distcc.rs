@@ -1,0 +1,74 @@
+//! Messages of distcc, the distributed compiler (its protocol's documentation: tokens of four letters, each with a number of eight
+//! hexadecimal digits, some with so many bytes behind it).
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::env::{Env, Scope};
+use crate::place::{Columns, is_response};
+use crate::value::{Type, Value};
+
+const TOKEN: &[Spec] = &[arg(Kind::Str), opt(Kind::Int)];
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name          arguments  gives      where            what it is
+    row("distcc_param", TOKEN,   Type::Int, Columns::EITHER, "the number of a token of distcc",           distcc_param).prepared(prepare),
+    row("distcc_body",  TOKEN,   Type::Bin, Columns::EITHER, "the bytes that follow a token of distcc",   distcc_body).prepared(prepare),
+];
+
+/// Tokens whose number counts no bytes.
+const WITHOUT_BODY: &[&[u8]] = &[b"DIST", b"ARGC", b"NFIL", b"STAT", b"DONE"];
+
+fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    let token = text_of(&args[0]);
+    if token.len() != 4 || !token.is_ascii() {
+        return Err(format!("a token has four letters, `{}` has not", String::from_utf8_lossy(token)));
+    }
+    if matches!(args[1], Arg::Int(..=0)) {
+        return Err("occurrences are counted from 1".into());
+    }
+    args.push(Arg::Int(i64::from(is_response(scope.place))));
+    Ok(())
+}
+
+/// The number of the wanted token and where what follows it begins, in the bytes of the direction looked at.
+fn find<'a>(env: &Env<'a>, args: &Args) -> Option<(usize, &'a [u8])> {
+    let bytes = if args.int(2) == Some(1) { env.response_bytes } else { env.request_bytes };
+    let (token, mut occurrence) = (args.bytes(0)?, args.int(1).unwrap_or(1));
+    let mut rest = bytes;
+    loop {
+        let Some((head, after)) = rest.split_at_checked(12) else {
+            env.may_change.set(!env.complete);
+            return None;
+        };
+        let number = usize::from_str_radix(std::str::from_utf8(&head[4..]).ok()?, 16).ok()?;
+        if head[..4] == *token {
+            occurrence -= 1;
+            if occurrence == 0 {
+                return Some((number, after));
+            }
+        }
+        let body = if WITHOUT_BODY.contains(&&head[..4]) { 0 } else { number };
+        let Some(next) = after.get(body..) else {
+            env.may_change.set(!env.complete);
+            return None;
+        };
+        rest = next;
+    }
+}
+
+fn distcc_param<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    find(env, args).map(|(number, _)| Value::Int(number as i64))
+}
+
+/// As much of the body as is there.
+fn distcc_body<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let (length, after) = find(env, args)?;
+    if WITHOUT_BODY.contains(&args.bytes(0)?) {
+        return None;
+    }
+    if after.len() < length {
+        env.may_change.set(!env.complete);
+    }
+    Some(Value::bin(&after[..after.len().min(length)]))
+}

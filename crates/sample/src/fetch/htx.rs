@@ -1,0 +1,216 @@
+//! A message as HAProxy's HTX would hold it: a start line, a block a header, one for their end, one for the body (manual, 7.3.7).
+//! The message itself is held otherwise (`http::Head`); sizes are what it would take there.
+
+use http::Head;
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, Spec, arg, text_of};
+use crate::env::{Env, Scope};
+use crate::place::{Columns, is_response};
+use crate::value::{Scratch, Type, Value};
+
+const INDEX: &[Spec] = &[arg(Kind::Str)];
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name                          arguments  gives       where            what it is
+    row("internal.htx.data",          &[],       Type::Int,  Columns::EITHER, "bytes of data in the message's blocks",   data).prepared(prepare),
+    row("internal.htx.free",          &[],       Type::Int,  Columns::EITHER, "bytes free in the message's buffer",      free).prepared(prepare),
+    row("internal.htx.free_data",     &[],       Type::Int,  Columns::EITHER, "bytes free for data",                     free_data).prepared(prepare),
+    row("internal.htx.has_eom",       &[],       Type::Bool, Columns::EITHER, "whether the message is complete",         has_eom).prepared(prepare),
+    row("internal.htx.nbblks",        &[],       Type::Int,  Columns::EITHER, "the number of blocks",                    nbblks).prepared(prepare),
+    row("internal.htx.size",          &[],       Type::Int,  Columns::EITHER, "the size of the message's buffer",        size).prepared(prepare),
+    row("internal.htx.used",          &[],       Type::Int,  Columns::EITHER, "bytes of data and of what describes them", used).prepared(prepare),
+    row("internal.htx_blk.size",      INDEX,     Type::Int,  Columns::EITHER, "the size of a block",                     blk_size).prepared(prepare_index),
+    row("internal.htx_blk.type",      INDEX,     Type::Str,  Columns::EITHER, "the type of a block",                     blk_type).prepared(prepare_index),
+    row("internal.htx_blk.data",      INDEX,     Type::Bin,  Columns::EITHER, "the bytes of a block of data",            blk_data).prepared(prepare_index),
+    row("internal.htx_blk.hdrname",   INDEX,     Type::Str,  Columns::EITHER, "the name in a block of a header",         blk_hdrname).prepared(prepare_index),
+    row("internal.htx_blk.hdrval",    INDEX,     Type::Str,  Columns::EITHER, "the value in a block of a header",        blk_hdrval).prepared(prepare_index),
+    row("internal.htx_blk.start_line", INDEX,    Type::Str,  Columns::EITHER, "the start line in a block of one",        blk_start_line).prepared(prepare_index),
+];
+
+/// Bytes that describe a message, and a block.
+const MESSAGE: usize = 40;
+const BLOCK: usize = 8;
+
+/// The direction, behind the index if there is one.
+fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    args.resize_with(1, || Arg::Missing);
+    args.push(Arg::Int(i64::from(is_response(scope.place))));
+    Ok(())
+}
+
+/// The index counts from 0; the tail is -1.
+fn prepare_index(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    args[0] = Arg::Int(match text_of(&args[0]) {
+        b"head" | b"first" => 0,
+        b"tail" => -1,
+        other => crate::value::parse_int(other).filter(|index| *index >= 0).ok_or_else(|| {
+            format!(
+                "`{}` is neither a number nor one of head, tail and first",
+                String::from_utf8_lossy(other)
+            )
+        })?,
+    });
+    prepare(args, scope)
+}
+
+/// A message in one direction.
+struct Message<'a> {
+    head: &'a Head,
+    body: &'a [u8],
+    complete: bool,
+}
+
+/// A part of a message.
+enum Block<'a> {
+    StartLine,
+    Header(&'a [u8], &'a [u8]),
+    EndOfHeaders,
+    Data(&'a [u8]),
+}
+
+fn message<'a>(env: &Env<'a>, args: &Args) -> Option<Message<'a>> {
+    let transaction = env.transaction.filter(|transaction| transaction.is_http)?;
+    let of_response = args.int(1) == Some(1);
+    let (head, body) = match of_response {
+        true => (&transaction.response, env.response_bytes),
+        false => (&transaction.request, env.request_bytes),
+    };
+    let expected = match of_response {
+        true => head.response_body(transaction.request.method_id()),
+        false => head.request_body(),
+    };
+    let complete = match expected {
+        http::BodyLength::None => true,
+        http::BodyLength::Length(length) => body.len() as u64 >= length,
+        http::BodyLength::Chunked | http::BodyLength::UntilClose => false,
+    };
+    Some(Message { head, body, complete })
+}
+
+impl<'a> Message<'a> {
+    fn blocks(&self) -> impl Iterator<Item = Block<'a>> + use<'a> {
+        let headers = self.head.fields().map(|(name, value)| Block::Header(name, value));
+        let data = Some(self.body).filter(|body| !body.is_empty()).map(Block::Data);
+        [Block::StartLine].into_iter().chain(headers).chain([Block::EndOfHeaders]).chain(data)
+    }
+
+    /// The block at the index of the arguments; -1 is the last.
+    fn block(&self, args: &Args) -> Option<Block<'a>> {
+        match usize::try_from(args.int(0)?) {
+            Ok(index) => self.blocks().nth(index),
+            Err(_) => self.blocks().last(),
+        }
+    }
+
+    fn start_line(&self) -> Scratch {
+        let mut line = Scratch::new();
+        self.head.write_start_line(&mut line);
+        let end = line.len().saturating_sub(2);
+        line.truncate(end);
+        line
+    }
+
+    fn size_of(&self, block: &Block<'_>) -> usize {
+        match block {
+            Block::StartLine => self.start_line().len(),
+            Block::Header(name, value) => name.len() + value.len(),
+            Block::EndOfHeaders => 1,
+            Block::Data(bytes) => bytes.len(),
+        }
+    }
+
+    fn data(&self) -> usize {
+        self.blocks().map(|block| self.size_of(&block)).sum()
+    }
+
+    fn used(&self) -> usize {
+        self.data() + self.blocks().count() * BLOCK
+    }
+}
+
+fn room() -> usize {
+    runtime::buffer::small_size().saturating_sub(MESSAGE)
+}
+
+fn int<'a>(value: usize) -> Option<Value<'a>> {
+    Some(Value::Int(value as i64))
+}
+
+fn data<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(message(env, args)?.data())
+}
+
+fn used<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(message(env, args)?.used())
+}
+
+fn size<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    message(env, args)?;
+    int(room())
+}
+
+fn free<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(room().saturating_sub(message(env, args)?.used()))
+}
+
+/// One more block must be described.
+fn free_data<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(room().saturating_sub(message(env, args)?.used() + BLOCK))
+}
+
+fn nbblks<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(message(env, args)?.blocks().count())
+}
+
+fn has_eom<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(message(env, args)?.complete))
+}
+
+fn blk_size<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let message = message(env, args)?;
+    int(message.block(args).map_or(0, |block| message.size_of(&block)))
+}
+
+fn blk_type<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let message = message(env, args)?;
+    let name: &[u8] = match message.block(args) {
+        Some(Block::StartLine) if message.head.is_response() => b"HTX_BLK_RES_SL",
+        Some(Block::StartLine) => b"HTX_BLK_REQ_SL",
+        Some(Block::Header(..)) => b"HTX_BLK_HDR",
+        Some(Block::EndOfHeaders) => b"HTX_BLK_EOH",
+        Some(Block::Data(_)) => b"HTX_BLK_DATA",
+        None => b"HTX_BLK_UNUSED",
+    };
+    Some(Value::str(name))
+}
+
+fn blk_data<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::bin(match message(env, args)?.block(args) {
+        Some(Block::Data(bytes)) => bytes,
+        _ => b"",
+    }))
+}
+
+fn blk_hdrname<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::str(match message(env, args)?.block(args) {
+        Some(Block::Header(name, _)) => name,
+        _ => b"",
+    }))
+}
+
+fn blk_hdrval<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::str(match message(env, args)?.block(args) {
+        Some(Block::Header(_, value)) => value,
+        _ => b"",
+    }))
+}
+
+fn blk_start_line<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let message = message(env, args)?;
+    Some(match message.block(args) {
+        Some(Block::StartLine) => Value::made(message.start_line()),
+        _ => Value::str(b""),
+    })
+}

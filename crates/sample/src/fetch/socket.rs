@@ -1,0 +1,154 @@
+//! What the kernel knows of the connections, and their errors (manual, 7.3.3).
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, Spec, opt, text_of};
+use crate::env::{Env, Scope};
+use crate::place::Columns;
+use crate::socket::{ConnectionError, TcpFacts};
+use crate::value::{Bytes, Scratch, Type, Value};
+
+const UNIT: &[Spec] = &[opt(Kind::Str)];
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name             arguments  gives      where                   what it is
+    row("fc_rtt",        UNIT,      Type::Int, Columns::CLIENT,        "the round trip time to the client, in ms or us",     fc_rtt).prepared(prepare_unit),
+    row("fc_rttvar",     UNIT,      Type::Int, Columns::CLIENT,        "its variance, in ms or us",                          fc_rttvar).prepared(prepare_unit),
+    row("fc_unacked",    UNIT,       Type::Int, Columns::CLIENT,        "segments sent to the client, not acknowledged",      fc_unacked).prepared(prepare_unit),
+    row("fc_sacked",     UNIT,       Type::Int, Columns::CLIENT,        "segments that the client acknowledged selectively",  fc_sacked).prepared(prepare_unit),
+    row("fc_retrans",    UNIT,       Type::Int, Columns::CLIENT,        "segments sent to the client again",                  fc_retrans).prepared(prepare_unit),
+    row("fc_fackets",    UNIT,       Type::Int, Columns::CLIENT,        "segments that the client acknowledged forward",      fc_fackets).prepared(prepare_unit),
+    row("fc_lost",       UNIT,       Type::Int, Columns::CLIENT,        "segments lost on the way to the client",             fc_lost).prepared(prepare_unit),
+    row("fc_reordering", UNIT,       Type::Int, Columns::CLIENT,        "how far segments are reordered on the way",          fc_reordering).prepared(prepare_unit),
+    row("fc_saved_syn",  &[],       Type::Bin, Columns::CLIENT,        "the SYN that the connection began with (`tcp-ss`)",  fc_saved_syn),
+    row("bc_rtt",        UNIT,      Type::Int, Columns::CLIENT,        "the round trip time to the server, in ms or us",     bc_rtt).prepared(prepare_server_unit),
+    row("bc_rttvar",     UNIT,      Type::Int, Columns::CLIENT,        "its variance, in ms or us",                          bc_rttvar).prepared(prepare_server_unit),
+    row("fc_err",        &[],       Type::Int, Columns::CLIENT,        "the error of the client's connection, 0 for none",   fc_err),
+    row("fc_err_name",   &[],       Type::Str, Columns::CLIENT,        "its name",                                           fc_err_name),
+    row("fc_err_str",    &[],       Type::Str, Columns::CLIENT,        "it in words",                                        fc_err_str),
+    row("bc_err",        &[],       Type::Int, Columns::RESPONSE_KEPT, "the error of the connection to the server, 0 for none", bc_err),
+    row("bc_err_name",   &[],       Type::Str, Columns::RESPONSE_KEPT, "its name",                                           bc_err_name),
+    row("bc_err_str",    &[],       Type::Str, Columns::RESPONSE_KEPT, "it in words",                                        bc_err_str),
+];
+
+/// The unit becomes its length in µs. HAProxy takes one for counts as well, to no effect.
+fn prepare_unit(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    args[0] = Arg::Int(match text_of(&args[0]) {
+        b"" | b"ms" => 1000,
+        b"us" => 1,
+        other => return Err(format!("`{}` is no unit; they are ms and us", String::from_utf8_lossy(other))),
+    });
+    Ok(())
+}
+
+/// Logs want it after the connection was given back: it is then asked in time.
+fn prepare_server_unit(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    scope.variables.borrow_mut().want_server_tcp();
+    prepare_unit(args, scope)
+}
+
+fn client(env: &Env<'_>) -> Option<TcpFacts> {
+    env.sockets?.client_tcp()
+}
+
+fn server(env: &Env<'_>) -> Option<TcpFacts> {
+    env.sockets?.server_tcp()
+}
+
+fn int<'a>(value: u32) -> Option<Value<'a>> {
+    Some(Value::Int(i64::from(value)))
+}
+
+fn time<'a>(us: u32, args: &Args) -> Option<Value<'a>> {
+    Some(Value::Int(i64::from(us) / args.int(0)?))
+}
+
+fn fc_rtt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    time(client(env)?.rtt_us, args)
+}
+
+fn fc_rttvar<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    time(client(env)?.rttvar_us, args)
+}
+
+fn bc_rtt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    time(server(env)?.rtt_us, args)
+}
+
+fn bc_rttvar<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    time(server(env)?.rttvar_us, args)
+}
+
+fn fc_unacked<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(client(env)?.unacked)
+}
+
+fn fc_sacked<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(client(env)?.sacked)
+}
+
+fn fc_retrans<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(client(env)?.retrans)
+}
+
+fn fc_fackets<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(client(env)?.fackets)
+}
+
+fn fc_lost<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(client(env)?.lost)
+}
+
+fn fc_reordering<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(client(env)?.reordering)
+}
+
+fn fc_saved_syn<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let packet = env.sockets?.saved_syn()?;
+    Some(Value::Bin(Bytes::Made(Scratch::copy(&packet))))
+}
+
+fn client_error(env: &Env<'_>) -> Option<ConnectionError> {
+    env.session.map(|session| session.error)
+}
+
+/// The error of the last attempt to connect; `None` while none was made.
+fn server_error(env: &Env<'_>) -> Option<ConnectionError> {
+    let transaction = env.transaction?;
+    let attempted =
+        transaction.server_ends.is_some() || transaction.server_error != ConnectionError::default();
+    attempted.then_some(transaction.server_error)
+}
+
+fn fc_err<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(client_error(env)?.0.into())
+}
+
+fn bc_err<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    int(server_error(env)?.0.into())
+}
+
+fn name<'a>(error: ConnectionError) -> Option<Value<'a>> {
+    Some(Value::str(error.name().as_bytes()))
+}
+
+/// Nothing where nothing failed.
+fn message<'a>(error: ConnectionError) -> Option<Value<'a>> {
+    (error != ConnectionError::default()).then(|| Value::str(error.message().as_bytes()))
+}
+
+fn fc_err_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    name(client_error(env)?)
+}
+
+fn fc_err_str<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    message(client_error(env)?)
+}
+
+fn bc_err_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    name(server_error(env)?)
+}
+
+fn bc_err_str<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    message(server_error(env)?)
+}

@@ -1,0 +1,148 @@
+//! The stream as a whole: which of its ends gave up, what its rules decided, what its layers look like (manual, 7.3.2 and 7.3.4).
+
+use std::io::Write;
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Args, Kind, Spec, opt};
+use crate::env::Env;
+use crate::place::Columns;
+use crate::session::Endpoint;
+use crate::transaction::Cause;
+use crate::value::{Scratch, Type, Value};
+
+const LAYERS: &[Spec] = &[opt(Kind::Int)];
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name              arguments  gives       where                    what it is
+    row("fs.aborted",     &[],       Type::Bool, Columns::CLIENT_SESSION, "whether the client aborted the stream",              fs_aborted),
+    row("fs.id",          &[],       Type::Int,  Columns::CLIENT_SESSION, "the stream's number on its client's connection",     fs_id),
+    row("fs.debug_str",   LAYERS,    Type::Str,  Columns::CLIENT_SESSION, "the client's side, layer by layer, for those who look for faults", fs_debug_str),
+    row("fs.rst_code",    &[],       Type::Int,  Columns::CLIENT_SESSION, "the code of the client's reset: none with HTTP/1",   no_code),
+    row("bs.aborted",     &[],       Type::Bool, Columns::RESPONSE_KEPT,  "whether the server aborted the stream",              bs_aborted),
+    row("bs.id",          &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the stream's number on the connection to the server", bs_id),
+    row("bs.debug_str",   LAYERS,    Type::Str,  Columns::RESPONSE_KEPT,  "the server's side, likewise",                        bs_debug_str),
+    row("bs.rst_code",    &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the code of the server's reset: none with HTTP/1",   no_code),
+    row("last_entity",    &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that ended the evaluation", last_entity),
+    row("waiting_entity", &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that was being waited for", waiting_entity),
+    row("term_events",    &[],       Type::Str,  Columns::INTERNAL,       "how each layer ended: a dash each, they are not recorded", term_events),
+];
+
+fn fs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(env.transaction?.termination.cause == Cause::Client))
+}
+
+/// A server that cannot be reached aborts nothing: there was no stream yet.
+fn bs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let transaction = env.transaction?;
+    transaction.server_ends?;
+    Some(Value::Bool(transaction.termination.cause == Cause::Server))
+}
+
+/// Requests that the connection served before, as HTTP/1 has no number for its streams; 0 with TCP.
+fn fs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction?;
+    Some(Value::Int(i64::from(env.session?.requests.saturating_sub(1))))
+}
+
+fn bs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let transaction = env.transaction?;
+    transaction.server_ends?;
+    Some(Value::Int(i64::from(transaction.server_uses.saturating_sub(1))))
+}
+
+fn no_code<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    None
+}
+
+/// One side as `name=value` words, from the stream down to the socket.
+struct Layers {
+    text: Scratch,
+    wanted: i64,
+}
+
+impl Layers {
+    /// Of the layers that the argument adds up; 0 and none are all of them.
+    fn new(args: &Args) -> Self {
+        let wanted = args.int(0).filter(|layers| *layers != 0).unwrap_or(31);
+        Self { text: Scratch::new(), wanted }
+    }
+
+    fn add(&mut self, layer: i64, text: std::fmt::Arguments<'_>) {
+        if self.wanted & layer != 0 {
+            let blank = if self.text.is_empty() { "" } else { " " };
+            // Writing to a vector cannot fail.
+            let _ = write!(*self.text, "{blank}{text}");
+        }
+    }
+
+    fn ends(&mut self, ours: &str, source: Endpoint, destination: Endpoint) {
+        let show = |end: Endpoint| match end {
+            Endpoint::Ip(address) => address.to_string(),
+            Endpoint::Local => "local".to_owned(),
+        };
+        self.add(8, format_args!("{ours}.src={} {ours}.dst={}", show(source), show(destination)));
+    }
+}
+
+fn fs_debug_str<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let (session, transaction) = (env.session?, env.transaction?);
+    let mut layers = Layers::new(args);
+    let (cause, phase) = (transaction.termination.cause as u8, transaction.termination.phase as u8);
+    layers.add(
+        1,
+        format_args!(
+            "strm.id={} strm.in={} strm.out={} strm.term={}{}",
+            transaction.id, transaction.bytes_in, transaction.bytes_out, cause as char, phase as char
+        ),
+    );
+    let protocol = if transaction.is_http { "h1" } else { "raw" };
+    layers.add(2, format_args!("mux={protocol} mux.reqs={}", session.requests));
+    layers.add(4, format_args!("xprt=raw"));
+    layers.ends("conn", session.connection_source(), session.connection_destination());
+    if let Some([Some(number), _]) = env.sockets.map(|sockets| sockets.descriptors()) {
+        layers.add(16, format_args!("fd={number}"));
+    }
+    Some(Value::made(layers.text))
+}
+
+fn bs_debug_str<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let transaction = env.transaction?;
+    let (source, destination) = transaction.server_ends?;
+    let mut layers = Layers::new(args);
+    layers.add(
+        1,
+        format_args!("strm.status={} strm.retries={}", transaction.server_status, transaction.retries),
+    );
+    let protocol = if transaction.is_http { "h1" } else { "raw" };
+    layers.add(2, format_args!("mux={protocol} mux.reqs={}", transaction.server_uses));
+    layers.add(4, format_args!("xprt=raw"));
+    layers.ends("conn", source, destination);
+    if let Some([_, Some(number)]) = env.sockets.map(|sockets| sockets.descriptors()) {
+        layers.add(16, format_args!("fd={number}"));
+    }
+    Some(Value::made(layers.text))
+}
+
+/// A rule by its place in the configuration.
+fn place<'a>(rule: Option<(&'static str, u32)>) -> Option<Value<'a>> {
+    let (file, line) = rule?;
+    let mut text = Scratch::copy(file.as_bytes());
+    text.push(b':');
+    crate::value::write_int(&mut text, i64::from(line));
+    Some(Value::made(text))
+}
+
+fn last_entity<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    place(env.transaction?.last_rule)
+}
+
+fn waiting_entity<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    place(env.transaction?.waiting_rule)
+}
+
+/// Seven layers, from the client's connection to the server's.
+fn term_events<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction?;
+    Some(Value::str(b"{-,-,-,-,-,-,-}"))
+}

@@ -1,0 +1,134 @@
+//! As much of DER as keys and certificates need (X.690; RFC 5280, 4.1; RFC 5958; RFC 8017, A.1): walking through elements, and
+//! writing the frame that the cryptographic library wants around a key.
+
+use super::{Curve, PrivateKey, PublicKey, curve_key, rsa};
+
+const INTEGER: u8 = 0x02;
+const BITS: u8 = 0x03;
+const OCTETS: u8 = 0x04;
+const OBJECT: u8 = 0x06;
+const SEQUENCE: u8 = 0x30;
+
+/// The names of algorithms and curves, as DER writes them.
+const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+const CURVES: &[(&[u8], Curve)] = &[
+    (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07], Curve::P256),
+    (&[0x2b, 0x81, 0x04, 0x00, 0x22], Curve::P384),
+    (&[0x2b, 0x81, 0x04, 0x00, 0x23], Curve::P521),
+];
+
+/// The first element: its tag, its contents, and what follows it.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (tag, rest) = der.split_first()?;
+    let (first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        ..=0x7f => (usize::from(*first), rest),
+        0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (digits.iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    let (contents, rest) = rest.split_at_checked(length)?;
+    Some((*tag, contents, rest))
+}
+
+/// The contents of the first element, which must have that tag, and what follows it.
+fn take(der: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
+    element(der).filter(|(tag, ..)| *tag == wanted).map(|(_, contents, rest)| (contents, rest))
+}
+
+/// The key of a `SubjectPublicKeyInfo`: a string of bits whose first byte counts the unused ones.
+pub(super) fn public_key(der: &[u8]) -> Option<PublicKey> {
+    let (info, _) = take(der, SEQUENCE)?;
+    let (_algorithm, rest) = take(info, SEQUENCE)?;
+    let (bits, _) = take(rest, BITS)?;
+    Some(PublicKey(bits.get(1..)?.into()))
+}
+
+/// The public key of a certificate: behind version, serial number, signature's algorithm, issuer, validity and subject.
+pub(super) fn certificate_key(der: &[u8]) -> Option<PublicKey> {
+    let (certificate, _) = take(der, SEQUENCE)?;
+    let (mut rest, _) = take(certificate, SEQUENCE)?;
+    if rest.first() == Some(&0xa0) {
+        rest = element(rest)?.2;
+    }
+    for tag in [INTEGER, SEQUENCE, SEQUENCE, SEQUENCE, SEQUENCE] {
+        rest = take(rest, tag)?.1;
+    }
+    public_key(rest)
+}
+
+fn curve(object: &[u8]) -> Option<Curve> {
+    CURVES.iter().find(|(name, _)| *name == object).map(|(_, curve)| *curve)
+}
+
+/// A key in PKCS #8: a version, the algorithm, the key.
+pub(super) fn private_key(der: &[u8]) -> Option<PrivateKey> {
+    let (info, _) = take(der, SEQUENCE)?;
+    let (_version, rest) = take(info, INTEGER)?;
+    let (algorithm, _) = take(rest, SEQUENCE)?;
+    let (name, parameters) = take(algorithm, OBJECT)?;
+    match name {
+        RSA_ENCRYPTION => rsa(der),
+        EC_PUBLIC_KEY => curve_key(curve(take(parameters, OBJECT)?.0)?, der),
+        _ => None,
+    }
+}
+
+/// The curve of a key in SEC 1's form: a version, the secret, the curve under the tag 0.
+pub(super) fn curve_of_sec1(der: &[u8]) -> Option<Curve> {
+    let (key, _) = take(der, SEQUENCE)?;
+    let (_version, rest) = take(key, INTEGER)?;
+    let (_secret, rest) = take(rest, OCTETS)?;
+    let (parameters, _) = take(rest, 0xa0)?;
+    curve(take(parameters, OBJECT)?.0)
+}
+
+fn write(tag: u8, contents: &[u8], out: &mut Vec<u8>) {
+    out.push(tag);
+    match contents.len() {
+        length @ ..=0x7f => out.push(length as u8),
+        length @ 0x80..=0xff => out.extend_from_slice(&[0x81, length as u8]),
+        length => {
+            out.push(0x82);
+            out.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(contents);
+}
+
+/// A number: without zeros before it, but for one that keeps it from being negative.
+fn write_integer(number: &[u8], out: &mut Vec<u8>) {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count().min(number.len().saturating_sub(1));
+    let mut bytes = number[zeros..].to_vec();
+    if bytes.first().is_none_or(|byte| *byte >= 0x80) {
+        bytes.insert(0, 0);
+    }
+    write(INTEGER, &bytes, out);
+}
+
+/// RSA's key of PKCS #1 from its numbers: modulus, public exponent, private one, both primes, both exponents, coefficient.
+pub(super) fn rsa_key(numbers: [&[u8]; 8]) -> Vec<u8> {
+    let mut contents = Vec::new();
+    write_integer(&[0], &mut contents);
+    numbers.iter().for_each(|number| write_integer(number, &mut contents));
+    let mut key = Vec::new();
+    write(SEQUENCE, &contents, &mut key);
+    key
+}
+
+/// PKCS #8 around it.
+pub(super) fn wrap_rsa(key: &[u8]) -> Vec<u8> {
+    let mut algorithm = Vec::new();
+    write(OBJECT, RSA_ENCRYPTION, &mut algorithm);
+    write(0x05, &[], &mut algorithm);
+    let mut contents = Vec::new();
+    write_integer(&[0], &mut contents);
+    write(SEQUENCE, &algorithm, &mut contents);
+    write(OCTETS, key, &mut contents);
+    let mut info = Vec::new();
+    write(SEQUENCE, &contents, &mut info);
+    info
+}

@@ -1,0 +1,176 @@
+//! Keys of JSON Web Tokens: from PEM files, from certificates, from JSON Web Keys (RFC 7517); and the certificates that expressions may
+//! name. Used by the converters `jwt_…`; knows nothing of tokens.
+
+mod der;
+mod jwk;
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use aws_lc_rs::agreement::{self, ECDH_P256, ECDH_P384, ECDH_P521};
+use aws_lc_rs::rsa::PrivateDecryptingKey;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+pub use jwk::parse_jwk;
+pub(crate) use jwk::point;
+
+/// A public key: of RSA as PKCS #1, of a curve as its point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey(pub Box<[u8]>);
+
+/// A curve of RFC 7518, 6.2.1.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Curve {
+    P256,
+    P384,
+    P521,
+}
+
+impl Curve {
+    /// The bytes of a coordinate.
+    pub fn size(self) -> usize {
+        match self {
+            Self::P256 => 32,
+            Self::P384 => 48,
+            Self::P521 => 66,
+        }
+    }
+
+    /// The curve that RFC 7518 calls so.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "P-256" => Self::P256,
+            "P-384" => Self::P384,
+            "P-521" => Self::P521,
+            _ => return None,
+        })
+    }
+
+    /// Agreement on it.
+    pub fn agreement(self) -> &'static agreement::Algorithm {
+        match self {
+            Self::P256 => &ECDH_P256,
+            Self::P384 => &ECDH_P384,
+            Self::P521 => &ECDH_P521,
+        }
+    }
+}
+
+/// A key that decrypts.
+#[derive(Debug)]
+pub enum PrivateKey {
+    /// The bytes of a secret that both sides share.
+    Secret(Box<[u8]>),
+    /// RSA.
+    Rsa(Box<PrivateDecryptingKey>),
+    /// A point's secret on a curve.
+    Curve(Curve, agreement::PrivateKey),
+}
+
+/// A certificate as far as tokens are concerned.
+#[derive(Debug)]
+pub struct Certificate {
+    /// Its public key.
+    pub public: PublicKey,
+    /// The key that belongs to it, if the file or another one has it.
+    pub private: Option<PrivateKey>,
+}
+
+impl Certificate {
+    /// From PEM: a certificate, and its key in the same text or in `key`.
+    ///
+    /// # Errors
+    /// There is none, or what is there cannot be read.
+    pub fn from_pem(text: &str, key: Option<&str>) -> Result<Self, String> {
+        let public = blocks(text).find_map(|(kind, der)| match kind {
+            "CERTIFICATE" => der::certificate_key(&der),
+            "PUBLIC KEY" => der::public_key(&der),
+            "RSA PUBLIC KEY" => Some(PublicKey(der.into())),
+            _ => None,
+        });
+        let public = public.ok_or("there is no certificate in PEM")?;
+        let private = match key {
+            Some(key) => {
+                Some(private_key(key).ok_or("there is no private key in PEM of RSA or a known curve")?)
+            }
+            None => private_key(text),
+        };
+        Ok(Self { public, private })
+    }
+}
+
+/// The public key in a PEM file: `PUBLIC KEY` holds it behind the name of its algorithm, `RSA PUBLIC KEY` by itself.
+pub fn public_key(text: &str) -> Option<PublicKey> {
+    blocks(text).find_map(|(kind, der)| match kind {
+        "RSA PUBLIC KEY" => Some(PublicKey(der.into())),
+        "PUBLIC KEY" => der::public_key(&der),
+        _ => None,
+    })
+}
+
+/// The private key in a PEM file, whichever way it is wrapped.
+fn private_key(text: &str) -> Option<PrivateKey> {
+    blocks(text).find_map(|(kind, der)| match kind {
+        "PRIVATE KEY" => der::private_key(&der),
+        "RSA PRIVATE KEY" => rsa(&der::wrap_rsa(&der)),
+        "EC PRIVATE KEY" => der::curve_of_sec1(&der).and_then(|curve| curve_key(curve, &der)),
+        _ => None,
+    })
+}
+
+/// RSA's from PKCS #8.
+fn rsa(pkcs8: &[u8]) -> Option<PrivateKey> {
+    PrivateDecryptingKey::from_pkcs8(pkcs8).ok().map(|key| PrivateKey::Rsa(Box::new(key)))
+}
+
+/// A curve's from PKCS #8 or SEC 1.
+fn curve_key(curve: Curve, der: &[u8]) -> Option<PrivateKey> {
+    let key = agreement::PrivateKey::from_private_key_der(curve.agreement(), der).ok()?;
+    Some(PrivateKey::Curve(curve, key))
+}
+
+/// The blocks of a PEM text: what each is called, and its DER.
+fn blocks(text: &str) -> impl Iterator<Item = (&str, Vec<u8>)> {
+    text.split("-----BEGIN ").skip(1).filter_map(|block| {
+        let (kind, rest) = block.split_once("-----")?;
+        let encoded: String = rest.split("-----END").next()?.split_whitespace().collect();
+        Some((kind, STANDARD.decode(encoded).ok()?))
+    })
+}
+
+/// The certificates that expressions may name, by file or by store and name. Filled while a configuration is resolved; read by requests
+/// whose expressions take the name from a variable.
+#[derive(Debug, Default)]
+pub struct Certificates(RwLock<HashMap<Box<str>, Arc<Certificate>>>);
+
+impl Certificates {
+    /// The certificate of that name.
+    pub fn find(&self, name: &str) -> Option<Arc<Certificate>> {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).cloned()
+    }
+
+    /// Adds one, or puts it in the place of another.
+    pub fn insert(&self, name: &str, certificate: Arc<Certificate>) {
+        self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(name.into(), certificate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_key_is_found_in_its_pem() {
+        // An Ed25519 key serves as well: what counts is the frame.
+        let pem = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+        assert_eq!(public_key(pem).map(|key| key.0.len()), Some(32));
+        assert!(public_key("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_none());
+        assert!(public_key("nothing").is_none());
+        assert!(
+            Certificate::from_pem("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", None)
+                .is_err()
+        );
+    }
+}

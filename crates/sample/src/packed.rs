@@ -1,0 +1,69 @@
+//! Texts one after another, each behind its length in the variable-length form of the SPOP specification: `req.hdrs_bin` writes them, the
+//! actions on binary headers read them.
+
+/// Appends a length.
+pub fn write_length(out: &mut Vec<u8>, length: usize) {
+    if length < 240 {
+        out.push(length as u8);
+        return;
+    }
+    out.push(length as u8 | 240);
+    let mut rest = (length - 240) >> 4;
+    while rest >= 128 {
+        out.push(rest as u8 | 128);
+        rest = (rest - 128) >> 7;
+    }
+    out.push(rest as u8);
+}
+
+/// Takes a length off `bytes`; `None` if it is cut short or too large for any text.
+fn take_length(bytes: &mut &[u8]) -> Option<usize> {
+    let (first, mut rest) = bytes.split_first()?;
+    let mut length = u64::from(*first);
+    if length >= 240 {
+        let mut shift = 4;
+        loop {
+            let (byte, after) = rest.split_first()?;
+            rest = after;
+            length = length.checked_add(u64::from(*byte) << shift)?;
+            shift += 7;
+            if *byte < 128 {
+                break;
+            }
+            if shift > 32 {
+                return None;
+            }
+        }
+    }
+    *bytes = rest;
+    usize::try_from(length).ok()
+}
+
+/// Takes a text off `bytes`; `None` if it is cut short.
+pub fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = take_length(bytes)?;
+    let (text, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_is_read_as_it_was_written() {
+        for length in
+            [0, 1, 239, 240, 241, 255, 256, 2287, 2288, 2289, 264_431, 264_432, 1 << 24, u32::MAX as usize]
+        {
+            let mut bytes = Vec::new();
+            write_length(&mut bytes, length);
+            let mut rest = &bytes[..];
+            assert_eq!((take_length(&mut rest), rest.len()), (Some(length), 0), "{length}");
+            let mut cut = &bytes[..bytes.len() - 1];
+            assert_eq!(take_length(&mut cut), None, "{length}");
+        }
+        assert_eq!(take_length(&mut &[255; 20][..]), None);
+        assert_eq!(take_text(&mut &b"\x05four"[..]), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! What only the kernel knows of connections, and how connections fail. The kernel is asked when an expression wants to know, by
+//! `proxy`, which has the sockets; here is only what is asked and what it means.
+
+/// What the kernel measured of a TCP connection (`TCP_INFO` of tcp(7)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpFacts {
+    /// The smoothed round trip time, in µs.
+    pub rtt_us: u32,
+    /// Its variance, in µs.
+    pub rttvar_us: u32,
+    /// Segments sent and not acknowledged.
+    pub unacked: u32,
+    /// Segments acknowledged selectively.
+    pub sacked: u32,
+    /// Segments thought lost.
+    pub lost: u32,
+    /// Segments sent again and not acknowledged yet.
+    pub retrans: u32,
+    /// Segments acknowledged forward.
+    pub fackets: u32,
+    /// How far segments are reordered on the way.
+    pub reordering: u32,
+}
+
+/// The sockets of a stream.
+pub trait Sockets {
+    /// What the kernel measured of the client's connection; `None` if it is none of TCP.
+    fn client_tcp(&self) -> Option<TcpFacts>;
+    /// Likewise of the connection to the server; `None` also while there is none.
+    fn server_tcp(&self) -> Option<TcpFacts>;
+    /// The SYN that the client's connection began with, where the listener saves it (`tcp-ss`) and nobody asked before.
+    fn saved_syn(&self) -> Option<Vec<u8>>;
+    /// The numbers of the descriptors: the client's, the server's.
+    fn descriptors(&self) -> [Option<i32>; 2];
+}
+
+/// Why a connection failed: a number of the table in the manual, `fc_err_str`. 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConnectionError(pub u8);
+
+impl ConnectionError {
+    /// Too many descriptors of the process.
+    pub const PROCESS_LIMIT: Self = Self(2);
+    /// Something that has no better name.
+    pub const SOCKET: Self = Self(6);
+    /// The address to connect from cannot be had.
+    pub const CANNOT_BIND: Self = Self(8);
+    /// No port is left to connect from.
+    pub const NO_PORTS: Self = Self(9);
+    /// The address to connect from is in use.
+    pub const ADDRESS_IN_USE: Self = Self(10);
+    /// The server refused.
+    pub const REFUSED: Self = Self(46);
+    /// The server reset the connection.
+    pub const RESET: Self = Self(47);
+    /// No way leads there.
+    pub const UNREACHABLE: Self = Self(48);
+    /// The kernel has no memory.
+    pub const NO_MEMORY: Self = Self(49);
+
+    /// Its name in one word; empty for none.
+    pub fn name(self) -> &'static str {
+        ERRORS.get(usize::from(self.0)).map_or("", |(name, _)| name)
+    }
+
+    /// It in words.
+    pub fn message(self) -> &'static str {
+        ERRORS.get(usize::from(self.0)).map_or("", |(_, message)| message)
+    }
+}
+
+/// Names and messages by number: an interface to those who read logs, and therefore in HAProxy's words.
+#[rustfmt::skip]
+const ERRORS: &[(&str, &str)] = &[
+    ("",                 "Success"),
+    ("CONF_FDLIM",       "Reached configured maxconn value"),
+    ("PROC_FDLIM",       "Too many sockets on the process"),
+    ("SYS_FDLIM",        "Too many sockets on the system"),
+    ("SYS_MEMLIM",       "Out of system buffers"),
+    ("NOPROTO",          "Protocol or address family not supported"),
+    ("SOCK_ERR",         "General socket error"),
+    ("PORT_RANGE",       "Source port range exhausted"),
+    ("CANT_BIND",        "Can't bind to source address"),
+    ("FREE_PORTS",       "Out of local source ports on the system"),
+    ("ADDR_INUSE",       "Local source address already in use"),
+    ("PRX_EMPTY",        "Connection closed while waiting for PROXY protocol header"),
+    ("PRX_ABORT",        "Connection error while waiting for PROXY protocol header"),
+    ("PRX_TIMEOUT",      "Timeout while waiting for PROXY protocol header"),
+    ("PRX_TRUNCATED",    "Truncated PROXY protocol header received"),
+    ("PRX_NOT_HDR",      "Received something which does not look like a PROXY protocol header"),
+    ("PRX_BAD_HDR",      "Received an invalid PROXY protocol header"),
+    ("PRX_BAD_PROTO",    "Received an unhandled protocol in the PROXY protocol header"),
+    ("CIP_EMPTY",        "Connection closed while waiting for NetScaler Client IP header"),
+    ("CIP_ABORT",        "Connection error while waiting for NetScaler Client IP header"),
+    ("CIP_TIMEOUT",      "Timeout while waiting for a NetScaler Client IP header"),
+    ("CIP_TRUNCATED",    "Truncated NetScaler Client IP header received"),
+    ("CIP_BAD_MAGIC",    "Received an invalid NetScaler Client IP magic number"),
+    ("CIP_BAD_PROTO",    "Received an unhandled protocol in the NetScaler Client IP header"),
+    ("SSL_EMPTY",        "Connection closed during SSL handshake"),
+    ("SSL_ABORT",        "Connection error during SSL handshake"),
+    ("SSL_TIMEOUT",      "Timeout during SSL handshake"),
+    ("SSL_TOO_MANY",     "Too many SSL connections"),
+    ("SSL_NO_MEM",       "Out of memory when initializing an SSL connection"),
+    ("SSL_RENEG",        "Rejected a client-initiated SSL renegotiation attempt"),
+    ("SSL_CA_FAIL",      "SSL client CA chain cannot be verified"),
+    ("SSL_CRT_FAIL",     "SSL client certificate not trusted"),
+    ("SSL_MISMATCH",     "Server presented an SSL certificate different from the configured one"),
+    ("SSL_MISMATCH_SNI", "Server presented an SSL certificate different from the expected one"),
+    ("SSL_HANDSHAKE",    "SSL handshake failure"),
+    ("SSL_HANDSHAKE_HB", "SSL handshake failure after heartbeat"),
+    ("SSL_KILLED_HB",    "Stopped a TLSv1 heartbeat attack (CVE-2014-0160)"),
+    ("SSL_NO_TARGET",    "Attempt to use SSL on an unknown target (internal error)"),
+    ("SSL_EARLY_FAILED", "Server refused early data"),
+    ("SOCKS4_SEND",      "SOCKS4 Proxy write error during handshake"),
+    ("SOCKS4_RECV",      "SOCKS4 Proxy read error during handshake"),
+    ("SOCKS4_DENY",      "SOCKS4 Proxy deny the request"),
+    ("SOCKS4_ABORT",     "SOCKS4 Proxy handshake aborted by server"),
+    ("SSL_FATAL",        "SSL fatal error"),
+    ("REVERSE",          "Reverse connect failure"),
+    ("POLLERR",          "Poller reported POLLERR"),
+    ("EREFUSED",         "ECONNREFUSED returned by OS"),
+    ("ERESET",           "ECONNRESET returned by OS"),
+    ("EUNREACH",         "ENETUNREACH returned by OS"),
+    ("ENOMEM",           "ENOMEM returned by OS"),
+    ("EBADF",            "EBADF returned by OS"),
+    ("EFAULT",           "EFAULT returned by OS"),
+    ("EINVAL",           "EINVAL returned by OS"),
+    ("ENCONN",           "ENCONN returned by OS"),
+    ("ENSOCK",           "ENSOCK returned by OS"),
+    ("ENOBUFS",          "ENOBUFS returned by OS"),
+    ("EPIPE",            "EPIPE returned by OS"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_number_that_the_manual_gives_it() {
+        let cases = [
+            (ConnectionError::default(), "", "Success"),
+            (ConnectionError::CANNOT_BIND, "CANT_BIND", "Can't bind to source address"),
+            (ConnectionError(16), "PRX_BAD_HDR", "Received an invalid PROXY protocol header"),
+            (ConnectionError(41), "SOCKS4_DENY", "SOCKS4 Proxy deny the request"),
+            (ConnectionError::REFUSED, "EREFUSED", "ECONNREFUSED returned by OS"),
+            (ConnectionError(56), "EPIPE", "EPIPE returned by OS"),
+            (ConnectionError(200), "", ""),
+        ];
+        for (error, name, message) in cases {
+            assert_eq!((error.name(), error.message()), (name, message), "{error:?}");
+        }
+    }
+}
