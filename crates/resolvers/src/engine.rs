@@ -129,6 +129,8 @@ struct Asking {
 pub(crate) struct Engine {
     settings: Arc<Resolvers>,
     pub(crate) families: Families,
+    /// Whether names are still resolved again and again: not in a process that stops.
+    pub(crate) refresh: bool,
     resolutions: Slab<Resolution>,
     known: HashMap<Key, usize>,
     questions: HashMap<u16, usize>,
@@ -147,6 +149,7 @@ impl Engine {
         Self {
             settings,
             families,
+            refresh: true,
             resolutions: Slab::new(),
             known: HashMap::new(),
             questions: HashMap::new(),
@@ -293,6 +296,8 @@ impl Engine {
             resolution.due = u64::MAX;
             if resolution.asking.is_some() {
                 self.overdue(index, now, out);
+            } else if resolution.followers > 0 && !self.refresh {
+                self.schedule(index, now);
             } else if resolution.followers > 0 {
                 self.begin(index, now, out);
             } else {

@@ -338,6 +338,20 @@ fn a_name_that_is_left_is_asked_no_more() {
 }
 
 #[test]
+fn a_process_that_stops_resolves_nothing_again() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    bench.follow("a.b", Kind::Address(Family::V4));
+    let id = bench.questions()[0].1;
+    bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
+    bench.engine.refresh = false;
+    bench.pass(5_000);
+    assert_eq!(bench.questions(), []);
+    bench.engine.refresh = true;
+    bench.pass(1_000);
+    assert_eq!(bench.questions().len(), 1);
+}
+
+#[test]
 fn srv_records_are_told_apart_by_host_and_port() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     let name = bench.follow("_http._tcp.b", Kind::Service);
