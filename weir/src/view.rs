@@ -95,7 +95,6 @@ fn server_view(server: &Arc<ServerSettings>) -> ServerView {
         check_port: server.check.as_ref().and_then(|check| check.port),
         pool_max: server.pool_max_conn,
         pool_purge: server.pool_purge_delay,
-        resolved: server.resolution.is_some(),
     }
 }
 

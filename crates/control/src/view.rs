@@ -59,8 +59,6 @@ pub struct ServerView {
     pub pool_max: i64,
     /// `pool-purge-delay`.
     pub pool_purge: Duration,
-    /// Whether its name is resolved while it runs (`resolvers`).
-    pub resolved: bool,
 }
 
 /// A proxy, as far as its configuration matters here.
