@@ -16,6 +16,13 @@ pub(crate) enum Choice {
     Nothing,
 }
 
+/// How much an address is wanted whoever has it: the family preferred counts more than the networks preferred.
+pub(crate) fn class(address: IpAddr, wishes: &Wishes) -> u8 {
+    let preferred = address.is_ipv4() == (wishes.prefer.unwrap_or(Family::V6) == Family::V4);
+    let near = wishes.networks.iter().any(|network| network.contains(address));
+    u8::from(preferred) << 1 | u8::from(near)
+}
+
 /// Chooses among `addresses`: the family preferred counts most, then the networks preferred, then that no other server has
 /// the address, then that it is the server's own. Of equals the first is taken.
 pub(crate) fn choose(
@@ -24,19 +31,13 @@ pub(crate) fn choose(
     own: Option<IpAddr>,
     taken: impl Fn(IpAddr) -> bool,
 ) -> Choice {
-    let prefer = wishes.prefer.unwrap_or(Family::V6);
     let mut best: Option<(u8, IpAddr)> = None;
     for address in addresses {
         let taken = taken(address);
         if taken && !wishes.duplicates {
             continue;
         }
-        let preferred = address.is_ipv4() == (prefer == Family::V4);
-        let near = wishes.networks.iter().any(|network| network.contains(address));
-        let score = u8::from(preferred) << 3
-            | u8::from(near) << 2
-            | u8::from(!taken) << 1
-            | u8::from(own == Some(address));
+        let score = class(address, wishes) << 2 | u8::from(!taken) << 1 | u8::from(own == Some(address));
         if best.is_none_or(|(most, _)| score > most) {
             best = Some((score, address));
         }

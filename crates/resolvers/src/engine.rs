@@ -434,10 +434,13 @@ impl Engine {
         let resolution = &mut self.resolutions[index];
         resolution.status = Status::Valid;
         resolution.last_valid = Some(now);
+        let places = resolution.records.iter().enumerate().map(|(place, kept)| (kept.data.subject(), place));
+        let mut places: HashMap<_, _> = places.collect();
         for data in answer.records {
-            match resolution.records.iter_mut().find(|kept| kept.data.is_same(&data)) {
-                Some(kept) => *kept = Kept { data, seen: now },
-                None => resolution.records.push(Kept { data, seen: now }),
+            let next = resolution.records.len();
+            match *places.entry(data.subject()).or_insert(next) {
+                place if place < next => resolution.records[place] = Kept { data, seen: now },
+                _ => resolution.records.push(Kept { data, seen: now }),
             }
         }
         let obsolete = ms(self.settings.hold.obsolete);

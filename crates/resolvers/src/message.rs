@@ -49,15 +49,19 @@ pub(crate) struct Service {
     pub(crate) address: Option<IpAddr>,
 }
 
+/// What a record is about, whatever else it tells: an address, or a host in lower case and its port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Subject {
+    Address(IpAddr),
+    Service(String, u16),
+}
+
 impl Data {
-    /// Whether both are about the same thing, whatever else they tell of it.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Address(own), Self::Address(other)) => own == other,
-            (Self::Service(own), Self::Service(other)) => {
-                own.port == other.port && own.target.eq_ignore_ascii_case(&other.target)
-            }
-            _ => false,
+    /// What it is about.
+    pub(crate) fn subject(&self) -> Subject {
+        match self {
+            Self::Address(address) => Subject::Address(*address),
+            Self::Service(service) => Subject::Service(service.target.to_ascii_lowercase(), service.port),
         }
     }
 }

@@ -1,20 +1,21 @@
 //! The servers whose names a section resolves: what becomes of their addresses, ports, weights and states when a
 //! resolution ends (manual, section 5.3). Called by `task`, on the section's worker alone.
 
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::Family;
 use config::Plan;
-use config::plan::resolvers::Resolution as Settings;
+use config::plan::resolvers::{Resolution as Settings, Wishes};
 use config::plan::{Proxy, Resolvers};
 use state::server::{Operational, ServerAddress};
 use state::transition::{self, Administrative, NOTICE};
 use state::{Admin, Server};
 
 use crate::Tell;
-use crate::choose::{Choice, choose};
+use crate::choose::{Choice, choose, class};
 use crate::engine::{Engine, Key, Kind, Output, Resolution, Status};
 use crate::message::{Data, Service};
 
@@ -65,6 +66,32 @@ pub(crate) struct Followers {
     plan: Arc<Plan>,
     tell: Tell,
     list: Vec<Follower>,
+    /// Those of each host's resolution, in the order of their lines.
+    by_host: HashMap<usize, Vec<usize>>,
+}
+
+/// What is known of a host while its servers choose.
+struct Found {
+    addresses: Vec<IpAddr>,
+    set: HashSet<IpAddr>,
+    /// How many servers of a backend have an address. One that a server only has from the start counts once an answer
+    /// has it too.
+    taken: HashMap<(usize, IpAddr), u32>,
+    /// The best class there is, for the wishes last looked at: most servers of a host wish alike.
+    best: Option<(Wishes, u8)>,
+}
+
+impl Found {
+    fn best_class(&mut self, wishes: &Wishes) -> u8 {
+        if let Some((of, best)) = &self.best
+            && of == wishes
+        {
+            return *best;
+        }
+        let best = self.addresses.iter().map(|address| class(*address, wishes)).max().unwrap_or(0);
+        self.best = Some((wishes.clone(), best));
+        best
+    }
 }
 
 /// What an engine is asked within one turn.
@@ -86,7 +113,13 @@ impl Followers {
                 }
             }
         }
-        Self { section: section.clone(), plan: plan.clone(), tell: tell.clone(), list }
+        Self {
+            section: section.clone(),
+            plan: plan.clone(),
+            tell: tell.clone(),
+            list,
+            by_host: HashMap::new(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -109,10 +142,13 @@ impl Followers {
     fn follow_host(&mut self, at: usize, name: &str, turn: &mut Turn<'_>) {
         let prefer = self.list[at].settings().and_then(|own| own.wishes.prefer).unwrap_or(Family::V6);
         let key = Key::new(name, Kind::Address(prefer));
-        self.list[at].host = turn.engine.follow(key, turn.now, turn.out);
-        let known = self.list[at].host.and_then(|host| turn.engine.get(host));
-        if known.is_some_and(|known| known.status == Status::Valid) {
-            self.take_address(at, None, turn);
+        let Some(host) = turn.engine.follow(key, turn.now, turn.out) else { return };
+        self.list[at].host = Some(host);
+        let places = self.by_host.entry(host).or_default();
+        places.insert(places.partition_point(|place| *place < at), at);
+        if turn.engine.get(host).is_some_and(|known| known.status == Status::Valid) {
+            let mut found = self.found(host, turn);
+            self.take_address(at, None, &mut found, turn);
         }
     }
 
@@ -131,6 +167,9 @@ impl Followers {
     fn leave_host(&mut self, at: usize, turn: &mut Turn<'_>) {
         self.list[at].taken = None;
         if let Some(host) = self.list[at].host.take() {
+            if let Some(places) = self.by_host.get_mut(&host) {
+                places.retain(|place| *place != at);
+            }
             turn.engine.leave(host, turn.now);
         }
     }
@@ -159,12 +198,10 @@ impl Followers {
             }
         } else if valid || !held {
             let mut by = by;
-            for at in 0..self.list.len() {
-                if self.list[at].host != Some(resolution) {
-                    continue;
-                }
+            let mut found = self.found(resolution, turn);
+            for at in self.by_host.get(&resolution).cloned().unwrap_or_default() {
                 match valid {
-                    true => self.take_address(at, by.take(), turn),
+                    true => self.take_address(at, by.take(), &mut found, turn),
                     false => self.lose_address(at, turn),
                 }
             }
@@ -174,25 +211,57 @@ impl Followers {
         }
     }
 
-    /// Gives a server the best of the addresses that are known of its name.
-    fn take_address(&mut self, at: usize, by: Option<usize>, turn: &mut Turn<'_>) {
-        let follower = &self.list[at];
-        let (Some(settings), Some(known)) =
-            (follower.settings(), follower.host.and_then(|host| turn.engine.get(host)))
-        else {
-            return;
-        };
-        let addresses = known.records.iter().filter_map(|kept| match &kept.data {
+    fn found(&self, host: usize, turn: &Turn<'_>) -> Found {
+        let records = turn.engine.get(host).map_or(&[][..], |known| &known.records);
+        let of = |data: &Data| match data {
             Data::Address(address) => Some(*address),
             Data::Service(_) => None,
-        });
-        let taken = |address| self.is_taken(at, address);
-        let own = follower.address();
-        match choose(addresses, &settings.wishes, own, taken) {
-            Choice::Keep => self.list[at].taken = own,
+        };
+        let addresses: Vec<IpAddr> = records.iter().filter_map(|kept| of(&kept.data)).collect();
+        let mut taken = HashMap::new();
+        for at in self.by_host.get(&host).into_iter().flatten() {
+            let follower = &self.list[*at];
+            if let Some(address) = follower.taken {
+                *taken.entry((follower.backend.index, address)).or_default() += 1;
+            }
+        }
+        Found { set: addresses.iter().copied().collect(), addresses, taken, best: None }
+    }
+
+    /// Gives a server the best of the addresses that are known of its name.
+    fn take_address(&mut self, at: usize, by: Option<usize>, found: &mut Found, turn: &mut Turn<'_>) {
+        let follower = &self.list[at];
+        let (own, backend, mine) = (follower.address(), follower.backend.index, follower.taken);
+        let Some(settings) = follower.settings() else { return };
+        let others = |found: &Found, address| {
+            let all = found.taken.get(&(backend, address)).copied().unwrap_or(0);
+            all - u32::from(mine == Some(address) && all > 0)
+        };
+        // Nearly always the server has what is best for it, and nothing need be compared.
+        if let Some(own) = own.filter(|own| mine == Some(*own) && found.set.contains(own))
+            && others(found, own) == 0
+            && class(own, &settings.wishes) == found.best_class(&settings.wishes)
+        {
+            return;
+        }
+        let addresses = found.addresses.iter().copied();
+        let choice = choose(addresses, &settings.wishes, own, |address| others(found, address) > 0);
+        let new = match choice {
+            Choice::Keep => own,
+            Choice::Take(address) => Some(address),
+            Choice::Nothing => None,
+        };
+        if let Some(count) = mine.and_then(|mine| found.taken.get_mut(&(backend, mine))) {
+            *count -= 1;
+        }
+        if let Some(new) = new {
+            *found.taken.entry((backend, new)).or_default() += 1;
+        }
+        self.list[at].taken = new;
+        match choice {
+            Choice::Keep => {}
             Choice::Nothing => self.lose_address(at, turn),
             Choice::Take(address) => {
-                self.list[at].taken = Some(address);
                 let source = match by {
                     Some(nameserver) => {
                         let own = &self.section.state;
@@ -204,18 +273,6 @@ impl Followers {
                 self.set_address(at, address, None, &source);
             }
         }
-    }
-
-    /// Whether another server of the backend has an address of the same name. One that it only has from the start counts
-    /// once an answer has it too.
-    fn is_taken(&self, at: usize, address: IpAddr) -> bool {
-        let own = &self.list[at];
-        self.list.iter().enumerate().any(|(place, other)| {
-            place != at
-                && other.taken == Some(address)
-                && other.host == own.host
-                && other.backend.index == own.backend.index
-        })
     }
 
     /// Sets a server's address, and its port if it changes too, and puts the server into service again.
@@ -345,42 +402,36 @@ impl Followers {
     /// Brings the servers of an SRV name in line with its records, each backend for itself: servers whose record is gone
     /// are freed, records without a server get one as long as there are free ones.
     fn take_services(&mut self, records: usize, services: &[Service], turn: &mut Turn<'_>) {
-        let stands_for = |follower: &Follower, service: &Service| {
-            follower.record.as_ref().is_some_and(|(host, port)| {
-                *port == service.port && host.eq_ignore_ascii_case(&service.target)
-            })
-        };
-        for at in 0..self.list.len() {
-            let follower = &self.list[at];
-            let gone = follower.records == Some(records)
-                && follower.record.is_some()
-                && !services.iter().any(|service| stands_for(follower, service));
-            if gone {
-                self.free(at, turn);
+        let key = |host: &str, port: u16| (host.to_ascii_lowercase(), port);
+        let wanted: HashSet<_> = services.iter().map(|service| key(&service.target, service.port)).collect();
+        let places: Vec<usize> =
+            (0..self.list.len()).filter(|at| self.list[*at].records == Some(records)).collect();
+        let mut standing = HashMap::new();
+        let mut free: HashMap<usize, VecDeque<usize>> = HashMap::new();
+        for at in places {
+            let own = self.list[at].record.as_ref().map(|(host, port)| key(host, *port));
+            let backend = self.list[at].backend.index;
+            match own {
+                Some(own) if wanted.contains(&own) => {
+                    standing.insert((backend, own), at);
+                    free.entry(backend).or_default();
+                }
+                own => {
+                    if own.is_some() {
+                        self.free(at, turn);
+                    }
+                    free.entry(backend).or_default().push_back(at);
+                }
             }
         }
-        let backends: Vec<usize> = {
-            let mut seen: Vec<usize> = self.of(records).map(|follower| follower.backend.index).collect();
-            seen.dedup();
-            seen
-        };
-        for backend in backends {
+        for (backend, mut free) in free {
             for service in services {
-                let mine = |one: &Follower| one.records == Some(records) && one.backend.index == backend;
-                let at = self
-                    .list
-                    .iter()
-                    .position(|one| mine(one) && stands_for(one, service))
-                    .or_else(|| self.list.iter().position(|one| mine(one) && one.record.is_none()));
-                if let Some(at) = at {
+                let standing = standing.get(&(backend, key(&service.target, service.port))).copied();
+                if let Some(at) = standing.or_else(|| free.pop_front()) {
                     self.stand_for(at, service, turn);
                 }
             }
         }
-    }
-
-    fn of(&self, records: usize) -> impl Iterator<Item = &Follower> {
-        self.list.iter().filter(move |follower| follower.records == Some(records))
     }
 
     /// A server stands for a record from now on, or goes on to.

@@ -90,7 +90,7 @@ pub struct Resolution {
 }
 
 /// `resolve-prefer`, `resolve-net` and `resolve-opts`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// The family asked for first, IPv6 where nothing is said.
     pub prefer: Option<Family>,
