@@ -433,3 +433,31 @@ fn addresses_and_names_outlive_a_restart_in_the_state_file() {
     assert_eq!(state(&weir, "t2"), "127.0.0.8 0 2 y.test 82");
     let _ = std::fs::remove_dir_all(directory);
 }
+
+#[test]
+fn hundreds_of_servers_follow_hundreds_of_records_that_come_and_go() {
+    const MANY: u16 = 600;
+    let leak = |text: String| -> &'static str { text.leak() };
+    let all: Vec<_> = (0..MANY)
+        .map(|at| (1, 1000 + at, "x.test", Some(leak(format!("127.0.{}.{}", at / 250, at % 250 + 1)))))
+        .collect();
+    let names = NameServer::start(&[("_http._tcp.test", Zone::Services(all.clone()))]);
+    let section = format!(
+        " nameserver ns1 tcp@127.0.0.1:{}\n accepted_payload_size 65535\n timeout retry 10s\n",
+        names.port()
+    );
+    let (weir, _) = start(&[], &section, &format!(" server-template t {MANY} _http._tcp.test\n"));
+    let up = || {
+        let states = weir.ask("show servers state b");
+        let ports = states.lines().filter_map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            (words.get(6) == Some(&"0")).then(|| words[18].to_owned())
+        });
+        ports.collect::<std::collections::HashSet<_>>().len()
+    };
+    assert!(eventually(|| up() == usize::from(MANY)), "{}", up());
+    names.say("_http._tcp.test", Zone::Services(all[..200].to_vec()));
+    assert!(eventually(|| up() == 200), "{}", up());
+    names.say("_http._tcp.test", Zone::Services(all[100..].to_vec()));
+    assert!(eventually(|| up() == usize::from(MANY) - 100), "{}", up());
+}
