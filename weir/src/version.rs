@@ -17,7 +17,7 @@ const FEATURES: &[(&str, bool)] = &[
     ("GETADDRINFO", true), ("KQUEUE", false), ("KTLS", false), ("LIBATOMIC", true), ("LIBCRYPT", true),
     ("LINUX_SPLICE", true), ("LINUX_TPROXY", true), ("LUA", false), ("MATH", true), ("MEMORY_PROFILING", false),
     ("NETFILTER", true), ("NS", true), ("OPENSSL", false), ("OPENSSL_AWSLC", false), ("OPENSSL_WOLFSSL", false),
-    ("OT", false), ("PCRE", false), ("PCRE2", false), ("POLL", false), ("PRCTL", true), ("PROCCTL", false),
+    ("OT", false), ("PCRE", false), ("PCRE2", true), ("POLL", false), ("PRCTL", true), ("PROCCTL", false),
     ("PROMEX", false), ("PTHREAD_EMULATION", false), ("QUIC", false), ("QUIC_OPENSSL_COMPAT", false), ("RT", true),
     ("SLZ", false), ("SSL", false), ("STATIC_PCRE", false), ("TFO", true), ("THREAD", true), ("TPROXY", true), ("WURFL", false),
     ("ZLIB", false),

@@ -60,6 +60,8 @@ pub enum ErrorKind {
     Host,
     /// An HTTP/1.0 GET, HEAD or DELETE with a payload (413); see `h1-accept-payload-with-any-method`.
     Payload,
+    /// The preface of HTTP/2 where only HTTP/1 is spoken (405).
+    Preface,
     /// A WebSocket handshake without a valid `Sec-WebSocket-Key`, or its answer without `Sec-WebSocket-Accept`.
     WebSocket,
 }
@@ -69,6 +71,7 @@ impl ErrorKind {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
+            ErrorKind::Preface => 405,
             ErrorKind::Payload => 413,
             ErrorKind::TargetTooLong => 414,
             ErrorKind::TransferCoding => 422,
@@ -85,6 +88,7 @@ impl ErrorKind {
             ErrorKind::Target => "invalid request target",
             ErrorKind::Fragment => "fragment in the request target",
             ErrorKind::Version => "invalid HTTP version",
+            ErrorKind::Preface => "the preface of HTTP/2",
             ErrorKind::StatusCode => "invalid status code",
             ErrorKind::Nul => "NUL character",
             ErrorKind::BareCr => "CR without LF",
@@ -326,6 +330,9 @@ fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) 
     }
     let (number, end) = have!(version_number(buf, version, head, options)?);
     head.version = number;
+    if number == Version::new(2, 0) && &buf[at..method_end] == b"PRI" && &buf[target..target_end] == b"*" {
+        return fail(ErrorKind::Preface, at);
+    }
     if !matches!(have!(buf.get(end)), b'\r' | b'\n') {
         return fail(ErrorKind::Version, end);
     }

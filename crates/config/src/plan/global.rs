@@ -163,6 +163,8 @@ pub enum MultiQueue {
 pub struct Tune {
     /// `tune.bufsize`, in bytes.
     pub bufsize: usize,
+    /// `tune.cli.max-payload-size`, in bytes.
+    pub cli_payload: usize,
     /// `tune.maxrewrite`, in bytes.
     pub maxrewrite: usize,
     /// `tune.http.maxhdr`.
@@ -210,6 +212,7 @@ impl Default for Tune {
         Self {
             default_shards: Shards::default(),
             bufsize: 16_384,
+            cli_payload: 128 * 1024,
             maxrewrite: 1_024,
             max_headers: 101,
             cookie_length: 63,

@@ -20,6 +20,7 @@ pub static TABLE: &[Keyword] = &[
     //     name                            arguments    what it is                                                       setting
     global("tune.bufsize",                 "<size>",    "the room for a message's head and what is being forwarded",     bufsize),
     global("tune.maxrewrite",              "<size>",    "the part of it kept free for added headers",                    |g, a| size(&mut g.plan.tune.maxrewrite, a)),
+    global("tune.cli.max-payload-size",    "<size>",    "the longest payload of a command of the runtime socket",       |g, a| size(&mut g.plan.tune.cli_payload, a)),
     global("tune.http.maxhdr",             "<number>",  "how many headers a message may have",                           |g, a| number(&mut g.plan.tune.max_headers, a, 1, 32767)),
     global("tune.http.cookielen",          "<number>",  "how much of a captured cookie is kept",                         |g, a| number(&mut g.plan.tune.cookie_length, a, 1, 65535)),
     global("tune.http.logurilen",          "<number>",  "how much of a URI is logged",                                   |g, a| number(&mut g.plan.tune.log_uri_length, a, 0, 65535)),
@@ -50,7 +51,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.bufsize.large",               G, OWN),
     ineffective("tune.bufsize.small",               G, OWN),
     ineffective("tune.chksize",                     G, OWN),
-    ineffective("tune.cli.max-payload-size",        G, OWN),
     ineffective("tune.comp.maxlevel",               G, "compression is not supported yet"),
     ineffective("tune.defaults.purge",              G, OWN),
     ineffective("tune.disable-fast-forward",        G, COPY),

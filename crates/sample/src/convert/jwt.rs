@@ -188,6 +188,9 @@ fn signed(token: &[u8]) -> Result<(&[u8], Vec<u8>), i64> {
 fn verify(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
     let algorithm = kind_of(&text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?)?;
     let (signed, signature) = signed(token)?;
+    if signature.is_empty() && !matches!(algorithm, Algorithm::None) {
+        return Err(INVALID_TOKEN);
+    }
     Ok(i64::from(match algorithm {
         Algorithm::None => signature.is_empty(),
         Algorithm::Hmac(bits) => {
@@ -206,6 +209,9 @@ fn verify_cert(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
         return Err(UNMANAGED_ALGORITHM);
     };
     let (signed, signature) = signed(token)?;
+    if signature.is_empty() {
+        return Err(INVALID_TOKEN);
+    }
     let Named(fixed, all) = args.prepared(2).ok_or(UNKNOWN_KEY)?;
     let certificate = match fixed {
         Some(fixed) => Arc::clone(fixed),

@@ -210,7 +210,7 @@ fn req_proto_http<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
                 env.may_change.set(true);
                 return None;
             }
-            Err(_) => false,
+            Err(error) => error.kind == http::ErrorKind::Preface,
         },
     ))
 }

@@ -20,6 +20,33 @@ use state::proxy::ProxySeed;
 use state::server::{ServerAddress, ServerSeed};
 use state::{Listener, Mode, Process, Proxy, Server};
 
+/// A kernel that measured something.
+struct Kernel;
+
+impl sample::Sockets for Kernel {
+    fn client_tcp(&self) -> Option<sample::TcpFacts> {
+        Some(sample::TcpFacts {
+            rtt_us: 12_345,
+            rttvar_us: 2_345,
+            unacked: 1,
+            sacked: 2,
+            lost: 3,
+            retrans: 4,
+            fackets: 5,
+            reordering: 6,
+        })
+    }
+    fn server_tcp(&self) -> Option<sample::TcpFacts> {
+        Some(sample::TcpFacts { rtt_us: 999, rttvar_us: 1_001, ..Default::default() })
+    }
+    fn saved_syn(&self) -> Option<Vec<u8>> {
+        Some(b"SYN".to_vec())
+    }
+    fn descriptors(&self) -> [Option<i32>; 2] {
+        [Some(11), Some(12)]
+    }
+}
+
 /// What a configuration knows.
 pub struct World {
     pub files: HashMap<&'static str, &'static str>,
@@ -34,8 +61,12 @@ pub struct World {
     pub transaction: Transaction,
     pub place: Place,
     pub request_bytes: Vec<u8>,
+    pub response_bytes: Vec<u8>,
     pub complete: bool,
     pub longest_head: usize,
+    pub certificates: Arc<sample::keys::Certificates>,
+    /// Whether the kernel has something to say of the connections.
+    pub kernel: bool,
 }
 
 impl Names for World {
@@ -53,6 +84,10 @@ impl Names for World {
 
     fn http_errors(&self, _: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>> {
         None
+    }
+
+    fn certificates(&self) -> Arc<sample::keys::Certificates> {
+        Arc::clone(&self.certificates)
     }
 
     fn directory(&self) -> Option<Arc<sample::env::Directory>> {
@@ -195,8 +230,11 @@ impl World {
             transaction,
             place: Place::HttpRequest,
             request_bytes: b"name=x&v=two".to_vec(),
+            response_bytes: Vec::new(),
             complete: true,
             longest_head: usize::MAX,
+            certificates: Arc::default(),
+            kernel: false,
         }
     }
 
@@ -216,6 +254,8 @@ impl World {
     pub fn env(&self) -> Env<'_> {
         Env {
             request_bytes: &self.request_bytes,
+            response_bytes: &self.response_bytes,
+            sockets: self.kernel.then_some(&Kernel as &dyn sample::Sockets),
             complete: self.complete,
             ..Env::of(&self.process, &self.session, &self.transaction, 2_000)
         }
@@ -236,6 +276,14 @@ impl World {
                 format!("{}:{}", value.kind().name(), String::from_utf8_lossy(&out))
             }
         }
+    }
+
+    /// Declares an ACL.
+    pub fn declare_acl(&mut self, name: &str, rest: &str) {
+        let list = words(rest);
+        let declared = sample::Criterion::compile(&mut Words::new(&list, Span::default()), &self.scope());
+        let criterion = declared.unwrap_or_else(|error| panic!("{rest}: {}", error.message));
+        self.acls.add(name.into(), criterion);
     }
 
     /// The result of a condition.
