@@ -64,7 +64,7 @@ fn a_server_follows_its_name_from_nowhere_to_elsewhere_and_back() {
     assert_eq!(state(&weir, "s1"), format!("- 32 1 app.test {at}"));
     assert!(weir.ask("show stat b 4 -1").contains("MAINT (resolution)"));
 
-    names.say("app.test", Zone::Addresses(vec!["127.0.0.1", "::1"]));
+    names.say("app.test", Zone::Addresses(vec!["127.0.0.1"]));
     becomes(&weir, "s1", &format!("127.0.0.1 0 1 app.test {at}"));
     assert_eq!(body(port), "here");
     let told = [
@@ -229,6 +229,17 @@ fn servers_of_one_name_share_its_addresses_out() {
 }
 
 #[test]
+fn the_system_s_one_address_for_many_servers_is_shared_out_from_the_first_on() {
+    let names = NameServer::start(&[("localhost", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let (weir, _) = start(&[&names], "", " server-template t 3 localhost:80 init-addr libc\n");
+    becomes(&weir, "t2", "- 32 1 localhost 80");
+    becomes(&weir, "t3", "- 32 1 localhost 80");
+    assert_eq!(state(&weir, "t1"), "127.0.0.1 0 1 localhost 80");
+    assert!(weir.messages().contains("b/t2 is going DOWN for maintenance (No IP for server )"));
+    assert!(!weir.messages().contains("b/t1 is going DOWN"));
+}
+
+#[test]
 fn near_addresses_are_taken_first() {
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["192.0.2.1", "127.0.0.5"]))]);
     let (weir, _) = start(&[&names], "", " server s1 app.test:80 resolve-net 127.0.0.0/8,10.0.0.0/8\n");
@@ -269,7 +280,7 @@ fn start_lookups(names: &NameServer, section: &str, rules: &str, port_of_server:
     let port = free_port();
     let text = format!(
         "global\n nbthread 2\n stats socket runtime level admin\n dns-accept-family ipv4,ipv6\n\
-         resolvers dns\n nameserver ns1 127.0.0.1:{}\n timeout retry 40ms\n{section}\
+         resolvers dns\n nameserver ns1 127.0.0.1:{}\n{section}\
          defaults\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
          listen l\n bind 127.0.0.1:{port}\n{rules} server s 0.0.0.0:{port_of_server}\n",
         names.port()
@@ -293,19 +304,22 @@ fn a_rule_finds_the_address_of_a_name_in_the_request() {
     let names = NameServer::start(&[
         ("app.test", Zone::Addresses(vec!["::1", "127.0.0.1"])),
         ("refused.test", Zone::Refused),
-        ("silent.test", Zone::Silence),
     ]);
     let rules = " mode http\n http-request do-resolve(txn.ip,dns,ipv4) hdr(host),host_only\n \
                  http-request return status 404 hdr x-ip %[var(txn.ip)] unless { var(txn.ip) -m found }\n \
                  http-request set-dst var(txn.ip)\n";
-    let (weir, port) = start_lookups(&names, " hold valid 1h\n", rules, origin.port());
+    let (weir, port) = start_lookups(
+        &names,
+        " hold valid 1h\n timeout retry 10s\n resolve_retries 1\n",
+        rules,
+        origin.port(),
+    );
     let mut client = Client::connect(port);
     for (host, body) in [
         ("app.test", "found"),
         ("APP.test:80", "found"),
         ("nowhere.test", "404"),
         ("refused.test", "404"),
-        ("silent.test", "404"),
         ("192.0.2.1", "404"),
         ("app.test", "found"),
         ("..", "404"),
@@ -317,12 +331,24 @@ fn a_rule_finds_the_address_of_a_name_in_the_request() {
 }
 
 #[test]
+fn a_rule_waits_for_name_servers_that_are_silent_no_longer_than_said() {
+    let origin = Origin::text("found");
+    let names = NameServer::start(&[("silent.test", Zone::Silence)]);
+    let rules = " mode http\n http-request do-resolve(txn.ip,dns) hdr(host)\n \
+                 http-request return status 404 unless { var(txn.ip) -m found }\n";
+    let (weir, port) = start_lookups(&names, " timeout retry 30ms\n", rules, origin.port());
+    let mut client = Client::connect(port);
+    assert_eq!(get(&mut client, "silent.test"), "404");
+    assert_eq!((counted(&weir, "ns1", "sent"), counted(&weir, "ns1", "timeout")), (3, 3));
+}
+
+#[test]
 fn a_rule_asks_again_once_the_answer_is_no_longer_fresh() {
     let origin = Origin::text("found");
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
     let rules =
         " mode http\n http-request do-resolve(txn.ip,dns) hdr(host)\n http-request set-dst var(txn.ip)\n";
-    let (weir, port) = start_lookups(&names, " hold valid 0\n", rules, origin.port());
+    let (weir, port) = start_lookups(&names, " hold valid 0\n timeout retry 10s\n", rules, origin.port());
     let mut client = Client::connect(port);
     for _ in 0..3 {
         assert_eq!(get(&mut client, "app.test"), "found");
@@ -337,7 +363,7 @@ fn a_tcp_rule_finds_the_address_of_a_name_too() {
     let rules = " mode tcp\n tcp-request inspect-delay 10s\n \
                  tcp-request content do-resolve(txn.ip,dns,ipv4) req.payload(22,8)\n \
                  tcp-request content set-dst var(txn.ip)\n";
-    let (_weir, port) = start_lookups(&names, "", rules, origin.port());
+    let (_weir, port) = start_lookups(&names, " timeout retry 10s\n", rules, origin.port());
     let mut client = Client::connect(port);
     // "GET / HTTP/1.1\r\nHost: " is 22 bytes long.
     assert_eq!(get(&mut client, "app.test"), "found");

@@ -155,7 +155,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
         tokio::task::spawn_local(proxy::worker::close_idle(backend, server));
     });
     let tell = resolvers::Tell { notify: teller.notify(messages), moved };
-    let sections = resolvers::Sections::new(plan.clone(), tell);
+    let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
     let services = services(runtime.clone(), sections.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);

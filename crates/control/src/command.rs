@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::session::Settings;
 use crate::view::{Level, Runtime};
-use crate::{events, patterns, resolvers, servers, sets, shows, streams, variables};
+use crate::{events, inside, patterns, resolvers, servers, sets, shows, streams, variables};
 
 /// How serious a message is, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,11 +208,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show events",              "[<sink>] [-w] [-n] [-0]",          Operator, "show event sink state",                                                             events::show_events),
     row  ("show fd",                  "[num]",                            Operator, "dump list of file descriptors in use or a specific one",                          shows::fd),
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
-    later("show libs",                "",                                 Operator, "show loaded object files and libraries"),
+    row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          inside::libs),
     row  ("show map",                 "[@ver] [map]",                     Operator, "report available maps or dump a map's contents",                                    patterns::show_map),
     later("show peers",               "[dict|-] [section]",               Operator, "dump some information about all the peers or this peers section"),
     later("show pools",               "[by*] [match <pfx>] [nb]",         Operator, "report information about the memory pools usage"),
-    later("show profiling",           "[<what>|<#lines>|<opts>]*",        Operator, "show profiling state (all,status,tasks,memory)"),
+    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Operator, "show profiling state (all,status,tasks,memory)",                                  inside::profiling),
     later("show quic",                "",                                 Operator, "display quic connections status"),
     row  ("show resolvers",           "[id]",                             Operator, "dumps counters from all resolvers section and associated name servers",             resolvers::show),
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
@@ -231,7 +231,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show startup-logs",        "",                                 Operator, "report logs emitted during startup",                                              shows::startup_logs),
     row  ("show stat",                "[desc|json|no-maint|typed|up]*",   User,     "report counters for each proxy and server",                                       shows::stat),
     later("show table",               "<table> [<filter>]*",              Operator, "report table usage stats or dump this table's contents (filter: data/key)"),
-    later("show tasks",               "",                                 Operator, "show running tasks"),
+    row  ("show tasks",               "",                                 Operator, "show running tasks",                                                              inside::tasks),
     row  ("show threads",             "",                                 Operator, "show some threads debugging information",                                         shows::threads),
     later("show tls-keys",            "[id|*]",                           Operator, "show tls keys references or dump tls ticket keys when id specified"),
     later("show trace",               "[<module>]",                       Operator, "show live tracing state"),

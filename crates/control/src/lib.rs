@@ -19,6 +19,7 @@ mod column;
 mod command;
 mod events;
 mod info;
+mod inside;
 mod patterns;
 mod resolvers;
 mod servers;

@@ -173,7 +173,7 @@ fn messages_are_those_of_haproxy() {
         ("expert-mode on;expert-mode",            "\nexpert-mode is ON\n"),
         ("set var proc.x int(1)",                 "This command is restricted to experimental mode only.\n"),
         ("debug dev log",                         "This command is restricted to expert mode only.\n"),
-        ("show tasks",                            "The command 'show tasks' is not supported yet.\n"),
+        ("show pools",                            "The command 'show pools' is not supported yet.\n"),
         ("wait 1ms",                              ""),
     ];
     for (command, answer) in cases {

@@ -24,6 +24,9 @@ pub(crate) fn apply(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
     if logs(peer) && (moved || before != outcome.status) {
         tell_check(peer, outcome, Asked::Server, context);
     }
+    if outcome.status == "L4TOUT" {
+        server.doubt_address();
+    }
     let why = if logs(peer) { String::new() } else { reason(outcome) };
     settle(peer, outcome.verdict, &why, context);
 }

@@ -104,6 +104,8 @@ pub(crate) struct Resolution {
     /// Those for whom it is resolved again and again.
     followers: usize,
     asking: Option<Asking>,
+    /// When it was last resolved, whatever came of it.
+    ended: u64,
     /// When it is looked at next.
     due: u64,
 }
@@ -127,6 +129,8 @@ struct Asking {
 pub(crate) struct Engine {
     settings: Arc<Resolvers>,
     pub(crate) families: Families,
+    /// Whether names are still resolved again and again: not in a process that stops.
+    pub(crate) refresh: bool,
     resolutions: Slab<Resolution>,
     known: HashMap<Key, usize>,
     questions: HashMap<u16, usize>,
@@ -145,6 +149,7 @@ impl Engine {
         Self {
             settings,
             families,
+            refresh: true,
             resolutions: Slab::new(),
             known: HashMap::new(),
             questions: HashMap::new(),
@@ -176,6 +181,14 @@ impl Engine {
         self.schedule(index, now);
     }
 
+    /// Resolves a name now that is followed, unless it is being resolved or was within `hold valid`.
+    pub(crate) fn sooner(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
+        let fresh = ms(self.settings.hold.valid);
+        if self.resolutions.get(index).is_some_and(|known| now >= known.ended + fresh) {
+            self.begin(index, now, out);
+        }
+    }
+
     /// Resolves a name once: who asks waits for its `Ended`, unless what is known is fresh (`hold valid`), which the second
     /// value says.
     pub(crate) fn once(&mut self, key: Key, now: u64, out: &mut Vec<Output>) -> Option<(usize, bool)> {
@@ -202,6 +215,7 @@ impl Engine {
             wire,
             followers: 0,
             asking: None,
+            ended: 0,
             due: u64::MAX,
         });
         self.known.insert(key, index);
@@ -282,6 +296,8 @@ impl Engine {
             resolution.due = u64::MAX;
             if resolution.asking.is_some() {
                 self.overdue(index, now, out);
+            } else if resolution.followers > 0 && !self.refresh {
+                self.schedule(index, now);
             } else if resolution.followers > 0 {
                 self.begin(index, now, out);
             } else {
@@ -431,6 +447,7 @@ impl Engine {
 
     fn end(&mut self, index: usize, by: Option<usize>, now: u64, out: &mut Vec<Output>) {
         let resolution = &mut self.resolutions[index];
+        resolution.ended = now;
         if let Some(asking) = resolution.asking.take() {
             self.questions.remove(&asking.id);
         }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use base::address::Family;
 use config::Plan;
+use state::Process;
 use state::resolvers::Section;
 use tokio::sync::oneshot;
 
@@ -39,20 +40,21 @@ pub struct Tell {
 #[derive(Clone)]
 pub struct Sections {
     plan: Arc<Plan>,
+    process: Arc<Process>,
     tell: Tell,
 }
 
 impl Sections {
     /// The sections of `plan`, not at work yet.
-    pub fn new(plan: Arc<Plan>, tell: Tell) -> Self {
-        Self { plan, tell }
+    pub fn new(plan: Arc<Plan>, process: Arc<Process>, tell: Tell) -> Self {
+        Self { plan, process, tell }
     }
 
     /// Begins the work of the sections that fall to the calling worker. Called once on each.
     pub fn start(&self) {
         for (place, section) in self.plan.resolvers.iter().enumerate() {
             if worker_of(place) == runtime::current_worker() {
-                task::begin(place, section, &self.plan, &self.tell);
+                task::begin(place, section, &self.plan, &self.process, &self.tell);
             }
         }
     }

@@ -304,4 +304,38 @@ mod tests {
             assert_eq!(read(&bytes, &name("a.b"), Asked::A), Err(flaw), "{bytes:?}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_reading_fail_otherwise_than_with_a_flaw(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)
+        ) {
+            for asked in [Asked::A, Asked::Aaaa, Asked::Srv] {
+                let _ = read(&bytes, &name("a.b"), asked);
+            }
+        }
+
+        #[test]
+        fn damaged_answers_are_read_or_refused(
+            at in 0..400usize, value in proptest::prelude::any::<u8>(), length in 0..400usize
+        ) {
+            let target = name("a.example.com");
+            let mut bytes = answer(
+                Asked::Srv,
+                "_http._tcp.example.com",
+                &[
+                    ("_http._tcp.example.com", RData::SRV(SRV::new(1, 2, 8080, target.clone()))),
+                    ("_http._tcp.example.com", RData::CNAME(CNAME(target))),
+                ],
+                &[("a.example.com", RData::A(A(Ipv4Addr::LOCALHOST)))],
+            );
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = value;
+            }
+            bytes.truncate(length);
+            if let Ok(answer) = read(&bytes, &name("_http._tcp.example.com"), Asked::Srv) {
+                proptest::prop_assert!(!answer.records.is_empty());
+            }
+        }
+    }
 }

@@ -26,6 +26,8 @@ struct Follower {
     host: Option<usize>,
     /// The resolution of its SRV records.
     records: Option<usize>,
+    /// The address that it has of that: no other server of its backend is to have it too.
+    taken: Option<IpAddr>,
     /// The record that it stands for: host and port.
     record: Option<(Box<str>, u16)>,
 }
@@ -38,7 +40,7 @@ impl Follower {
             let host = server.fqdn.load();
             host.as_ref().map(|host| (Box::clone(host), server.port()))
         });
-        Self { backend, index, host: None, records: None, record }
+        Self { backend, index, host: None, records: None, taken: None, record }
     }
 
     fn server(&self) -> &Arc<Server> {
@@ -114,7 +116,20 @@ impl Followers {
         }
     }
 
+    /// Nothing answers at a server's address: its name is resolved sooner.
+    pub(crate) fn doubt(&self, at: usize, turn: &mut Turn<'_>) {
+        if let Some(host) = self.list.get(at).and_then(|follower| follower.host) {
+            turn.engine.sooner(host, turn.now, turn.out);
+        }
+    }
+
+    /// The servers, by their place here.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.list.iter().map(Follower::server)
+    }
+
     fn leave_host(&mut self, at: usize, turn: &mut Turn<'_>) {
+        self.list[at].taken = None;
         if let Some(host) = self.list[at].host.take() {
             turn.engine.leave(host, turn.now);
         }
@@ -171,11 +186,13 @@ impl Followers {
             Data::Address(address) => Some(*address),
             Data::Service(_) => None,
         });
-        let taken = |address| is_taken(&follower.backend, follower.server(), address);
-        match choose(addresses, &settings.wishes, follower.address(), taken) {
-            Choice::Keep => {}
+        let taken = |address| self.is_taken(at, address);
+        let own = follower.address();
+        match choose(addresses, &settings.wishes, own, taken) {
+            Choice::Keep => self.list[at].taken = own,
             Choice::Nothing => self.lose_address(at, turn),
             Choice::Take(address) => {
+                self.list[at].taken = Some(address);
                 let source = match by {
                     Some(nameserver) => {
                         let own = &self.section.state;
@@ -187,6 +204,18 @@ impl Followers {
                 self.set_address(at, address, None, &source);
             }
         }
+    }
+
+    /// Whether another server of the backend has an address of the same name. One that it only has from the start counts
+    /// once an answer has it too.
+    fn is_taken(&self, at: usize, address: IpAddr) -> bool {
+        let own = &self.list[at];
+        self.list.iter().enumerate().any(|(place, other)| {
+            place != at
+                && other.taken == Some(address)
+                && other.host == own.host
+                && other.backend.index == own.backend.index
+        })
     }
 
     /// Sets a server's address, and its port if it changes too, and puts the server into service again.
@@ -238,7 +267,8 @@ impl Followers {
     }
 
     /// A server's name has no address any more: it goes into maintenance, with the status as the cause.
-    fn lose_address(&self, at: usize, turn: &Turn<'_>) {
+    fn lose_address(&mut self, at: usize, turn: &Turn<'_>) {
+        self.list[at].taken = None;
         let follower = &self.list[at];
         let status = follower.host.and_then(|host| turn.engine.get(host)).map(|known| known.status);
         let cause = match status {
@@ -394,18 +424,4 @@ fn services(ended: &Resolution) -> Vec<Service> {
         Data::Address(_) => None,
     };
     ended.records.iter().filter_map(|kept| of(&kept.data)).collect()
-}
-
-/// Whether another server of the backend that is known by the same name has the address.
-fn is_taken(backend: &Proxy, server: &Arc<Server>, address: IpAddr) -> bool {
-    let own = server.fqdn.load();
-    let Some(own) = &*own else { return false };
-    backend.servers.iter().any(|other| {
-        let state = &other.state;
-        !Arc::ptr_eq(state, server)
-            && state.admin().0 & Admin::RESOLUTION_MAINT == 0
-            && other.resolution.is_some()
-            && matches!(&**state.address.load(), ServerAddress::Ip(taken) if taken.ip() == address)
-            && state.fqdn.load().as_ref().is_some_and(|name| name.eq_ignore_ascii_case(own))
-    })
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::Family;
 use base::clock::now_ms;
@@ -12,7 +13,7 @@ use config::Plan;
 use config::plan::Resolvers;
 use config::plan::resolvers::{AcceptFamily, Wishes};
 use runtime::timer::{NEVER, Timer};
-use state::Server;
+use state::{Process, Server};
 use tokio::sync::{Notify, oneshot};
 
 use crate::Tell;
@@ -34,6 +35,7 @@ type Waiting = oneshot::Sender<Option<IpAddr>>;
 /// A section's desk.
 struct Desk {
     accept: AcceptFamily,
+    process: Arc<Process>,
     work: RefCell<Work>,
     /// Told when the next instant to look at the engine may have changed.
     changed: Notify,
@@ -49,13 +51,20 @@ struct Work {
 }
 
 /// Begins the work of the section at `place` of `plan`.
-pub(crate) fn begin(place: usize, section: &Arc<Resolvers>, plan: &Arc<Plan>, tell: &Tell) {
+pub(crate) fn begin(
+    place: usize,
+    section: &Arc<Resolvers>,
+    plan: &Arc<Plan>,
+    process: &Arc<Process>,
+    tell: &Tell,
+) {
     let accept = plan.global.dns_accept_family;
     let engine = Engine::new(section.clone(), families::accepted(accept), random);
     let followers = Followers::new(section, plan, tell);
     let families_until = now_ms() + families::GOOD_FOR;
     let work = Work { engine, followers, ways: Vec::new(), waiting: HashMap::new(), families_until };
-    let desk = Rc::new(Desk { accept, work: RefCell::new(work), changed: Notify::new() });
+    let desk =
+        Rc::new(Desk { accept, process: process.clone(), work: RefCell::new(work), changed: Notify::new() });
     let ways = section
         .nameservers
         .iter()
@@ -63,6 +72,12 @@ pub(crate) fn begin(place: usize, section: &Arc<Resolvers>, plan: &Arc<Plan>, te
         .map(|(number, nameserver)| Ways::new(number, nameserver.address, section.payload_size, &desk));
     desk.work.borrow_mut().ways = ways.collect();
     DESKS.with_borrow_mut(|desks| desks.insert(place, desk.clone()));
+    let own = runtime::current_worker();
+    for (at, server) in desk.work.borrow().followers.servers().enumerate() {
+        server.on_doubt(move || {
+            runtime::worker::post(own, move || doubt(place, at));
+        });
+    }
     if !desk.work.borrow().followers.is_empty() {
         desk.turn(|work, out| work.begin(out));
     }
@@ -94,6 +109,15 @@ pub(crate) fn rename(place: usize, backend: &str, server: &Arc<Server>, name: &s
     });
 }
 
+/// Resolves the name of a section's server sooner.
+fn doubt(place: usize, at: usize) {
+    let Some(desk) = desk(place) else { return };
+    desk.turn(|work, out| {
+        let mut turn = Turn { engine: &mut work.engine, now: now_ms(), out };
+        work.followers.doubt(at, &mut turn);
+    });
+}
+
 fn desk(place: usize) -> Option<Rc<Desk>> {
     DESKS.with_borrow(|desks| desks.get(&place).cloned())
 }
@@ -103,6 +127,7 @@ impl Desk {
     fn turn(&self, act: impl FnOnce(&mut Work, &mut Vec<Output>)) {
         let work = &mut *self.work.borrow_mut();
         let mut out = Vec::new();
+        work.engine.refresh = !self.process.stopping.load(Relaxed);
         if now_ms() >= work.families_until {
             work.engine.families = families::accepted(self.accept);
             work.families_until = now_ms() + families::GOOD_FOR;

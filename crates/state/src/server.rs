@@ -100,6 +100,15 @@ pub enum ServerAddress {
     Unresolved,
 }
 
+/// What is called, from any thread, when a server's address may be an old one.
+pub struct Doubt(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Doubt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Doubt")
+    }
+}
+
 /// One server of a backend.
 #[derive(Debug)]
 pub struct Server {
@@ -127,6 +136,8 @@ pub struct Server {
     pub srv_record: OnceLock<Box<str>>,
     /// Whether name servers are asked for its name while it runs (`resolvers`); set by the configuration.
     pub resolved: AtomicBool,
+    /// Who is told that nothing answers at its address; set once, by who resolves its name.
+    doubt: OnceLock<Doubt>,
     /// The port of the configuration or of an SRV record: what a server without an address will have.
     pub service_port: AtomicU32,
     /// The weight of the configuration (`initial weight`), 0 to 256.
@@ -223,6 +234,7 @@ impl Server {
             fqdn: ArcSwapOption::empty(),
             srv_record: OnceLock::new(),
             resolved: AtomicBool::new(false),
+            doubt: OnceLock::new(),
             service_port: AtomicU32::new(port.into()),
             initial_weight: seed.weight,
             weight: AtomicU32::new(seed.weight),
@@ -337,6 +349,18 @@ impl Server {
     /// Changes the host name that the address comes from; resolving it is for whoever asks name servers.
     pub fn set_fqdn(&self, name: Option<&str>) {
         self.fqdn.store(name.map(|name| Arc::new(Box::from(name))));
+    }
+
+    /// Says who is to be told that nothing answers at its address; the first word counts.
+    pub fn on_doubt(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let _ = self.doubt.set(Doubt(Box::new(tell)));
+    }
+
+    /// Nothing answers at its address: its name may have another one by now (manual, 5.3.1).
+    pub fn doubt_address(&self) {
+        if let Some(Doubt(tell)) = self.doubt.get() {
+            tell();
+        }
     }
 
     /// How often the address changed. Read before the address, it tells whether a connection still leads to the server.

@@ -49,6 +49,20 @@ fn rise_and_fall_decide_and_every_change_is_told_once() {
 }
 
 #[test]
+fn a_check_that_cannot_connect_in_time_casts_doubt_on_the_address() {
+    let (checks, _) = prepared("", "");
+    let doubts = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = doubts.clone();
+    checks.subjects[0].server().on_doubt(move || {
+        counted.fetch_add(1, Relaxed);
+    });
+    for (status, expected) in [("L4OK", 0), ("L4TOUT", 1), ("L4CON", 1), ("L7TOUT", 1), ("L4TOUT", 2)] {
+        apply(&checks, status, 0, "");
+        assert_eq!(doubts.load(Relaxed), expected, "{status}");
+    }
+}
+
+#[test]
 fn logged_checks_read_as_haproxys() {
     let (checks, list) = prepared("option log-health-checks", "");
     apply(&checks, "L7OK", 200, "");

@@ -311,6 +311,21 @@ fn one_lookup_is_answered_from_what_is_fresh_and_forgotten_when_it_is_not() {
 }
 
 #[test]
+fn a_name_is_resolved_sooner_only_once_its_answer_is_no_longer_fresh() {
+    let mut bench = Bench::new(1, BOTH, Hold { valid: Duration::from_millis(300), ..Hold::default() });
+    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let id = bench.questions()[0].1;
+    bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
+    bench.pass(299);
+    bench.engine.sooner(name, bench.now, &mut bench.out);
+    assert_eq!(bench.questions(), []);
+    bench.pass(1);
+    bench.engine.sooner(name, bench.now, &mut bench.out);
+    bench.engine.sooner(name, bench.now, &mut bench.out);
+    assert_eq!(bench.questions().len(), 1, "once is enough");
+}
+
+#[test]
 fn a_name_that_is_left_is_asked_no_more() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     let name = bench.follow("a.b", Kind::Address(Family::V4));
@@ -320,6 +335,20 @@ fn a_name_that_is_left_is_asked_no_more() {
     bench.pass(60_000);
     assert_eq!(bench.questions(), []);
     assert!(bench.engine.get(name).is_none());
+}
+
+#[test]
+fn a_process_that_stops_resolves_nothing_again() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    bench.follow("a.b", Kind::Address(Family::V4));
+    let id = bench.questions()[0].1;
+    bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
+    bench.engine.refresh = false;
+    bench.pass(5_000);
+    assert_eq!(bench.questions(), []);
+    bench.engine.refresh = true;
+    bench.pass(1_000);
+    assert_eq!(bench.questions().len(), 1);
 }
 
 #[test]

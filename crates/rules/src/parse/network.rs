@@ -1,0 +1,53 @@
+//! Actions about names and bandwidth: `do-resolve`, `set-bandwidth-limit`.
+
+use base::address::Family;
+use diag::{Diagnostic, suggest};
+
+use super::{Context, Parsed, check_scope};
+use crate::action::Action;
+
+pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = context.need("the name of a bandwidth filter")?;
+    let filter = context.scope.names.bandwidth(name.text).ok_or_else(|| {
+        Diagnostic::alert(format!("there is no bandwidth filter `{}` here", name.text))
+            .at(name.span)
+            .help("`filter bwlim-in` and `filter bwlim-out` declare them, in the same proxy")
+    })?;
+    let (mut limit, mut period) = (None, None);
+    loop {
+        if context.words.take("limit") {
+            limit = Some(context.size_or_expression()?);
+        } else if context.words.take("period") {
+            period = Some(context.time_or_expression()?);
+        } else {
+            return Ok(Action::LimitBandwidth { filter, limit, period });
+        }
+    }
+}
+
+pub(crate) fn do_resolve(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let (inner, span) = context.parenthesised()?;
+    let at = |message: String| Diagnostic::alert(message).at(span);
+    let usage = "`do-resolve` needs a variable and a resolvers section in its parentheses";
+    let parts: Vec<&str> = inner.split(',').map(str::trim).collect();
+    let (name, section, prefer) = match parts[..] {
+        [name, section] => (name, section, None),
+        [name, section, "ipv4"] => (name, section, Some(Family::V4)),
+        [name, section, "ipv6"] => (name, section, Some(Family::V6)),
+        [_, _, other] => {
+            return Err(at(format!("`{other}` is no family of addresses"))
+                .did_you_mean(suggest(other, ["ipv4", "ipv6"]))
+                .help("`ipv4` or `ipv6`"));
+        }
+        _ => return Err(at(usage.to_owned())),
+    };
+    let var = context.scope.variables.borrow_mut().resolve(name).map_err(at)?;
+    check_scope(context, &var, name, span)?;
+    let names = context.scope.names;
+    let section = names.resolvers(section).ok_or_else(|| {
+        let known = names.resolvers_names();
+        at(format!("there is no resolvers section `{section}`"))
+            .did_you_mean(suggest(section, known.iter().map(|name| &**name)))
+    })?;
+    Ok(Action::Resolve { section, prefer, var, name: context.expression()? })
+}
