@@ -7,6 +7,7 @@
 #   make bench-busy-polling latency of one connection at a time
 #   make bench-checks       what health checks cost, many threads
 #   make bench-load         time and memory to load 33,000 backends
+#   make bench-diff         random expressions over random requests, results beside haproxy's
 #   make bench-lookups      large lists of patterns: load, memory, lookups
 #   make bench-threads      what sharing costs, groups of threads
 #   make bench-variables    many variables, many accesses
@@ -16,7 +17,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build test lint fmt bench bench-balance bench-busy-polling bench-checks bench-load bench-lookups bench-threads bench-variables tools docs clean
+.PHONY: run build test lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-load bench-lookups bench-threads bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -47,6 +48,10 @@ docs:
 bench-busy-polling: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/busy-polling.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-diff: tools
+	$(CARGO) build -p weir -p weir-bench
+	$(TARGET)/debug/weir-diff $(TARGET)/debug/weir "$$(PATH=$$PATH:/usr/sbin command -v haproxy)"
 
 bench-lookups: tools
 	$(CARGO) build --release -p weir -p weir-bench

@@ -8,6 +8,7 @@
 
 pub mod client;
 mod haproxy;
+mod nameserver;
 mod origin;
 pub mod peers;
 mod program;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use haproxy::Haproxy;
+pub use nameserver::{NameServer, Zone};
 pub use origin::Origin;
 pub use program::{Verdict, Weir, ask, check, program};
 

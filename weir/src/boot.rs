@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use config::Plan;
 use control::Runtime;
 use diag::Severity;
-use proxy::worker::{ServiceReply, ServiceRequest};
+use proxy::worker::{Found, ServiceReply, ServiceRequest};
 use proxy::{Services, Shared, Worker};
 use state::Process;
 
@@ -144,16 +144,22 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     process.session_limit.store(plan.global.max_session_rate, Relaxed);
     limit_descriptors(&plan, &process, &limits);
     count_panics(&process);
+    proxy::log::open_mirrors(&plan)?;
     let teller = Teller::default();
     let view = view::of(&plan, &limits);
     states::restore(&plan, &view, messages);
     let runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
     let runtime = Arc::new(runtime);
-    let services = services(runtime.clone());
+    let moved = Arc::new(|backend, server| {
+        tokio::task::spawn_local(proxy::worker::close_idle(backend, server));
+    });
+    let tell = resolvers::Tell { notify: teller.notify(messages), moved };
+    let sections = resolvers::Sections::new(plan.clone(), tell);
+    let services = services(runtime.clone(), sections.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
     teller.bind(&shared);
     let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
-    crate::servers::keep(&shared, &runtime, &checks);
+    crate::servers::keep(&shared, &runtime, &checks, &sections);
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
         let placement = &plan.global.placement;
@@ -167,6 +173,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
             shared: shared.clone(),
             runtime: runtime.clone(),
             checks: checks.clone(),
+            sections: sections.clone(),
             exposed: exposed.clone(),
         };
         let link = link.take();
@@ -185,6 +192,7 @@ struct Desk {
     shared: Arc<Shared>,
     runtime: Arc<Runtime>,
     checks: Arc<health::Checks>,
+    sections: resolvers::Sections,
     exposed: Arc<Exposed>,
 }
 
@@ -196,11 +204,21 @@ async fn work(
     link: Option<UnixStream>,
     messages: Messages,
 ) {
-    let Desk { shared, runtime, checks, exposed } = desk;
+    let Desk { shared, runtime, checks, sections, exposed } = desk;
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
+    proxy::log::feed::start(&worker);
     for bound in share {
+        if let listeners::Owner::Datagrams { proxy } = bound.owner {
+            let task = proxy::log::receive::datagrams(worker.clone(), bound.socket, proxy);
+            tokio::task::spawn_local(async move {
+                if let Err(error) = task.await {
+                    messages.say(Severity::Alert, &format!("cannot receive log messages: {error}"));
+                }
+            });
+            continue;
+        }
         let listener = match net::Listener::from_fd(bound.socket) {
             Ok(listener) => listener,
             Err(error) => {
@@ -213,6 +231,7 @@ async fn work(
                 let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
                 tokio::task::spawn_local(task);
             }
+            listeners::Owner::Datagrams { .. } => {}
             listeners::Owner::RuntimeSocket(number) => {
                 let (runtime, shared, exposed) = (runtime.clone(), shared.clone(), exposed.clone());
                 let task = crate::control_socket::serve(runtime, shared, exposed, listener, number);
@@ -227,6 +246,7 @@ async fn work(
             }
         });
     }
+    sections.start();
     let _running = checks.start();
     std::future::pending::<()>().await;
 }
@@ -259,7 +279,7 @@ fn count_panics(process: &Arc<Process>) {
 }
 
 /// What other rooms do for requests.
-fn services(runtime: Arc<Runtime>) -> Services {
+fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
     let of_page = runtime.clone();
     let statistics = move |_: &config::plan::Proxy,
                            page: &config::plan::proxy::StatsPage,
@@ -285,7 +305,11 @@ fn services(runtime: Arc<Runtime>) -> Services {
         };
         reply(control::prometheus::respond(&runtime, &request))
     };
-    Services { statistics: Box::new(statistics), metrics: Box::new(metrics) }
+    let resolve = move |section: &Arc<state::resolvers::Section>, name: Box<str>, prefer| -> Found {
+        let (sections, section) = (sections.clone(), section.clone());
+        Box::pin(async move { sections.lookup(&section, &name, prefer).await })
+    };
+    Services { statistics: Box::new(statistics), metrics: Box::new(metrics), resolve: Box::new(resolve) }
 }
 
 /// A page in the proxy's terms.

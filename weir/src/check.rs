@@ -24,7 +24,11 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
             .say(Severity::Alert, "config : Some warnings were found and 'zero-warning' is set. Aborting.");
         return Err(ExitCode::FAILURE);
     }
-    let proxies = plan.proxies.iter().any(|proxy| !proxy.binds.is_empty() && !proxy.disabled);
+    let listening = |proxy: &config::plan::Proxy| {
+        let datagrams = proxy.log_forward.as_ref().is_some_and(|forward| !forward.datagrams.is_empty());
+        !proxy.disabled && (datagrams || !proxy.binds.is_empty())
+    };
+    let proxies = plan.proxies.iter().any(|proxy| listening(proxy));
     let listens = proxies || !plan.global.stats_sockets.is_empty();
     if !listens {
         return Err(no_listener(args, messages));

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use diag::Severity;
 use proxy::Shared;
-use proxy::log::Outbox;
+use proxy::log::{Line, Outbox};
 
 use crate::messages::Messages;
 
@@ -50,7 +50,8 @@ fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
     }
     OUTBOX.with_borrow_mut(|outbox| {
         let outbox = outbox.get_or_insert_with(|| Outbox::new(shared));
-        outbox.send_all(plan.index, &plan.loggers, &plan.log_tag, level, b"", text.as_bytes());
+        let line = Line::own(level, &plan.log_tag, text.as_bytes());
+        outbox.send_all(shared, plan.index, &plan.loggers, &line);
     });
 }
 

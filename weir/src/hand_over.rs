@@ -87,6 +87,8 @@ impl Exposed {
             let bind = match one.owner {
                 Owner::Frontend { proxy, bind } => &plan.proxies[proxy].binds[bind],
                 Owner::RuntimeSocket(number) => &plan.global.stats_sockets[number],
+                // A successor binds the same address beside us.
+                Owner::Datagrams { .. } => continue,
             };
             let name = |name: &Option<Box<str>>| name.as_deref().unwrap_or_default().to_owned();
             all.push(Passed {

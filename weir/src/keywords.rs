@@ -36,7 +36,12 @@ fn help() {
 
 fn sections() {
     say(format_args!("# List of registered configuration keywords:"));
-    for (title, place) in [("global", Where::GLOBAL), ("listen", Where(15)), ("userlist", Where::USERLIST)] {
+    for (title, place) in [
+        ("global", Where::GLOBAL),
+        ("listen", Where(15)),
+        ("userlist", Where::USERLIST),
+        ("resolvers", Where::RESOLVERS),
+    ] {
         say(format_args!("{title}"));
         let rows = keyword::rows().filter(|row| row.places.holds(place) && row.is_supported());
         let mut lines: Vec<String> = rows.map(|row| row.name.to_owned()).collect();

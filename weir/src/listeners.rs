@@ -22,6 +22,11 @@ pub(crate) enum Owner {
         /// The bind's index.
         bind: usize,
     },
+    /// A `dgram-bind` of a log forwarder.
+    Datagrams {
+        /// The proxy's index.
+        proxy: usize,
+    },
     /// A `stats socket` of global, by number.
     RuntimeSocket(usize),
 }
@@ -78,7 +83,35 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
             }
         }
     }
+    bind_datagrams(plan, &mut bound, &mut failures);
     if failures.is_empty() { Ok(bound) } else { Err(failures.join("\n")) }
+}
+
+/// The sockets for datagrams of log forwarders. An earlier process has its own still: the kernel shares what comes.
+fn bind_datagrams(plan: &Plan, bound: &mut Vec<Bound>, failures: &mut Vec<String>) {
+    for (index, proxy) in plan.proxies.iter().enumerate() {
+        let Some(forward) = &proxy.log_forward else { continue };
+        for one in &forward.datagrams {
+            let options = Options {
+                interface: one.interface.as_deref(),
+                namespace: one.namespace.as_deref(),
+                transparent: one.transparent,
+                reuse_port: !plan.global.no_reuseport,
+                ..Options::default()
+            };
+            match listen::udp(one.address, &options) {
+                Ok(socket) => bound.push(Bound {
+                    socket,
+                    owner: Owner::Datagrams { proxy: index },
+                    workers: one.workers.as_slice().into(),
+                }),
+                Err(error) => failures.push(format!(
+                    "Starting log-forward {}: cannot bind socket ({error}) [{}]",
+                    proxy.state.name, one.address
+                )),
+            }
+        }
+    }
 }
 
 /// Opens the sockets of a bind. Where an earlier process had more of them, all are kept: connections may wait there.

@@ -17,16 +17,23 @@ pub(crate) struct Servers {
     shared: Arc<Shared>,
     runtime: Weak<Runtime>,
     checks: Arc<health::Checks>,
+    sections: resolvers::Sections,
     /// One change at a time.
     changing: Mutex<()>,
 }
 
 /// Lets the runtime socket add and remove servers.
-pub(crate) fn keep(shared: &Arc<Shared>, runtime: &Arc<Runtime>, checks: &Arc<health::Checks>) {
+pub(crate) fn keep(
+    shared: &Arc<Shared>,
+    runtime: &Arc<Runtime>,
+    checks: &Arc<health::Checks>,
+    sections: &resolvers::Sections,
+) {
     let keeper = Servers {
         shared: shared.clone(),
         runtime: Arc::downgrade(runtime),
         checks: checks.clone(),
+        sections: sections.clone(),
         changing: Mutex::default(),
     };
     runtime.keep(Arc::new(keeper));
@@ -140,6 +147,10 @@ impl Keeper for Servers {
             let Some((backend, server)) = found else { return };
             proxy::worker::close_idle(backend, server).await;
         })
+    }
+
+    fn rename_host(&self, backend: &str, server: &Arc<Server>, name: &str) {
+        self.sections.rename(backend, server, name);
     }
 
     fn default_servers(&self, backend: &str) -> Vec<String> {

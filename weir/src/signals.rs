@@ -81,7 +81,7 @@ fn pause(shared: &Shared, messages: Messages, pause: bool) {
 
 /// `SIGHUP`: the state of all servers and proxies.
 fn show_state(shared: &Shared, messages: Messages) {
-    for proxy in &shared.plan.proxies {
+    for proxy in shared.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {
         for server in proxy.state.servers.load().iter() {
             let state = if server.is_up() { "UP" } else { "DOWN" };
             let text = format!(

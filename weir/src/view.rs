@@ -20,7 +20,12 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
     View {
         node: global.node.as_deref().map_or_else(own_name, str::to_owned),
         description: global.description.as_deref().map(str::to_owned),
-        proxies: plan.proxies.iter().filter(|proxy| !proxy.disabled).map(proxy_view).collect(),
+        proxies: plan
+            .proxies
+            .iter()
+            .filter(|proxy| !proxy.disabled && !proxy.is_hidden())
+            .map(proxy_view)
+            .collect(),
         disabled_backends: plan
             .proxies
             .iter()
@@ -34,6 +39,8 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         environment: plan.environment.clone(),
         startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
+        resolvers: plan.resolvers.iter().map(|section| section.state.clone()).collect(),
+        rings: plan.rings.clone(),
         busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
         open_files: limits.open_files,
         placement: global.placement.clone(),
@@ -74,6 +81,8 @@ fn algorithm(proxy: &Proxy) -> &'static str {
         Header { .. } => "hdr",
         RdpCookie { .. } => "rdp-cookie",
         Hash(_) => "hash",
+        LogHash(_) => "log-hash",
+        Sticky => "sticky",
     }
 }
 
@@ -85,6 +94,7 @@ fn server_view(server: &Arc<ServerSettings>) -> ServerView {
         check_port: server.check.as_ref().and_then(|check| check.port),
         pool_max: server.pool_max_conn,
         pool_purge: server.pool_purge_delay,
+        resolved: server.resolution.is_some(),
     }
 }
 

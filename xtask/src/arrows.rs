@@ -25,8 +25,9 @@ const ROOMS: &[Room] = &[
     ("net",        "crates/net",     &["base", "runtime", "tls"]),
     ("proxy",      "crates/proxy",   &["balance", "base", "config", "http", "net", "rules", "runtime", "sample", "state"]),
     ("health",     "crates/health",  &["base", "config", "http", "net", "runtime", "sample", "state"]),
+    ("resolvers",  "crates/resolvers", &["base", "config", "runtime", "state"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state"]),
-    ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "proxy", "rules", "runtime", "sample", "state", "syntax"]),
+    ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["config", "control", "rules", "sample"]),
     ("weir-tests", "tests",          &["config", "diag", "http", "net", "sample", "state"]),
 ];

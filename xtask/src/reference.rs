@@ -14,6 +14,7 @@ pub(crate) fn page() -> String {
     keywords(&mut out, "Proxies: `defaults` (D), `frontend` (F), `listen` (L), `backend` (B)", Where(15));
     keywords(&mut out, "`userlist`", Where::USERLIST);
     keywords(&mut out, "`http-errors`", Where::ERRORS);
+    keywords(&mut out, "`resolvers`", Where::RESOLVERS);
     table(&mut out, "`bind` lines", config::bind::TABLE.iter().map(|row| (row.name, row.signature, row.doc)));
     table(&mut out, "`server` lines", config::server::rows().map(|row| (row.name, row.signature, row.doc)));
     for set in rules::Ruleset::ALL {

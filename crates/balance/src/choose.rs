@@ -38,6 +38,7 @@ impl Core {
             }
             Method::Random(draws) => self.random(table, draws, wish, limit),
             Method::PeakEwma { decay_us } => self.peak_ewma(table, decay_us, wish, limit),
+            Method::Sticky => table.usable.first().map(|&index| index as usize),
         }
     }
 

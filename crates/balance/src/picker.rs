@@ -76,6 +76,7 @@ pub(crate) enum Method {
     Loads,
     Random(u32),
     PeakEwma { decay_us: u32 },
+    Sticky,
 }
 
 impl Method {
@@ -85,6 +86,7 @@ impl Method {
             Algorithm::StaticRr => Self::Map,
             Algorithm::LeastConn | Algorithm::First => Self::Loads,
             Algorithm::Random { draws } => Self::Random((*draws).max(1)),
+            Algorithm::Sticky => Self::Sticky,
             Algorithm::PeakEwma { decay } => {
                 Self::PeakEwma { decay_us: decay.as_micros().clamp(1, u32::MAX.into()) as u32 }
             }
@@ -100,6 +102,7 @@ impl Method {
             Self::Ring => Shape::Ring,
             Self::Loads => Shape::Weights,
             Self::Random(_) | Self::PeakEwma { .. } => Shape::Draw,
+            Self::Sticky => Shape::Longest,
         }
     }
 }

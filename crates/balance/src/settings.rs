@@ -67,6 +67,10 @@ pub enum Algorithm {
     },
     /// A hash of an expression.
     Hash(Expression),
+    /// A hash of what converters make of a log line, in log backends.
+    LogHash(Expression),
+    /// One server until it is down, in log backends: the one that has been up the longest.
+    Sticky,
 }
 
 impl Default for Algorithm {
@@ -85,13 +89,15 @@ impl Algorithm {
             | Self::LeastConn
             | Self::First
             | Self::Random { .. }
-            | Self::PeakEwma { .. } => false,
+            | Self::PeakEwma { .. }
+            | Self::Sticky => false,
             Self::Source
             | Self::Uri(_)
             | Self::UrlParam { .. }
             | Self::Header { .. }
             | Self::RdpCookie { .. }
-            | Self::Hash(_) => true,
+            | Self::Hash(_)
+            | Self::LogHash(_) => true,
         }
     }
 

@@ -45,6 +45,8 @@ pub enum Shape {
     Draw,
     /// Nothing but who is usable, and the weights.
     Weights,
+    /// The one server that has been up the longest.
+    Longest,
 }
 
 /// What was worked out.
@@ -82,7 +84,7 @@ pub fn cost(shape: Shape, members: &[Member]) -> u64 {
                 4 * weights().sum::<u64>() / u64::from(divisor.max(1))
             }
             Shape::Ring => 16 * weights().sum::<u64>(),
-            Shape::Draw | Shape::Weights => 0,
+            Shape::Draw | Shape::Weights | Shape::Longest => 0,
         }
 }
 
@@ -101,6 +103,10 @@ pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u6
         if !all_backups {
             usable.truncate(1);
         }
+    }
+    if shape == Shape::Longest {
+        usable.sort_by_key(|(index, _)| members[*index].server.turn.load(Relaxed));
+        usable.truncate(1);
     }
     let mut table = Table {
         version,
@@ -127,7 +133,7 @@ pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u6
             }));
         }
         Shape::Draw => table.draw = Draw::new(&usable),
-        Shape::Weights => {}
+        Shape::Weights | Shape::Longest => {}
     }
     table
 }

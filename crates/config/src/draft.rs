@@ -29,6 +29,14 @@ pub enum Kind {
     CrtStore,
     /// `healthcheck`.
     Healthcheck,
+    /// `resolvers`.
+    Resolvers,
+    /// `ring`.
+    Ring,
+    /// `log-forward`.
+    LogForward,
+    /// `log-profile`.
+    LogProfile,
     /// A section HAProxy has and this program does not: its lines are passed over.
     Unsupported,
 }
@@ -46,6 +54,10 @@ impl Kind {
             Self::HttpErrors => Where::ERRORS,
             Self::CrtStore => Where::CRT_STORE,
             Self::Healthcheck => Where::HEALTHCHECK,
+            Self::Resolvers => Where::RESOLVERS,
+            Self::Ring => Where::RING,
+            Self::LogForward => Where::LOG_FORWARD,
+            Self::LogProfile => Where::LOG_PROFILE,
             Self::Unsupported => Where(0),
         }
     }
@@ -72,13 +84,13 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("fcgi-app", Kind::Unsupported),
     ("haterm", Kind::Unsupported),
     ("healthcheck", Kind::Healthcheck),
-    ("log-forward", Kind::Unsupported),
-    ("log-profile", Kind::Unsupported),
+    ("log-forward", Kind::LogForward),
+    ("log-profile", Kind::LogProfile),
     ("mailers", Kind::Unsupported),
     ("peers", Kind::Unsupported),
     ("program", Kind::Unsupported),
-    ("resolvers", Kind::Unsupported),
-    ("ring", Kind::Unsupported),
+    ("resolvers", Kind::Resolvers),
+    ("ring", Kind::Ring),
     ("ssl-f-use", Kind::Unsupported),
     ("traces", Kind::Unsupported),
 ];

@@ -36,6 +36,14 @@ impl Where {
 
     /// `healthcheck`.
     pub const HEALTHCHECK: Self = Self(128);
+    /// `ring`.
+    pub const RING: Self = Self(1 << 8);
+    /// `log-forward`.
+    pub const LOG_FORWARD: Self = Self(1 << 9);
+    /// `log-profile`.
+    pub const LOG_PROFILE: Self = Self(1 << 10);
+    /// `resolvers`.
+    pub const RESOLVERS: Self = Self(1 << 11);
     /// `crt-store`.
     pub const CRT_STORE: Self = Self(1 << 15);
 
@@ -57,6 +65,10 @@ impl Where {
             (Self::USERLIST, "userlist"),
             (Self::ERRORS, "http-errors"),
             (Self::HEALTHCHECK, "healthcheck"),
+            (Self::RESOLVERS, "resolvers"),
+            (Self::RING, "ring"),
+            (Self::LOG_FORWARD, "log-forward"),
+            (Self::LOG_PROFILE, "log-profile"),
             (Self::CRT_STORE, "crt-store"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
@@ -76,6 +88,18 @@ pub mod places {
     pub const FLB: Where = Where(14);
     /// frontend, listen.
     pub const FL: Where = Where(6);
+    /// frontend, listen, log-forward.
+    pub const FL_FORWARD: Where = FL.or(Where::LOG_FORWARD);
+    /// defaults, frontend, listen, log-forward.
+    pub const DFL_FORWARD: Where = DFL.or(Where::LOG_FORWARD);
+    /// defaults, frontend, listen, backend, log-forward.
+    pub const DFLB_FORWARD: Where = DFLB.or(Where::LOG_FORWARD);
+    /// listen, backend, ring.
+    pub const LB_RING: Where = LB.or(Where::RING);
+    /// frontend, listen, backend, ring.
+    pub const FLB_RING: Where = FLB.or(Where::RING);
+    /// defaults, listen, backend, ring.
+    pub const DLB_RING: Where = DLB.or(Where::RING);
     /// listen, backend.
     pub const LB: Where = Where(12);
     /// defaults, listen, backend, healthcheck.
@@ -102,8 +126,10 @@ pub enum Apply {
     Proxy(for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome),
     /// Compiled in its order once all names are known; see `resolve::rules`.
     Rule,
-    /// A line of a small section (`userlist`, `http-errors`), read by that section.
+    /// A line of a small section (`userlist`, `http-errors`, `resolvers`), read by that section.
     Section,
+    /// Sets something of a `resolvers` section.
+    Resolvers(tables::resolvers::Read),
     /// Understood, without effect here: a warning with the reason.
     Ineffective(&'static str),
     /// Once a keyword: an error with the way out.
@@ -292,6 +318,10 @@ pub fn sections(places: Where) -> String {
         (Where::USERLIST, "userlist"),
         (Where::ERRORS, "http-errors"),
         (Where::HEALTHCHECK, "healthcheck"),
+        (Where::RESOLVERS, "resolvers"),
+        (Where::RING, "ring"),
+        (Where::LOG_FORWARD, "log-forward"),
+        (Where::LOG_PROFILE, "log-profile"),
         (Where::CRT_STORE, "crt-store"),
     ];
     let names: Vec<&str> =

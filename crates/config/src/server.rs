@@ -14,10 +14,12 @@ use syntax::Word;
 use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
 use crate::plan::check::InitState;
+use crate::plan::log::LogProto;
+use crate::plan::resolvers::Wishes;
 use crate::plan::server::{Observe, OnError, SendProxy, Source, UseSource};
 use crate::resolve::names::resolve_host;
 use crate::settings::DefaultServers;
-use crate::{server_check, surface};
+use crate::{server_check, surface, tables};
 use balance::HashKey;
 
 /// One way to find a server's address at start (`init-addr`).
@@ -91,6 +93,10 @@ pub struct ServerDraft<'a> {
     pub guid: Option<&'a str>,
     pub strict_maxconn: bool,
     pub init_addr: Vec<InitAddr>,
+    pub resolvers: Option<&'a Word>,
+    pub resolve: Wishes,
+    pub log_proto: Option<LogProto>,
+    pub log_bufsize: Option<usize>,
 }
 
 impl Default for ServerDraft<'_> {
@@ -149,6 +155,10 @@ impl Default for ServerDraft<'_> {
             guid: None,
             strict_maxconn: false,
             init_addr: Vec::new(),
+            resolvers: None,
+            resolve: Wishes::default(),
+            log_proto: None,
+            log_bufsize: None,
         }
     }
 }
@@ -186,6 +196,8 @@ pub static TABLE: &[ServerKeyword] = &[
     row("hash-key",           "{ id | id32 | guid | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
     row("id",                 "<value>",       "its number in the backend",                                 id),
     row("init-addr",          "{ last | libc | none | <ip> },[...]", "how its address is found at start",   init_addr),
+    row("log-bufsize",        "<size>",        "the ring before a server of a log backend",                 log_bufsize),
+    row("log-proto",          "{ legacy | octet-count }", "how it tells log messages apart",                log_proto),
     row("max-reuse",          "<count>",       "how often a connection is used again",                      |d, a| number(&mut d.max_reuse, a, -1, i64::from(i32::MAX))),
     row("maxconn",            "<count>",       "how many requests at once",                                 |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
     row("maxqueue",           "<count>",       "how many may wait for it",                                  |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
@@ -219,9 +231,9 @@ pub static TABLE: &[ServerKeyword] = &[
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
 ];
 
-/// Every parameter: those of this file and those about checks.
+/// Every parameter: those of this file, those about checks and those about names.
 pub fn rows() -> impl Iterator<Item = &'static ServerKeyword> {
-    TABLE.iter().chain(server_check::TABLE)
+    TABLE.iter().chain(server_check::TABLE).chain(tables::resolvers::SERVER_TABLE)
 }
 
 /// Applies the parameters left in `args`. `title` is `server be/s1` or `default-server`, for messages.
@@ -369,6 +381,24 @@ fn init_addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcom
     Ok(())
 }
 
+fn log_proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    let choices = [("legacy", LogProto::Legacy), ("octet-count", LogProto::OctetCount)];
+    draft.log_proto = Some(args.choice(word, &choices)?);
+    Ok(())
+}
+
+fn log_bufsize<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    let size = base::units::parse_size(word).ok().filter(|size| (1..=1 << 31).contains(size));
+    draft.log_bufsize = Some(size.ok_or_else(|| {
+        args.wrong(format!("`{word}` is no size of a ring"))
+            .label("bytes, or with k, m or g")
+            .haproxy(format!("'log-bufsize' : expects a size argument (got '{word}')."))
+    })? as usize);
+    Ok(())
+}
+
 fn proto<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
@@ -492,13 +522,15 @@ pub struct ServerPlace {
     pub place: Place,
     /// `+8`, or 0 when no port was written.
     pub port_offset: Option<i32>,
+    /// `udp@`, `uxdg@`: for log servers only.
+    pub is_datagram: bool,
 }
 
 /// Parses the address of a server line.
 pub fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlace, Diagnostic> {
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: true })?;
     use base::address::Transport;
-    if matches!(address.transport, Transport::Quic | Transport::Mptcp | Transport::Datagram) {
+    if matches!(address.transport, Transport::Quic | Transport::Mptcp) {
         return Err(not_supported(&format!("server … {word}")).at(word.span()));
     }
     let port_offset = match &address.place {
@@ -509,7 +541,19 @@ pub fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlace, Diag
         }
         _ => None,
     };
-    Ok(ServerPlace { place: address.place, port_offset })
+    let is_datagram = address.transport == Transport::Datagram;
+    Ok(ServerPlace { place: address.place, port_offset, is_datagram })
+}
+
+/// Refuses `udp@` and `uxdg@`, `mode log` aside.
+pub fn refuse_datagrams(place: &ServerPlace, word: &Word) -> Outcome {
+    if !place.is_datagram {
+        return Ok(());
+    }
+    Err(Diagnostic::alert(format!("`{word}` is reached by datagrams, which only log messages are sent in"))
+        .at(word.span())
+        .help("servers of backends with `mode log` may have such addresses")
+        .haproxy(format!("unusable address '{word}': datagram servers need 'mode log'.")))
 }
 
 /// Whether a host is a name that must be resolved.

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::address::Place;
+use diag::Span;
+use sample::bandwidth::BandwidthFilter;
 use state::Mode;
 use syntax::Word;
 
@@ -15,8 +18,9 @@ use crate::args::Args;
 pub(crate) use crate::check::{CheckDraft, CheckMode};
 use crate::draft::{Kind, Section, Statement};
 use crate::keyword::Negation;
+use crate::plan::filter::TraceFilter;
 use crate::plan::global::{Global, UnixBind};
-use crate::plan::log::Logger;
+use crate::plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
 use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
 use crate::plan::server::Source;
 use crate::resolve::certificates::Bases;
@@ -24,11 +28,63 @@ use crate::server::ServerDraft;
 
 /// A `log` line of a proxy.
 #[derive(Debug, Clone)]
-pub enum LogLine {
+pub enum LogLine<'a> {
     /// `log global`.
     Global,
     /// Any other.
-    Own(Logger),
+    Own(LoggerDraft<'a>),
+}
+
+/// A `log` line whose names are not looked up yet; the rest as in [`crate::plan::Logger`].
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct LoggerDraft<'a> {
+    /// Where the line stands: it is the same line in all proxies that inherit it.
+    pub span: Span,
+    pub target: TargetDraft<'a>,
+    pub max_length: usize,
+    pub format: Option<LogFormat>,
+    pub facility: u8,
+    pub max_level: u8,
+    pub min_level: u8,
+    pub sample: Option<(Vec<(u32, u32)>, u32)>,
+    pub profile: Option<&'a Word>,
+}
+
+/// Where a `log` line points, with the word that says so.
+#[derive(Debug, Clone)]
+pub enum TargetDraft<'a> {
+    /// Straight there.
+    Address(LogAddress),
+    /// `tcp@…`, `uxst@…`.
+    Stream(&'a Word, Place),
+    /// `ring@<name>`.
+    Ring(&'a Word, &'a str),
+    /// `backend@<name>`.
+    Backend(&'a Word, &'a str),
+}
+
+/// What `ring` and `log-forward` sections say beside what proxies know too, and `log-steps`.
+#[derive(Debug, Clone, Default)]
+pub struct LogDraft<'a> {
+    /// `log-steps`.
+    pub steps: LogSteps,
+    /// `dgram-bind`.
+    pub datagram_binds: Vec<&'a Statement>,
+    /// `option assume-rfc6587-ntf`.
+    pub only_lines: bool,
+    /// `option dont-parse-log`.
+    pub unparsed: bool,
+    /// `option host`.
+    pub host: HostStrategy,
+    /// `format` of a ring.
+    pub ring_format: Option<LogFormat>,
+    /// `maxlen`.
+    pub ring_max_length: Option<usize>,
+    /// `size`.
+    pub ring_size: Option<usize>,
+    /// `backing-file`.
+    pub backing_file: Option<&'a str>,
 }
 
 /// What lines of the log look like.
@@ -86,6 +142,23 @@ pub struct DefaultServers<'a> {
     pub named: Rc<HashMap<&'a str, ServerDraft<'a>>>,
 }
 
+/// A `filter` line.
+#[derive(Debug, Clone)]
+pub struct FilterDraft<'a> {
+    /// The filter's name, which `filter-sequence` calls it by.
+    pub keyword: &'a Word,
+    /// What it is.
+    pub kind: FilterKind,
+}
+
+/// What a filter is.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub enum FilterKind {
+    Trace(TraceFilter),
+    Bandwidth(BandwidthFilter),
+}
+
 /// What a proxy or a `defaults` section says.
 #[derive(Clone)]
 pub struct Settings<'a> {
@@ -130,7 +203,9 @@ pub struct Settings<'a> {
     /// `http-send-name-header`.
     pub send_name_header: Option<&'a str>,
     /// `log`.
-    pub loggers: Rc<Vec<LogLine>>,
+    pub loggers: Rc<Vec<LogLine<'a>>>,
+    /// What few sections say about logs.
+    pub log: Rc<LogDraft<'a>>,
     /// `log-tag`.
     pub log_tag: Option<&'a str>,
     /// What log lines look like.
@@ -191,6 +266,10 @@ pub struct Settings<'a> {
     pub default_servers: DefaultServers<'a>,
     /// The arguments of all `default-server` lines, as written.
     pub default_server_lines: Rc<Vec<String>>,
+    /// `filter`, in order.
+    pub filters: Vec<FilterDraft<'a>>,
+    /// `filter-sequence request` and `response`.
+    pub filter_sequence: (Option<&'a Word>, Option<&'a Word>),
     /// `tcp-request inspect-delay`.
     pub request_inspect_delay: Option<Duration>,
     /// `tcp-response inspect-delay`.
@@ -211,14 +290,15 @@ impl<'a> Settings<'a> {
         Self {
             kind: section.kind,
             name: &section.name,
-            mode: Mode::Tcp,
+            mode: if matches!(section.kind, Kind::LogForward | Kind::Ring) { Mode::Log } else { Mode::Tcp },
             id: None,
             disabled: false,
             unpublished: false,
             description: None,
             options: Options::default(),
             timeouts: Timeouts::default(),
-            maxconn: None,
+            // Log forwarders have few peers (manual, 12.6 `maxconn`).
+            maxconn: (section.kind == Kind::LogForward).then_some(10),
             backlog: 0,
             fullconn: 0,
             session_limit: 0,
@@ -230,6 +310,7 @@ impl<'a> Settings<'a> {
             max_session_server_connections: 5,
             send_name_header: None,
             loggers: Rc::default(),
+            log: Rc::default(),
             log_tag: None,
             log_format: LogFormatChoice::Default,
             error_log_format: None,
@@ -260,6 +341,8 @@ impl<'a> Settings<'a> {
             check_inherited: false,
             default_servers: DefaultServers::default(),
             default_server_lines: Rc::default(),
+            filters: Vec::new(),
+            filter_sequence: (None, None),
             request_inspect_delay: None,
             response_inspect_delay: None,
             inherited_rules: Rc::default(),
@@ -301,7 +384,7 @@ impl<'a> Settings<'a> {
 
     /// Whether it has a frontend's side.
     pub fn is_frontend(&self) -> bool {
-        matches!(self.kind, Kind::Frontend | Kind::Listen)
+        matches!(self.kind, Kind::Frontend | Kind::Listen | Kind::LogForward)
     }
 
     /// Whether it has a backend's side.
@@ -315,6 +398,8 @@ impl<'a> Settings<'a> {
             Kind::Frontend => "frontend",
             Kind::Backend => "backend",
             Kind::Listen => "proxy",
+            Kind::LogForward => "log-forward",
+            Kind::Ring => "ring",
             _ => "defaults",
         }
     }
@@ -343,6 +428,8 @@ pub struct GlobalSettings<'a> {
     pub plan: Global,
     /// `stats socket`.
     pub stats_sockets: Vec<&'a Statement>,
+    /// `log`.
+    pub loggers: Vec<LoggerDraft<'a>>,
     /// `set-var`, `set-var-fmt`.
     pub variables: Vec<&'a Statement>,
     /// `unix-bind`.

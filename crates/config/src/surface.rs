@@ -49,6 +49,7 @@ fn names() -> &'static Names {
                 ("proxy", _) => places_of(columns.next().unwrap_or("")),
                 ("section", "global") => Where::GLOBAL,
                 ("section", "userlist") => Where::USERLIST,
+                ("section", "resolvers") => Where::RESOLVERS,
                 _ => continue,
             };
             names.all.insert(name);

@@ -51,6 +51,69 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ("defaults\n timeout client 1s[\n", &["[WARNING] [2] : '[' behind a time is ignored"]),
     ("defaults\n mode foo\n", &["[ALERT] [2] : unknown proxy mode 'foo'."]),
     (
+        "resolvers r\n nameserver a\n",
+        &[
+            "[ALERT] [2] : 'nameserver' expects <name> and <addr>[:<port>] as argument.",
+            "[WARNING] [1] : resolvers 'r' has no nameservers defined.",
+        ],
+    ),
+    (
+        "resolvers r\n nameserver a 127.0.0.1\n nameserver a ::1\n nameserver b quic4@1.1.1.1:53\n nameserver c 1.1.1.1 ssl\n nameserver d/ 1.1.1.1\n",
+        &[
+            "[ALERT] [3] : server 'a' already exists in this resolvers section.",
+            "[ALERT] [4] : 'nameserver … quic4@1.1.1.1:53' is not supported yet",
+            "[ALERT] [5] : 'nameserver … ssl' is not supported yet",
+            "[ALERT] [6] : character '/' is not permitted in server name 'd/'.",
+        ],
+    ),
+    (
+        "resolvers r\n nameserver a 127.0.0.1\n hold foo 3\n hold nx 3z\n timeout retry 0\n timeout query 3\n accepted_payload_size 9\nresolvers r\n",
+        &[
+            "[ALERT] [6] : 'timeout' does not know 'query'.",
+            "[ALERT] [3] : 'hold' expects one of 'nx', 'other', 'refused', 'timeout', 'valid', 'obsolete' (got 'foo').",
+            "[ALERT] [4] : unexpected character 'z' in argument to <hold>.",
+            "[ALERT] [5] : 'timeout retry' : unexpected value 0, at least 1ms is needed.",
+            "[ALERT] [7] : 'accepted_payload_size' expects a number between 12 and 65535 (got '9').",
+            "[ALERT] [8] : resolvers 'r' has same name as another resolvers (declared at test.cfg:1).",
+        ],
+    ),
+    (
+        "resolvers dns\n nameserver a 127.0.0.1\nbackend b\n server s 1.1.1.1:80 resolvers dsn\n server t 1.1.1.1 resolve-opts dup\n server u 1.1.1.1 resolve-net 10/8\n server v 1.1.1.1 resolve-prefer v4\n",
+        &[
+            "[ALERT] [5] : 'server b/t' : 'resolve-opts' : unknown resolve-opts option 'dup', supported methods are 'allow-dup-ip', 'ignore-weight', and 'prevent-dup-ip'.",
+            "[ALERT] [6] : 'server b/u' : 'resolve-net' invalid network '10/8'.",
+            "[ALERT] [7] : 'server b/v' : 'resolve-prefer' expects one of 'ipv4', 'ipv6' (got 'v4').",
+            "[ALERT] [4] : 'server b/s' : unable to find required resolvers 'dsn'",
+        ],
+    ),
+    (
+        "backend b\n server s _http._tcp.test\n server t no-such-host.invalid:80 init-addr none\n server u no-such-host.invalid:80 init-addr last\n",
+        &[
+            "[ALERT] [2] : 'server b/s' : no method found to resolve address '_http._tcp.test'.",
+            "[ALERT] [4] : 'server b/u' : no method found to resolve address 'no-such-host.invalid'.",
+        ],
+    ),
+    (
+        "frontend f\n bind :80\n timeout client 1s\n mode http\n filter trce\n filter spoe engine x\n filter trace quite\n filter bwlim-in a default-limit 1k\n filter bwlim-out b limit 1k key src table t\n filter bwlim-out c default-limit 1k default-period 1s\n filter bwlim-in c default-limit 0\n filter bwlim-in c default-limit 1 default-period 1\n filter-sequence request trace,bwlim-out\n http-request set-bandwidth-limit d\n",
+        &[
+            "[ALERT] [5] : 'filter' : unknown keyword 'trce'; did you mean 'trace' maybe ?.",
+            "[ALERT] [6] : 'filter spoe' is not supported yet",
+            "[ALERT] [7] : 'filter trace' : unknown argument 'quite'.",
+            "[ALERT] [8] : 'filter bwlim-in' : <default-limit> and <default-period> must be set for per-stream bandwidth limitations.",
+            "[ALERT] [9] : 'filter bwlim-out … limit … key' is not supported yet: stick tables are not; 'default-limit' and 'default-period' limit each stream on its own",
+            "[ALERT] [11] : 'filter' : '0' expects a value greater than 0.",
+            "[ALERT] [12] : 'filter' : bwlim filter 'c' already exists in this proxy.",
+            "[ALERT] [13] : 'filter-sequence' : unable to find filter 'trace' in the proxy.",
+            "[ALERT] [14] : there is no bandwidth filter 'd' here; 'filter bwlim-in' and 'filter bwlim-out' declare them, in the same proxy",
+        ],
+    ),
+    (
+        "global\n dns-accept-family ipv5\n",
+        &[
+            "[ALERT] [2] : 'dns-accept-family' expects a comma-delimited list of 'ipv4', 'ipv6' and 'auto' (got 'ipv5').",
+        ],
+    ),
+    (
         "global\n cpu-map auto:1/1-4 0\n",
         &["[ALERT] [2] : 'auto:' needs as many CPUs as threads: 4 threads and 1 CPUs are named"],
     ),
@@ -107,7 +170,7 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ),
     (
         "backend b\n server x name.invalid:80\n",
-        &["[ALERT] [2] : 'server b/x' : could not resolve address 'name.invalid:80'."],
+        &["[ALERT] [2] : 'server b/x' : could not resolve address 'name.invalid'."],
     ),
     ("backend b/c\n", &["[ALERT] [1] : character '/' is not permitted in 'backend' name 'b/c'."]),
     ("backend\n", &["[ALERT] [1] : 'backend' expects an <id> argument"]),
@@ -166,10 +229,10 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [1] : defaults section 'nope' not found for frontend 'f'."],
     ),
     (
-        "peers p\n peer a 1.1.1.1:1\nresolvers r\n nameserver a 1.1.1.1:53\n",
+        "peers p\n peer a 1.1.1.1:1\nmailers m\n mailer a 1.1.1.1:25\n",
         &[
             "[ALERT] [1] : section 'peers' is not supported yet",
-            "[ALERT] [3] : section 'resolvers' is not supported yet",
+            "[ALERT] [3] : section 'mailers' is not supported yet",
         ],
     ),
     ("backend b\n stick-table type ip size 1k\n", &["[ALERT] [2] : 'stick-table' is not supported yet"]),
@@ -221,7 +284,7 @@ fn messages_point_at_the_words_they_are_about() {
         (
             "backend b\n timeout client 3s\n",
             &[
-                "2:2 `timeout client` is ignored: backend `b` has no frontend's side (allowed in: defaults, frontend, listen)",
+                "2:2 `timeout client` is ignored: backend `b` has no frontend's side (allowed in: defaults, frontend, listen, log-forward)",
             ],
         ),
         (

@@ -9,7 +9,7 @@ use balance::{Algorithm, HashFunction, HashKind, PreserveAffinity, UriPart};
 use common::plan;
 use config::plan::bind::{BindAddress, Level, Shards};
 use config::plan::check::{Action, CheckKind, Script, Send, Text};
-use config::plan::log::{LogFormat, LogTarget};
+use config::plan::log::{LogAddress, LogFormat, LogTarget};
 use config::plan::proxy::{ConnectionMode, CookieOperation, Proxy, RestrictNames, Reuse};
 use config::plan::server::{Observe, OnError, SendProxy, ServerSettings, UseSource};
 use config::plan::{Global, Plan};
@@ -55,12 +55,12 @@ fn global_keywords_set_the_process() {
         ("tune.idle-pool.shared off", |g| !g.tune.idle_pool_shared),
         ("spread-checks 5", |g| g.spread_checks == 5),
         ("log 127.0.0.1 local0 info", |g| {
-            g.loggers[0].target == LogTarget::Udp(([127, 0, 0, 1], 514).into())
+            matches!(&g.loggers[0].target, LogTarget::Address(LogAddress::Udp(to)) if *to == ([127, 0, 0, 1], 514).into())
                 && (g.loggers[0].facility, g.loggers[0].max_level) == (16, 6)
         }),
         ("log stdout len 200 format raw sample 1,2-3:5 daemon", |g| {
             let logger = &g.loggers[0];
-            logger.target == LogTarget::Descriptor(1)
+            matches!(logger.target, LogTarget::Address(LogAddress::Descriptor(1)))
                 && (logger.max_length, logger.format) == (200, LogFormat::Raw)
                 && logger.sample == Some((vec![(1, 1), (2, 3)], 5))
         }),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::session::Settings;
 use crate::view::{Level, Runtime};
-use crate::{patterns, servers, sets, shows, streams, variables};
+use crate::{events, patterns, resolvers, servers, sets, shows, streams, variables};
 
 /// How serious a message is, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(crate) enum Reply {
     Message(Severity, String),
     /// Long output, made piece by piece so that no piece holds a worker for long.
     Pieces(Box<dyn Iterator<Item = String>>),
+    /// What is in a ring; with `true` also what comes, until the client says anything or goes.
+    Follow(events::Follow, bool),
     /// An answer that must be waited for.
     Later(Pin<Box<dyn Future<Output = Reply>>>),
     /// Close the connection.
@@ -203,7 +205,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show dev",                 "",                                 Operator, "show debug info for developers",                                                  shows::dev),
     row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       streams::show_errors),
-    later("show events",              "[<sink>] [-w] [-n] [-0]",          Operator, "show event sink state"),
+    row  ("show events",              "[<sink>] [-w] [-n] [-0]",          Operator, "show event sink state",                                                             events::show_events),
     row  ("show fd",                  "[num]",                            Operator, "dump list of file descriptors in use or a specific one",                          shows::fd),
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
     later("show libs",                "",                                 Operator, "show loaded object files and libraries"),
@@ -212,7 +214,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     later("show pools",               "[by*] [match <pfx>] [nb]",         Operator, "report information about the memory pools usage"),
     later("show profiling",           "[<what>|<#lines>|<opts>]*",        Operator, "show profiling state (all,status,tasks,memory)"),
     later("show quic",                "",                                 Operator, "display quic connections status"),
-    later("show resolvers",           "[id]",                             Operator, "dumps counters from all resolvers section and associated name servers"),
+    row  ("show resolvers",           "[id]",                             Operator, "dumps counters from all resolvers section and associated name servers",             resolvers::show),
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
     row  ("show servers conn",        "[<backend>]",                      Operator, "dump server connections status (all or for a single backend)",                    shows::servers_conn),
     row  ("show servers state",       "[<backend>]",                      Operator, "dump volatile server information (all or for a single backend)",                  shows::servers_state),

@@ -147,6 +147,7 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "Tasks" => (connections + listeners as u32).into(),
             "Listeners" => (listeners as u32).into(),
             "DroppedLogs" => total(|c| c.dropped_logs.get()).into(),
+            "CumRecvLogs" => total(|c| c.received_logs.get()).into(),
             "BusyPolling" => u32::from(view.busy_polling).into(),
             "TotalBytesOut" => total(|c| c.bytes_out.get()).into(),
             "TotalSplicedBytesOut" | "BytesOutRate" => 0u64.into(),

@@ -22,6 +22,8 @@ pub trait Keeper: Send + Sync {
     fn remove(&self, backend: &str, server: &Arc<Server>);
     /// Closes the idle connections to a server; ready when they are closed.
     fn close_idle(&self, backend: &str, server: &Arc<Server>) -> Pin<Box<dyn Future<Output = ()>>>;
+    /// Gives a server that `resolvers` name servers for another host name.
+    fn rename_host(&self, backend: &str, server: &Arc<Server>, name: &str);
     /// The names of a backend's default servers; empty for the one without a name.
     fn default_servers(&self, backend: &str) -> Vec<String>;
     /// The parameters that an added server may have.

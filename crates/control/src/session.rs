@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
 use crate::command::{self, Reply, Severity};
+use crate::events::Follow;
 use crate::line;
 use crate::view::{Level, Runtime, SeverityOutput};
 
@@ -176,7 +177,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     async fn write(&mut self, text: &str) -> io::Result<()> {
-        match tokio::time::timeout(self.settings.timeout, self.socket.write_all(text.as_bytes())).await {
+        self.write_bytes(text.as_bytes()).await
+    }
+
+    async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match tokio::time::timeout(self.settings.timeout, self.socket.write_all(bytes)).await {
             Ok(written) => written,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
@@ -199,6 +204,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Reply::Done | Reply::Later(_) => String::new(),
             Reply::Text(text) => text,
             Reply::Message(severity, text) => self.label(severity) + &text,
+            Reply::Follow(follow, wait) => {
+                self.follow(follow, wait).await?;
+                String::new()
+            }
             Reply::Pieces(pieces) => {
                 for piece in pieces {
                     self.write(&piece).await?;
@@ -214,6 +223,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         text.push('\n');
         self.write(&text).await?;
         Ok(true)
+    }
+
+    /// Writes the messages of a ring; with `wait` also those that come, until the client says anything or goes.
+    async fn follow(&mut self, mut follow: Follow, wait: bool) -> io::Result<()> {
+        loop {
+            let batch = follow.next_batch();
+            if !batch.is_empty() {
+                self.write_bytes(&batch).await?;
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if !wait {
+                return Ok(());
+            }
+            let said = tokio::select! {
+                () = follow.more() => None,
+                said = self.socket.fill_buf() => Some(said?.len()),
+            };
+            if let Some(length) = said {
+                self.socket.consume(length);
+                return Ok(());
+            }
+        }
     }
 
     fn label(&self, severity: Severity) -> String {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use base::clock::now_ms;
 use base::units::{DefaultUnit, parse_duration};
-use state::Server;
 use state::proxy::Admission;
 use state::server::ServerAddress;
+use state::{Admin, Server};
 
 use crate::admin;
 use crate::command::{Call, Reply, Severity, error};
@@ -98,7 +99,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
         "addr" => change_address(server, call),
         "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
-        "fqdn" => error("set server <b>/<s> fqdn failed because no resolution is configured."),
+        "fqdn" => change_fqdn(call, proxy, server),
         "check-port" => match call.arg(2).parse::<u16>() {
             _ if !server.health.configured.load(Relaxed) => {
                 error("Health checks are not enabled on this server.")
@@ -151,6 +152,29 @@ fn change_address(server: &Server, call: &Call<'_>) -> Reply {
     }
     server.set_address(ServerAddress::Ip(SocketAddr::new(ip, port)));
     Reply::Message(Severity::Notice, format!("{} by 'stats socket command'", said.join(", ")))
+}
+
+fn change_fqdn(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> Reply {
+    let failed = |why: &str| error(format!("set server <b>/<s> fqdn failed because {why}."));
+    if !proxy.server(server.id).is_some_and(|view| view.resolved) {
+        return failed("no resolution is configured");
+    }
+    if server.srv_record.get().is_some() {
+        return failed("SRV resolution is configured");
+    }
+    let (name, by) = (call.arg(2), "by 'stats socket command'");
+    let old = server.fqdn.load();
+    if old.as_ref().is_some_and(|old| ***old == *name) {
+        return Reply::Message(Severity::Notice, format!("no need to change the FDQN {by}"));
+    }
+    let Some(keeper) = call.runtime.keeper.get() else { return failed("names cannot be changed here") };
+    let shown = old.as_ref().map_or("(null)", |old| old);
+    let text = format!("{}/{} changed its FQDN from {shown} to {name} {by}", server.proxy, server.name);
+    // Shown at once; resolving it begins on its own.
+    server.set_fqdn(Some(name));
+    server.change_admin(Admin::FQDN_SET, 0, now_ms());
+    keeper.rename_host(&server.proxy, server, name);
+    Reply::Message(Severity::Notice, text)
 }
 
 /// Absolute weights from 0 to 256, or a percentage of the initial one. Static algorithms allow 0 and all only.
@@ -436,6 +460,10 @@ pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
                 state::counters::clear_proxy(&proxy.state, all);
             }
             state::counters::clear_process(&call.runtime.process);
+            if all {
+                let nameservers = view.resolvers.iter().flat_map(|section| &section.nameservers);
+                nameservers.for_each(|nameserver| nameserver.counters.clear());
+            }
         }
     }
     Reply::Done

@@ -13,6 +13,7 @@ use crate::column::{C, COLUMNS, Row};
 use crate::command::{Call, Reply, error};
 use crate::field;
 use crate::info::{self, Format};
+use crate::resolvers;
 use crate::stat::{self, Filter, Show};
 use crate::view::{Level, ProxyView, View};
 
@@ -78,6 +79,10 @@ pub(crate) fn info(call: &mut Call<'_>) -> Reply {
 const ROWS_A_PIECE: usize = 64;
 
 pub(crate) fn stat(call: &mut Call<'_>) -> Reply {
+    if call.arg(0) == "domain" && call.arg(1) == "resolvers" {
+        let (format, describe) = stat_format(&call.args[2..]);
+        return Reply::Text(resolvers::statistics(&call.runtime.view(), format, describe));
+    }
     let (filter, format, describe) = match stat_arguments(call) {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
@@ -86,15 +91,26 @@ pub(crate) fn stat(call: &mut Call<'_>) -> Reply {
     Reply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
 }
 
+/// How statistics are to be written. HAProxy passes over what it does not know here.
+fn stat_format(words: &[String]) -> (Format, bool) {
+    let (mut format, mut describe) = (Format::Plain, false);
+    for word in words {
+        match word.as_str() {
+            "typed" => format = Format::Typed,
+            "json" => format = Format::Json,
+            "desc" => describe = true,
+            _ => {}
+        }
+    }
+    (format, describe)
+}
+
 fn stat_arguments(call: &Call<'_>) -> Result<(Filter, Format, bool), Reply> {
     let mut filter = Filter::default();
-    let (mut format, mut describe) = (Format::Plain, false);
     let mut args = call.args;
     match args {
         [domain, kind, rest @ ..] if domain == "domain" && kind == "proxy" => args = rest,
-        [domain, kind, ..] if domain == "domain" => {
-            return Err(error(format!("domain '{kind}' is not supported yet.")));
-        }
+        [domain, ..] if domain == "domain" => return Err(error("Invalid statistics domain.")),
         _ => {}
     }
     if let [proxy, kind, server, rest @ ..] = args
@@ -114,15 +130,12 @@ fn stat_arguments(call: &Call<'_>) -> Result<(Filter, Format, bool), Reply> {
     }
     for word in args {
         match word.as_str() {
-            "typed" => format = Format::Typed,
-            "json" => format = Format::Json,
-            "desc" => describe = true,
             "up" => filter.up = true,
             "no-maint" => filter.no_maintenance = true,
-            // HAProxy passes over what it does not know here.
             _ => {}
         }
     }
+    let (format, describe) = stat_format(args);
     Ok((filter, format, describe))
 }
 
@@ -365,8 +378,11 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
         port => port as u16,
     };
     let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
+    let fqdn = server.fqdn.load();
+    let fqdn = fqdn.as_ref().map_or("-", |name| name);
+    let record = server.srv_record.get().map_or("-", |name| name);
     format!(
-        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 - {} - 0 {check_port} - - 0\n",
+        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 {fqdn} {} {record} 0 {check_port} - - 0\n",
         proxy.state.id,
         proxy.state.name,
         server.id,
@@ -377,7 +393,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
         server.user_weight(),
         server.initial_weight,
         server.health.level.load(Relaxed),
-        ip.map_or(0, |ip| ip.port()),
+        server.port(),
     )
 }
 

@@ -59,6 +59,8 @@ pub struct ServerView {
     pub pool_max: i64,
     /// `pool-purge-delay`.
     pub pool_purge: Duration,
+    /// Whether its name is resolved while it runs (`resolvers`).
+    pub resolved: bool,
 }
 
 /// A proxy, as far as its configuration matters here.
@@ -129,6 +131,10 @@ pub struct View {
     pub placement: runtime::placement::Placement,
     /// Lists of patterns: ACLs and maps.
     pub patterns: Arc<sample::pattern::PatternSets>,
+    /// `resolvers` sections.
+    pub resolvers: Vec<Arc<state::resolvers::Section>>,
+    /// Rings.
+    pub rings: Vec<Arc<state::Ring>>,
 }
 
 impl Default for View {
@@ -148,6 +154,8 @@ impl Default for View {
             open_files: 0,
             placement: Default::default(),
             patterns: Arc::default(),
+            resolvers: Vec::new(),
+            rings: Vec::new(),
         }
     }
 }

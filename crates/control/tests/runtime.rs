@@ -58,6 +58,7 @@ fn proxy(id: u32, name: &str, is_frontend: bool, is_backend: bool, servers: Vec<
         check_port: None,
         pool_max: -1,
         pool_purge: Duration::from_secs(5),
+        resolved: false,
         state,
     };
     ProxyView {

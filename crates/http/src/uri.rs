@@ -215,13 +215,14 @@ pub fn url_encode(text: &[u8], out: &mut Vec<u8>) {
 #[derive(Debug, Clone)]
 pub struct Params<'a> {
     rest: Option<&'a [u8]>,
-    delimiters: [u8; 4],
+    delimiters: [u8; 3],
 }
 
-/// Parameters of `text` between `&`, and where `url` is set also `;`, `?` and `extra` (fetch `url_param`).
+/// Parameters of `text` between `&`, and where `url` is set also `;` and `extra`, which is `?` unless it is given (fetch
+/// `url_param`).
 #[must_use]
 pub fn params(text: &[u8], url: bool, extra: Option<u8>) -> Params<'_> {
-    let delimiters = if url { [b'&', b';', b'?', extra.unwrap_or(b'&')] } else { [extra.unwrap_or(b'&'); 4] };
+    let delimiters = if url { [b'&', b';', extra.unwrap_or(b'?')] } else { [extra.unwrap_or(b'&'); 3] };
     Params { rest: Some(text), delimiters }
 }
 
@@ -317,8 +318,9 @@ mod tests {
         let cases: &[(&str, Option<u8>, Option<&str>)] = &[
             ("/p?a=1&b=2", None, Some("1")), ("/p?b=2&a=3", None, Some("3")), ("/p?b=2;a=3", None, Some("3")),
             ("/p?b=2?a=3", None, Some("3")), ("/p?xa=3&a",  None, None),      ("/p?a&a=4",   None, Some("4")),
-            ("/p?a=&a=4",  None, Some("")),  ("/p;a=3?b",   None, None),      ("/p;a=3?b",   Some(b';'), Some("3")),
+            ("/p?a=&a=4",  None, Some("")),  ("/p;a=3?b",   None, None),      ("/p;a=3?b",   Some(b';'), Some("3?b")),
             ("/p?A=1",     None, None),      ("/p",         None, None),
+            ("/p?a=1",     Some(b'/'), None), ("/p&a=1?x=2", Some(b'&'), Some("1?x=2")),
         ];
         for (target, delimiter, value) in cases {
             assert_eq!(

@@ -79,6 +79,30 @@ fn tcp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
+/// Binds a socket for datagrams.
+pub fn udp(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
+    match options.namespace {
+        Some(namespace) => in_namespace(namespace, || udp_here(address, options)),
+        None => udp_here(address, options),
+    }
+}
+
+fn udp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    socket.set_reuse_address(true)?;
+    if options.reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if let Some(interface) = options.interface {
+        socket.bind_device(Some(interface.as_bytes()))?;
+    }
+    if options.transparent {
+        sys::set_transparent(socket.as_fd(), address.ip())?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
 /// What a listening socket may be told before and after it is bound.
 fn configure(socket: &Socket, address: SocketAddr, options: &Options<'_>) -> io::Result<()> {
     if let Some(mss) = options.mss {

@@ -6,6 +6,7 @@ use http::{Head, KnownName, Method};
 
 use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop};
+use crate::log::Line;
 use crate::respond;
 use crate::rules_step;
 
@@ -25,14 +26,9 @@ pub(crate) fn check(client: &Connection, x: &mut Exchange, backend: &Proxy) -> R
     let name = &backend.state.name;
     let text = format!("Blocking cacheable cookie in response from instance {name}, server {server}.");
     const ALERT: u8 = 1;
-    client.worker.outbox.borrow_mut().send_all(
-        backend.index,
-        &backend.loggers,
-        &backend.log_tag,
-        ALERT,
-        b"",
-        text.as_bytes(),
-    );
+    let line = Line::own(ALERT, &backend.log_tag, text.as_bytes());
+    let worker = &client.worker;
+    worker.outbox.borrow_mut().send_all(&worker.shared, backend.index, &backend.loggers, &line);
     x.txn.termination.set(sample::Cause::Proxy, sample::Phase::Headers);
     respond::error(client, x, 502);
     Err(Stop::Reply)

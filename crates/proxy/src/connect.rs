@@ -58,7 +58,7 @@ fn reuse(
     key: &[u8],
 ) -> Option<Upstream> {
     if let Some(Private(private)) = client.private.as_deref_mut() {
-        private.retain(|private| private.stream.is_quiet());
+        private.retain(|private| private.stream.is_quiet() && private.open.is_current());
         let fits = |private: &Upstream| {
             private.backend == backend.index && private.server.index == settings.index && *private.key == *key
         };
@@ -185,8 +185,11 @@ async fn open(
     settings: &Arc<ServerSettings>,
     key: Box<[u8]>,
 ) -> Result<Upstream, Fault> {
+    // Before the address: a change between the two makes the connection outdated, never current by mistake.
+    let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(io::ErrorKind::AddrNotAvailable))?;
-    let opened = place(client, backend, settings).await?;
+    let mut opened = place(client, backend, settings).await?;
+    opened.moves = moves;
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);

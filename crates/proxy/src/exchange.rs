@@ -14,7 +14,7 @@ use net::splice::Pipe;
 use runtime::Buffer;
 use runtime::timer::now_ms;
 use sample::transaction::TimeoutSlot;
-use sample::{Endpoint, Phase, Transaction};
+use sample::{Endpoint, LogOrigin, Phase, Transaction};
 use state::Answer;
 
 use crate::assign::{self, Bound, Lease, Presence};
@@ -26,7 +26,7 @@ use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
 use crate::sockets::{self, ServerSocket};
 use crate::{
-    cacheable, connect, fields, finish, request, respond, response, route, rules_step, tunnel, upload,
+    cacheable, connect, fields, finish, report, request, respond, response, route, rules_step, tunnel, upload,
 };
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
@@ -224,6 +224,8 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
 
 async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<Next, Stop> {
     request::receive(client, x, arrival).await?;
+    report::accepted(client, x);
+    report::step(client, x, LogOrigin::Request);
     let backend = match (x.upgrade, x.backend.clone()) {
         (Upgrade::ByBackend, Some(backend)) => backend,
         _ => {
@@ -247,7 +249,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     }
     cookie::of_response(client, x, &backend, &lease);
     fields::of_response(client, x, &backend, &upstream);
-    finish::log_early(client, x);
+    report::early(client, x, LogOrigin::Response);
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
         Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
         sockets::leave(client, x);
@@ -377,6 +379,7 @@ async fn attempt(
     let reused = upstream.uses > 1;
     count_request(x, backend, lease);
     sockets::take(x, &upstream);
+    report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
     upload::start(client, x, backend, lease.settings());
     match response::await_head(client, x, backend, &mut upstream).await {

@@ -1,16 +1,16 @@
-//! The end of a request or stream: counters, averages, the log line.
+//! The end of a request or stream: counters, averages; the log line is made by `report`.
 
 use base::clock::WallTime;
 use config::plan::Proxy;
 use http::ParseError;
 use runtime::shared::Shared as _;
 use runtime::timer::now_us;
-use sample::{Cause, Endpoint};
+use sample::{Cause, Endpoint, LogOrigin};
 use state::errors::Captured;
 
 use crate::connection::Connection;
-use crate::envs;
 use crate::exchange::Exchange;
+use crate::report;
 
 /// Counts the request and writes its log line.
 pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
@@ -52,8 +52,8 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
             of_server.times.add(times);
         }
     }
-    if client.prepared().logs && !x.txn.logged_early {
-        log(client, x);
+    if !x.txn.logged_early {
+        report::step(client, x, LogOrigin::Close);
     }
 }
 
@@ -94,18 +94,6 @@ pub(crate) fn count_moved(client: &Connection, moved: Moved<'_>, bytes_in: u64, 
     }
 }
 
-/// `option logasap`: writes the line now, with what is known now; the end writes none.
-pub(crate) fn log_early(client: &Connection, x: &mut Exchange) {
-    if !client.frontend.options.logasap || !client.prepared().logs {
-        return;
-    }
-    let bytes_out = x.txn.bytes_out;
-    x.txn.bytes_out += x.download.staged.len() as u64;
-    x.txn.logged_early = true;
-    log(client, x);
-    x.txn.bytes_out = bytes_out;
-}
-
 /// Queue, connect, response and total time in ms.
 fn averages(x: &Exchange) -> [u64; 4] {
     let times = &x.txn.times;
@@ -116,35 +104,6 @@ fn averages(x: &Exchange) -> [u64; 4] {
         between(times.connected, times.response),
         between(times.started, times.closed),
     ]
-}
-
-/// Writes the log line, unless the options or a rule silence it.
-pub(crate) fn log(client: &Connection, x: &Exchange) {
-    let frontend = &client.frontend;
-    let options = &frontend.options;
-    let level = x.txn.log_level.or(client.session.log_level);
-    if level == Some(None) {
-        return;
-    }
-    let failed = x.txn.termination.cause != Cause::None && x.txn.termination.cause != Cause::Local;
-    let erroneous = failed || x.txn.status >= 500 || x.txn.redispatched || x.txn.retries > 0;
-    if options.dontlognull && !x.txn.is_http && x.txn.bytes_in == 0 && x.txn.bytes_out == 0 {
-        return;
-    }
-    if options.dontlog_normal && !erroneous {
-        return;
-    }
-    let Some(normal) = &frontend.log_format else { return };
-    let format = frontend.error_log_format.as_ref().filter(|_| failed).unwrap_or(normal);
-    let level = match level {
-        Some(Some(level)) => level,
-        _ if options.log_separate_errors && erroneous => 3,
-        _ => 6,
-    };
-    let mut outbox = client.worker.outbox.borrow_mut();
-    envs::with(client, x, |env| {
-        outbox.write(frontend, level, env, |env, line| format.render(env, line));
-    });
 }
 
 /// Keeps a malformed message for `show errors`: of the client's, or of a server of backend `backend`.

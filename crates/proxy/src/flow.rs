@@ -12,6 +12,8 @@ use net::Stream;
 use net::splice::Pipe;
 use runtime::Buffer;
 
+use crate::gate::Gate;
+
 /// How the end of the body is found.
 #[derive(Debug, Default)]
 enum Framing {
@@ -76,6 +78,8 @@ pub(crate) struct Flow {
     pub(crate) received: u64,
     /// Bytes that went through a pipe.
     pub(crate) spliced: u64,
+    /// What holds it back, where a filter does; most have none.
+    pub(crate) gate: Option<Box<Gate>>,
     /// Whether the last call moved anything: the caller then moves its deadline.
     pub(crate) moved: bool,
 }
@@ -90,6 +94,7 @@ impl Flow {
         self.received = 0;
         self.spliced = 0;
         self.recoding = recoding;
+        self.gate = None;
         self.framing = match length {
             BodyLength::None | BodyLength::Length(0) => Framing::Done,
             BodyLength::Length(n) => Framing::Length(n),
@@ -106,6 +111,11 @@ impl Flow {
     /// Whether all has been sent.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_received() && self.ready == 0 && self.staged_sent == self.staged.len()
+    }
+
+    /// How many staged bytes are still to be sent.
+    pub(crate) fn staged_left(&self) -> usize {
+        self.staged.len() - self.staged_sent
     }
 
     /// Whether something waits to be sent.
@@ -244,6 +254,9 @@ impl Flow {
         buffer: &mut Buffer,
         to: &mut Stream,
     ) -> Poll<Result<(), FlowError>> {
+        if self.gate.is_some() {
+            return self.poll_send_held(context, buffer, to);
+        }
         if self.ready > 0 && self.ready <= COPY && !self.staged.is_empty() && self.staged_sent == 0 {
             self.staged.extend_from_slice(&buffer.filled()[..self.ready]);
             buffer.consume(self.ready);
@@ -266,6 +279,64 @@ impl Flow {
             self.moved = true;
             self.sent += n as u64;
             let of_staged = n.min(staged.len());
+            self.staged_sent += of_staged;
+            if self.staged_sent == self.staged.len() {
+                self.staged.clear();
+                self.staged_sent = 0;
+            }
+            buffer.consume(n - of_staged);
+            self.ready -= n - of_staged;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// As [`poll_send`](Self::poll_send), as far as the gate lets bytes pass.
+    #[cold]
+    fn poll_send_held(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        let Some(mut gate) = self.gate.take() else { return Poll::Ready(Ok(())) };
+        let sent = self.send_through(&mut gate, context, buffer, to);
+        self.gate = Some(gate);
+        sent
+    }
+
+    fn send_through(
+        &mut self,
+        gate: &mut Gate,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        while self.is_blocked() {
+            let staged = &self.staged[self.staged_sent..];
+            let free = gate.free.min(staged.len());
+            let payload = staged.len() - free + self.ready;
+            let allowed = gate.allow(payload);
+            if free == 0 && allowed == 0 {
+                // Being held back is no silence of either side: deadlines are counted anew.
+                self.moved = true;
+                match gate.poll_open(payload, context) {
+                    Poll::Ready(()) => continue,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            let staged = &staged[..staged.len().min(free + allowed)];
+            let ready = &buffer.filled()[..self.ready.min(free + allowed - staged.len())];
+            let n = match to.poll_write_vectored(context, &[IoSlice::new(staged), IoSlice::new(ready)]) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Write)),
+                Poll::Ready(Ok(n)) => n,
+            };
+            let (of_staged, of_head) = (n.min(staged.len()), n.min(free));
+            gate.free -= of_head;
+            gate.pass(&staged[of_head.min(of_staged)..of_staged]);
+            gate.pass(&ready[..n - of_staged]);
+            self.moved = true;
+            self.sent += n as u64;
             self.staged_sent += of_staged;
             if self.staged_sent == self.staged.len() {
                 self.staged.clear();

@@ -47,20 +47,28 @@ pub(crate) struct Upstream {
 pub(crate) struct Open {
     process: Arc<Process>,
     server: Arc<Server>,
+    /// How often the server's address had changed when it was opened.
+    pub(crate) moves: u32,
 }
 
 impl Open {
+    /// Whether it leads to where the server is now.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        self.moves == self.server.moves()
+    }
+
     pub(crate) fn new(process: &Arc<Process>, server: &Arc<Server>) -> Self {
         process.server_connections.add(1);
         server.open.add(1);
-        Self { process: process.clone(), server: server.clone() }
+        Self { process: process.clone(), server: server.clone(), moves: server.moves() }
     }
 
     /// Counts one more if the server has fewer than `limit`.
     pub(crate) fn within(process: &Arc<Process>, server: &Arc<Server>, limit: u32) -> Option<Self> {
         server.open.take_below(limit).ok()?;
         process.server_connections.add(1);
-        Some(Self { process: process.clone(), server: server.clone() })
+        Some(Self { process: process.clone(), server: server.clone(), moves: server.moves() })
     }
 }
 
@@ -147,7 +155,7 @@ impl Pools {
             }
             let idle = pool.idle.remove(at);
             idle.server.state.counters.mine().idle.down();
-            if idle.stream.is_quiet() {
+            if idle.stream.is_quiet() && idle.open.is_current() {
                 pool.spare = pool.spare.min(pool.idle.len());
                 return Some(idle);
             }
@@ -176,7 +184,10 @@ impl Pools {
         if settings.max_reuse >= 0 && i64::from(upstream.uses) > settings.max_reuse {
             return Some(upstream);
         }
-        if !settings.state.is_up() || upstream.input.as_ref().is_some_and(|input| !input.is_empty()) {
+        if !settings.state.is_up()
+            || !upstream.open.is_current()
+            || upstream.input.as_ref().is_some_and(|input| !input.is_empty())
+        {
             return Some(upstream);
         }
         upstream.input = None;

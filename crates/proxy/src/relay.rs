@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use config::plan::Proxy;
 use http::BodyLength;
 use runtime::timer::{self, now_us};
-use sample::Phase;
+use sample::{LogOrigin, Phase};
 use state::sessions::Activity;
 use state::{Answer, Mode};
 
@@ -17,8 +17,7 @@ use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Recoding;
 use crate::pool::Upstream;
-use crate::sockets;
-use crate::{connect, finish, route, rules_step, tunnel};
+use crate::{connect, finish, report, route, rules_step, sockets, tunnel};
 
 /// Serves a TCP connection until it ends.
 ///
@@ -68,7 +67,9 @@ fn may_upgrade(client: &Connection) -> bool {
 }
 
 async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
+    report::accepted(client, x);
     rules_step::of_tcp_frontend(client, x).await?;
+    report::step(client, x, LogOrigin::Request);
     if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
         // Whether the client ever says something is only known when it ends; see `finish`.
         x.phase = Phase::Request;
@@ -88,8 +89,9 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     x.upload.start(BodyLength::UntilClose, Recoding::None);
     x.upload.staged.append(&mut x.preamble);
     x.download.start(BodyLength::UntilClose, Recoding::None);
-    finish::log_early(client, x);
+    report::early(client, x, LogOrigin::Connect);
     rules_step::of_tcp_response(client, x, &backend, &mut upstream).await?;
+    report::step(client, x, LogOrigin::Response);
     let limits = tunnel::Limits::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;
     sockets::leave(client, x);

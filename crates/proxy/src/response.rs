@@ -24,6 +24,7 @@ use crate::exchange::{Exchange, Stop, tell};
 use crate::fault::Fault;
 use crate::finish::{self, Moved};
 use crate::flow::{Flow, FlowError};
+use crate::gate;
 use crate::pool::Upstream;
 use crate::session::{Next, is_crowded};
 use crate::sockets;
@@ -305,6 +306,12 @@ pub(crate) async fn forward(
     let mut upload_failed = false;
     let mut armed = false;
     x.txn.times.closed = x.txn.times.response;
+    // Rules on the response may have asked for either direction.
+    gate::install(x, &client.frontend, true);
+    gate::install(x, &client.frontend, false);
+    if x.upload.gate.is_some() && x.upload_pipe.as_ref().is_some_and(Pipe::is_empty) {
+        x.upload_pipe = None;
+    }
     x.download_pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         x.download.moved = false;
@@ -388,7 +395,10 @@ pub(crate) fn splice_pipe(
     wanted: impl Fn(&config::plan::Options) -> bool,
 ) -> Option<Pipe> {
     let global = &client.worker.shared.plan.global;
-    if global.no_splice || !(wanted(&backend.options) || wanted(&client.frontend.options)) || !flow.is_long()
+    if flow.gate.is_some()
+        || global.no_splice
+        || !(wanted(&backend.options) || wanted(&client.frontend.options))
+        || !flow.is_long()
     {
         return None;
     }

@@ -7,6 +7,7 @@ use config::plan::Proxy;
 use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 use sample::transaction::TimeoutSlot;
+use sample::value::Value;
 use sample::{Cause, Phase};
 
 use crate::connection::Connection;
@@ -16,7 +17,7 @@ use crate::fault::Fault;
 use crate::pool::Upstream;
 use crate::route::holds;
 use crate::sockets::Sockets;
-use crate::{relay, respond, response, service, upload};
+use crate::{relay, report, respond, response, service, upload};
 
 /// What rules on a connection that has no request yet say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,20 +47,20 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
         return TcpVerdict::Go;
     }
     let sockets = Sockets::of_client(client);
-    let mut stage = Stage {
-        process: &client.worker.shared.process,
-        session: &mut client.session,
-        transaction: None,
-        request_bytes: &[],
-        response_bytes: &[],
-        longest_head: usize::MAX,
-        sockets: Some(&sockets),
-        complete: true,
-        now_ms: now_ms(),
-    };
     let mut verdict = TcpVerdict::Go;
     let mut start = 0;
     loop {
+        let mut stage = Stage {
+            process: &client.worker.shared.process,
+            session: &mut client.session,
+            transaction: None,
+            request_bytes: &[],
+            response_bytes: &[],
+            longest_head: usize::MAX,
+            sockets: Some(&sockets),
+            complete: true,
+            now_ms: now_ms(),
+        };
         let (outcome, next) = rules.run(&mut stage, start);
         start = next;
         match outcome {
@@ -71,6 +72,9 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
             Outcome::Hold(Hold::ExpectProxy) => verdict = TcpVerdict::ExpectProxy,
             Outcome::Hold(Hold::Tos(tos)) => client.stream.set_tos(tos),
             Outcome::Hold(Hold::Mark(mark)) => client.stream.set_mark(mark),
+            Outcome::Hold(Hold::Log { origin, profile }) => {
+                report::on_demand(client, None, origin, profile.as_deref());
+            }
             Outcome::Hold(_) => {}
             Outcome::Done | Outcome::Accept | Outcome::Wait => return verdict,
         }
@@ -246,8 +250,15 @@ async fn do_hold(
             client.stream.set_mark(mark);
             Ok(())
         }
-        Hold::Log => {
-            crate::finish::log(client, x);
+        Hold::Log { origin, profile } => {
+            report::on_demand(client, Some(x), origin, profile.as_deref());
+            Ok(())
+        }
+        Hold::Resolve { section, name, prefer, var } => {
+            let found = (client.worker.shared.services.resolve)(&section, name, prefer).await;
+            if let Some(address) = found {
+                envs::with(client, x, |env| var.set(env, &Value::ip(address)));
+            }
             Ok(())
         }
         Hold::ExpectProxy => Ok(()),
@@ -360,14 +371,32 @@ pub(crate) fn after_response(client: &mut Connection, x: &mut Exchange, held: us
     let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
     for proxy in backend.iter().chain(Some(&frontend)) {
         if !proxy.http_after_response.is_empty() {
-            // These rules only change the response: they do not wait, and end it only by failing.
-            let (outcome, _) = step(client, x, &proxy.http_after_response, 0, held);
-            if matches!(outcome, Outcome::Final(Final::Internal)) {
-                return Err(Fault::Internal);
-            }
+            after_response_of(client, x, &proxy.http_after_response, held)?;
         }
     }
     Ok(())
+}
+
+/// These rules change the response and log: they do not wait, and end it only by failing.
+fn after_response_of(
+    client: &mut Connection,
+    x: &mut Exchange,
+    rules: &RuleSet,
+    held: usize,
+) -> Result<(), Fault> {
+    let mut start = 0;
+    loop {
+        match step(client, x, rules, start, held) {
+            (Outcome::Hold(hold), next) => {
+                start = next;
+                if let Hold::Log { origin, profile } = hold {
+                    report::on_demand(client, Some(x), origin, profile.as_deref());
+                }
+            }
+            (Outcome::Final(Final::Internal), _) => return Err(Fault::Internal),
+            _ => return Ok(()),
+        }
+    }
 }
 
 /// `monitor-uri` and `monitor fail`. The target matches as it came, or by its path when it is in absolute form.

@@ -165,6 +165,10 @@ where
         return;
     }
     count_session(&connection);
+    if connection.frontend.log_forward.is_some() {
+        Box::pin(crate::log::receive::stream(connection)).await;
+        return;
+    }
     if connection.frontend.mode != Mode::Http {
         let measured = exchanges.measured;
         let mut turns = Turns::default();
@@ -253,7 +257,10 @@ async fn open(connection: &mut Connection) -> bool {
         return false;
     }
     let expects = verdict == rules_step::TcpVerdict::ExpectProxy || bind_accepts_proxy(connection);
-    if expects && !read_proxy_header(connection, rules_set).await {
+    if expects && let Err(why) = read_proxy_header(connection, rules_set).await {
+        if why != NO_HEADER || !connection.frontend.options.dontlognull {
+            crate::report::session_error(connection, why);
+        }
         let counters = &connection.frontend.state.frontend.mine().traffic;
         counters.request_errors.add(1);
         return false;
@@ -272,24 +279,38 @@ fn bind_accepts_proxy(connection: &Connection) -> bool {
     connection.frontend.binds.iter().any(|bind| bind.accept_proxy && std::ptr::eq(&*bind.listener, &**own))
 }
 
+/// What is said of a connection that closed before its PROXY header: with `option dontlognull`, nothing.
+const NO_HEADER: &str = "Connection closed while waiting for PROXY protocol header";
+
 /// Receives the PROXY header, whose addresses count unless `rules_set` the source or the destination; what follows it stays in the connection's buffer.
-async fn read_proxy_header(connection: &mut Connection, rules_set: (bool, bool)) -> bool {
+///
+/// # Errors
+/// Why there is none, as it is logged (8.2.5).
+async fn read_proxy_header(connection: &mut Connection, rules_set: (bool, bool)) -> Result<(), &'static str> {
     let timeouts = &connection.frontend.timeouts;
     let allowed = timeouts.client_handshake.or(timeouts.client);
     connection.timer.set_after(timer::now_ms(), allowed);
     loop {
         let read = poll_fn(|context: &mut Context<'_>| {
             if let Poll::Ready(read) = connection.poll_fill(context) {
-                return Poll::Ready(read.unwrap_or(0));
+                return Poll::Ready(Ok(read.unwrap_or(0)));
             }
-            connection.timer.poll_expired(context).map(|()| 0)
+            connection
+                .timer
+                .poll_expired(context)
+                .map(|()| Err("Timeout while waiting for PROXY protocol header"))
         });
-        if read.await == 0 {
-            return false;
+        if read.await? == 0 {
+            let empty = connection.input().is_empty();
+            return Err(if empty {
+                NO_HEADER
+            } else {
+                "Connection closed while waiting for PROXY protocol header"
+            });
         }
         match net::proxy_protocol::parse(connection.input().filled()) {
             Ok(None) => {}
-            Err(_) => return false,
+            Err(_) => return Err("Received something which does not look like a PROXY protocol header"),
             Ok(Some(header)) => {
                 connection.input().consume(header.length);
                 connection.release_input();
@@ -309,7 +330,7 @@ async fn read_proxy_header(connection: &mut Connection, rules_set: (bool, bool))
                     let tlv = |(kind, value)| Tlv { kind, value };
                     session.set_tlvs(header.tlvs.into_iter().map(tlv).collect());
                 }
-                return true;
+                return Ok(());
             }
         }
     }

@@ -20,6 +20,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::finish::{self, Moved};
 use crate::flow::{Flow, FlowError, Recoding};
+use crate::gate;
 use crate::pool::Upstream;
 
 /// How long each side may be silent, and how long once it is half closed.
@@ -82,6 +83,8 @@ pub(crate) async fn run(
     upstream: &mut Upstream,
     limits: Limits,
 ) -> Result<(), Fault> {
+    gate::install(x, &client.frontend, true);
+    gate::install(x, &client.frontend, false);
     let (request_pipe, response_pipe) = pipes(client, x);
     let mut up = Leg { flow: &mut x.upload, pipe: request_pipe, shut: false };
     let mut down = Leg { flow: &mut x.download, pipe: response_pipe, shut: false };
@@ -164,6 +167,8 @@ fn pipes(client: &Connection, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
         request |= options.splice_request || options.splice_auto;
         response |= options.splice_response || options.splice_auto;
     }
+    request &= x.upload.gate.is_none();
+    response &= x.download.gate.is_none();
     let pipe = |wanted: bool| wanted.then(|| Pipe::take(global.tune.pipesize).ok()).flatten();
     (pipe(request), pipe(response))
 }

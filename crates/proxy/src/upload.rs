@@ -14,6 +14,7 @@ use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::Recoding;
+use crate::gate;
 
 /// Holds the request back until its body is there, where the configuration asks for it.
 pub(crate) async fn prepare(
@@ -156,6 +157,7 @@ pub(crate) fn start(client: &mut Connection, x: &mut Exchange, backend: &Proxy, 
     } else {
         x.txn.request.write_to(staged);
     }
+    gate::install(x, &client.frontend, true);
     if let Some(input) = &mut client.input {
         if matches!(length, BodyLength::Length(n) if n > input.capacity() as u64) {
             enlarge(input);

@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -11,10 +13,12 @@ use std::sync::atomic::{
 
 use arc_swap::ArcSwapOption;
 use balance::{Member, Picker};
+use base::address::Family;
 use config::Plan;
 use config::plan::{Proxy, ServerSettings};
 use http::ParseOptions;
 use state::Process;
+use state::resolvers::Section;
 
 use crate::log::Outbox;
 use crate::pool::Pools;
@@ -49,12 +53,19 @@ pub type StatisticsPage =
 /// Metrics for a request.
 pub type Metrics = dyn Fn(&ServiceRequest<'_>) -> ServiceReply + Send + Sync;
 
+/// Finds an address; from any worker.
+pub type Resolve = dyn Fn(&Arc<Section>, Box<str>, Option<Family>) -> Found + Send + Sync;
+/// An address that is being looked for.
+pub type Found = Pin<Box<dyn Future<Output = Option<IpAddr>>>>;
+
 /// What other rooms do for requests; wired by the binary, since `proxy` and `control` do not know each other.
 pub struct Services {
     /// The statistics page.
     pub statistics: Box<StatisticsPage>,
     /// The metrics of `use-service prometheus-exporter`.
     pub metrics: Box<Metrics>,
+    /// Finds an address of a name for `do-resolve`, asking the name servers of a section for one family before the other.
+    pub resolve: Box<Resolve>,
 }
 
 /// A proxy with what is worked out once from its settings.

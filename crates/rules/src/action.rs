@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
+use base::address::Family;
 use http::Name;
+use sample::bandwidth::BandwidthFilter;
 use sample::expression::Expression;
 use sample::format::Format;
+use sample::log_profile::{LogOrigin, LogProfile};
 use sample::pattern::List;
 use sample::regex::Regex;
 use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var};
+use state::resolvers::Section;
 
 use crate::binary::BinaryHeaders;
 use crate::redirect::Redirect;
@@ -114,7 +118,9 @@ pub(crate) enum Action {
     Pause(Number),
     EarlyHint { name: Box<[u8]>, value: Format },
     ExpectProxy,
-    DoLog,
+    DoLog { origin: LogOrigin, profile: Option<Arc<LogProfile>> },
     DisableRetry,
+    LimitBandwidth { filter: Arc<BandwidthFilter>, limit: Option<Number>, period: Option<Number> },
+    Resolve { section: Arc<Section>, prefer: Option<Family>, var: Var, name: Expression },
     UseService(Service),
 }

@@ -60,9 +60,27 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::SetMark(value) => {
             return number(value, stage).map_or(Applied::Next, |mark| Applied::Hold(Hold::Mark(mark as u32)));
         }
+        Action::Resolve { section, prefer, var, name } => {
+            let mut host = Vec::new();
+            let found = {
+                let env = stage.env();
+                let found = name.eval_into(&env, &mut host);
+                if !found && env.may_change.get() && !env.complete {
+                    return Applied::Wait;
+                }
+                found
+            };
+            let host = String::from_utf8(host).ok().filter(|host| found && !host.is_empty());
+            return host.map_or(Applied::Next, |host| {
+                let (section, var) = (section.clone(), var.clone());
+                Applied::Hold(Hold::Resolve { section, name: host.into(), prefer: *prefer, var })
+            });
+        }
         Action::SwitchMode => return Applied::Final(Final::SwitchMode),
         Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
-        Action::DoLog => return Applied::Hold(Hold::Log),
+        Action::DoLog { origin, profile } => {
+            return Applied::Hold(Hold::Log { origin: *origin, profile: profile.clone() });
+        }
         Action::EarlyHint { name, value } => {
             let mut bytes = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
             bytes.extend_from_slice(name);
@@ -72,6 +90,13 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             return Applied::Hold(Hold::EarlyHint(bytes.into()));
         }
         Action::Nothing => {}
+        Action::LimitBandwidth { filter, limit, period } => {
+            let limit = limit.as_ref().and_then(|limit| number(limit, stage));
+            let period = period.as_ref().and_then(|period| number(period, stage));
+            return with(stage, |transaction| {
+                sample::bandwidth::enable(&mut transaction.bandwidth, filter, limit, period);
+            });
+        }
         Action::SetVar { var, conditions, value } => {
             let env = stage.env();
             match value.eval(&env) {

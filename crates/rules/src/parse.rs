@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::address::Family;
 use base::units::{DefaultUnit, parse_duration, parse_size};
 use diag::{Diagnostic, Span, suggest};
 use http::Name;
@@ -11,7 +12,7 @@ use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
 use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var, VarScope};
-use sample::{Scope, Word, Words};
+use sample::{LogOrigin, Scope, Word, Words};
 
 use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part};
 use crate::redirect::Redirect;
@@ -92,6 +93,18 @@ impl<'w> Context<'_, 'w, '_> {
         if word.text.starts_with(|first: char| first.is_ascii_digit()) {
             self.words.next();
             return Ok(Number::Fixed(self.duration(word)? as i64));
+        }
+        Ok(Number::Made(self.expression()?))
+    }
+
+    /// A size, or an expression that gives bytes.
+    fn size_or_expression(&mut self) -> Result<Number, Diagnostic> {
+        let Some(word) = self.words.peek() else { return Err(self.usage("a size or an expression")) };
+        if word.text.starts_with(|first: char| first.is_ascii_digit()) {
+            self.words.next();
+            let size = parse_size(word.text)
+                .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))?;
+            return Ok(Number::Fixed(size as i64));
         }
         Ok(Number::Made(self.expression()?))
     }
@@ -567,10 +580,75 @@ pub(crate) fn expect_proxy(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
-    if context.words.peek_text() == "profile" {
-        return Err(Diagnostic::alert("log profiles are not supported yet").at(context.words.span()));
+    let mut profile = None;
+    if context.words.take("profile") {
+        let word = context.need("the name of a log-profile")?;
+        let known = context.scope.names.log_profiles();
+        let found = known.and_then(|profiles| profiles.get(word.text));
+        profile = Some(found.cloned().ok_or_else(|| {
+            let names = known.into_iter().flatten().map(|(name, _)| &**name);
+            Diagnostic::alert(format!("there is no log-profile section `{}`", word.text))
+                .at(word.span)
+                .did_you_mean(suggest(word.text, names))
+                .haproxy(format!("'do-log' : no such log-profile '{}'.", word.text))
+        })?);
     }
-    Ok(Action::DoLog)
+    let origin = match context.set {
+        Ruleset::TcpConnection => LogOrigin::TcpRequestConnection,
+        Ruleset::TcpSession => LogOrigin::TcpRequestSession,
+        Ruleset::TcpRequest => LogOrigin::TcpRequestContent,
+        Ruleset::TcpResponse => LogOrigin::TcpResponseContent,
+        Ruleset::HttpRequest => LogOrigin::HttpRequest,
+        Ruleset::HttpResponse => LogOrigin::HttpResponse,
+        Ruleset::HttpAfterResponse => LogOrigin::HttpAfterResponse,
+    };
+    Ok(Action::DoLog { origin, profile })
+}
+
+pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = context.need("the name of a bandwidth filter")?;
+    let filter = context.scope.names.bandwidth(name.text).ok_or_else(|| {
+        Diagnostic::alert(format!("there is no bandwidth filter `{}` here", name.text))
+            .at(name.span)
+            .help("`filter bwlim-in` and `filter bwlim-out` declare them, in the same proxy")
+    })?;
+    let (mut limit, mut period) = (None, None);
+    loop {
+        if context.words.take("limit") {
+            limit = Some(context.size_or_expression()?);
+        } else if context.words.take("period") {
+            period = Some(context.time_or_expression()?);
+        } else {
+            return Ok(Action::LimitBandwidth { filter, limit, period });
+        }
+    }
+}
+
+pub(crate) fn do_resolve(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let (inner, span) = context.parenthesised()?;
+    let at = |message: String| Diagnostic::alert(message).at(span);
+    let usage = "`do-resolve` needs a variable and a resolvers section in its parentheses";
+    let parts: Vec<&str> = inner.split(',').map(str::trim).collect();
+    let (name, section, prefer) = match parts[..] {
+        [name, section] => (name, section, None),
+        [name, section, "ipv4"] => (name, section, Some(Family::V4)),
+        [name, section, "ipv6"] => (name, section, Some(Family::V6)),
+        [_, _, other] => {
+            return Err(at(format!("`{other}` is no family of addresses"))
+                .did_you_mean(suggest(other, ["ipv4", "ipv6"]))
+                .help("`ipv4` or `ipv6`"));
+        }
+        _ => return Err(at(usage.to_owned())),
+    };
+    let var = context.scope.variables.borrow_mut().resolve(name).map_err(at)?;
+    check_scope(context, &var, name, span)?;
+    let names = context.scope.names;
+    let section = names.resolvers(section).ok_or_else(|| {
+        let known = names.resolvers_names();
+        at(format!("there is no resolvers section `{section}`"))
+            .did_you_mean(suggest(section, known.iter().map(|name| &**name)))
+    })?;
+    Ok(Action::Resolve { section, prefer, var, name: context.expression()? })
 }
 
 pub(crate) fn disable_retry(_: &mut Context<'_, '_, '_>) -> Parsed {

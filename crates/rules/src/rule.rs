@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use base::address::Family;
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
-use sample::{Env, Place, Scope, Session, Transaction, Words};
+use sample::vars::Var;
+use sample::{Env, LogOrigin, LogProfile, Place, Scope, Session, Transaction, Words};
 use state::Process;
+use state::resolvers::Section;
 
 use crate::action::Action;
 use crate::apply::{Applied, apply};
@@ -101,7 +104,23 @@ pub enum Hold {
     /// Sets the firewall mark of what goes to the client.
     Mark(u32),
     /// Writes a log line now (`do-log`).
-    Log,
+    Log {
+        /// The rule set.
+        origin: LogOrigin,
+        /// `profile`: instead of those of the loggers.
+        profile: Option<Arc<LogProfile>>,
+    },
+    /// Finds the address of a name and puts it into a variable (`do-resolve`).
+    Resolve {
+        /// Whose name servers are asked.
+        section: Arc<Section>,
+        /// The host.
+        name: Box<str>,
+        /// The family that is asked for first.
+        prefer: Option<Family>,
+        /// Where the address goes; it stays as it is when there is none.
+        var: Var,
+    },
 }
 
 /// A service that answers requests (`use-service`).

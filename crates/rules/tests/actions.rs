@@ -201,7 +201,7 @@ fn answers_are_what_their_arguments_say() {
         ),
         (
             "redirect location https://%[req.hdr(host),host_only]%[path]",
-            &["location: https://www.Example.com/static/img/logo.png\r\n"],
+            &["location: https://www.example.com/static/img/logo.png\r\n"],
             &[],
         ),
     ];
@@ -375,6 +375,20 @@ fn content_rules_wait_until_the_delay_is_over() {
 }
 
 #[test]
+fn a_name_to_be_resolved_is_made_of_the_request() {
+    let mut world = World::new();
+    let line = "do-resolve(txn.ip,dns,ipv6) str(App.test)";
+    let Outcome::Hold(Hold::Resolve { section, name, prefer, .. }) =
+        run(&mut world, Ruleset::HttpRequest, &[line])
+    else {
+        panic!("the rule holds the request");
+    };
+    assert_eq!((&*section.name, &*name, prefer), ("dns", "App.test", Some(base::address::Family::V6)));
+    let none = run(&mut world, Ruleset::HttpRequest, &["do-resolve(txn.ip,dns) req.hdr(x-none)"]);
+    assert!(matches!(none, Outcome::Done), "a name that is not there is not asked for");
+}
+
+#[test]
 fn wrong_rules_are_refused_with_the_reason() {
     let world = World::new();
     let cases = [
@@ -402,6 +416,12 @@ fn wrong_rules_are_refused_with_the_reason() {
         (Ruleset::HttpRequest, "deny if nope", "there is no ACL `nope`"),
         (Ruleset::HttpRequest, "replace-path ( x", "("),
         (Ruleset::HttpRequest, "set-log-level loud", "loud"),
+        (Ruleset::HttpRequest, "do-resolve src", "needs an argument in parentheses"),
+        (Ruleset::HttpRequest, "do-resolve(txn.ip) src", "needs a variable and a resolvers section"),
+        (Ruleset::HttpRequest, "do-resolve(txn.ip,dsn) src", "no resolvers section `dsn`"),
+        (Ruleset::HttpRequest, "do-resolve(txn.ip,dns,ipv5) src", "`ipv5` is no family"),
+        (Ruleset::HttpRequest, "do-resolve(txn.ip,dns)", "needs a sample expression"),
+        (Ruleset::HttpResponse, "do-resolve(txn.ip,dns) src", "not allowed in `http-response`"),
     ];
     for (set, line, expected) in cases {
         match compile(&world, set, &[line]) {

@@ -238,6 +238,9 @@ fn criterion(word: Word<'_>, scope: &Scope<'_>) -> Result<(Expression, Option<Me
     Ok((expression, method))
 }
 
+/// All flags, for suggestions.
+const FLAGS: &[&str] = &["-i", "-f", "-m", "-M", "-n", "-u", "--"];
+
 fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> {
     let mut flags =
         Flags { method: None, ignore_case: false, as_map: false, number: None, files: Vec::new() };
@@ -282,6 +285,15 @@ fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> 
                 let (file, line) = scope.names.position(name.span);
                 list.note_user("acl", &file, line);
                 flags.files.push((list, flags.ignore_case));
+            }
+            other if other.starts_with('-') => {
+                return Err(Diagnostic::alert(format!("`{other}` is no flag of an ACL"))
+                    .at(word.span)
+                    .did_you_mean(diag::suggest(other, FLAGS.iter().copied()))
+                    .help("write `--` before a pattern that begins with a dash")
+                    .haproxy(format!(
+                        "'{other}' is not a valid ACL option. Please use '--' before any pattern beginning with a '-'"
+                    )));
             }
             _ => break,
         }

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::encode::{Encoding, Item};
 use crate::env::Env;
 use crate::fetch::{self, Timers};
-use crate::format::{Flags, encode, quoted, write_bytes};
+use crate::format::{Flags, escaped, quoted, write_bytes};
 use crate::session::Endpoint;
 use crate::transaction::{CaptureSlot, Kept};
 use crate::value::{write_int, write_ip4};
@@ -18,9 +19,40 @@ type Write = fn(&Env<'_>, Flags, &mut Vec<u8>);
 #[derive(Clone, Copy)]
 pub(crate) struct Alias {
     name: &'static str,
-    /// Whether it is a number where it is encoded.
-    pub(crate) numeric: bool,
+    /// What it is where it is encoded.
+    kind: Kind,
     pub(crate) write: Write,
+}
+
+/// What an alias is in JSON and CBOR.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    /// The captured headers of a request.
+    RequestHeaders,
+    /// Of a response.
+    ResponseHeaders,
+}
+
+impl Alias {
+    /// What it gives where items are encoded: bytes are those of the message, without the escapes of text lines.
+    pub(crate) fn item<'a>(&self, env: &'a Env<'a>) -> Item<'a> {
+        let captured = |list: fn(&crate::Transaction) -> &[Kept]| match env.transaction {
+            Some(transaction) => {
+                Item::List(list(transaction).iter().map(|part| transaction.kept(*part)).collect())
+            }
+            None => Item::Null,
+        };
+        match self.kind {
+            Kind::RequestHeaders => return captured(|transaction| &transaction.request_captures),
+            Kind::ResponseHeaders => return captured(|transaction| &transaction.response_captures),
+            Kind::Text | Kind::Number => {}
+        }
+        let mut text = Vec::new();
+        (self.write)(env, Flags { encoding: Encoding::Json, ..Flags::default() }, &mut text);
+        if self.kind == Kind::Number { Item::number(text) } else { Item::text(text) }
+    }
 }
 
 impl std::fmt::Debug for Alias {
@@ -30,16 +62,20 @@ impl std::fmt::Debug for Alias {
 }
 
 const fn text(name: &'static str, write: Write) -> Alias {
-    Alias { name, numeric: false, write }
+    Alias { name, kind: Kind::Text, write }
 }
 
 const fn number(name: &'static str, write: Write) -> Alias {
-    Alias { name, numeric: true, write }
+    Alias { name, kind: Kind::Number, write }
+}
+
+const fn list(name: &'static str, kind: Kind, write: Write) -> Alias {
+    Alias { name, kind, write }
 }
 
 #[rustfmt::skip]
 static ALIASES: &[Alias] = &[
-    text("B",    bytes_read),              text("CC",   request_cookie),       text("CS",   response_cookie),
+    number("B",  bytes_read),              text("CC",   request_cookie),       text("CS",   response_cookie),
     text("H",    hostname),                text("HM",   http_method),          text("HP",   http_target_path),
     text("HPO",  http_path),               text("HQ",   http_query),           text("HU",   http_uri),
     text("HV",   http_version),            text("ID",   unique_id),            text("OG",   log_origin),
@@ -53,7 +89,7 @@ static ALIASES: &[Alias] = &[
     number("bq", backend_queue),           text("ci",   client_ip),            number("cp", client_port),
     text("f",    frontend_name),           number("fc", frontend_connections), text("fi",   frontend_ip),
     number("fp", frontend_port),           text("ft",   frontend_transport),   text("hr",   request_headers),
-    text("hrl",  request_headers_clf),     text("hs",   response_headers),     text("hsl",  response_headers_clf),
+    list("hrl", Kind::RequestHeaders, request_headers_clf),    text("hs",   response_headers),     list("hsl", Kind::ResponseHeaders, response_headers_clf),
     number("lc", log_counter),             number("ms", accept_milliseconds),  number("pid", pid),
     text("r",    http_request),            number("rc", retries),              number("rt", request_counter),
     text("s",    server_name),             number("sc", server_connections),   text("si",   server_ip),
@@ -73,8 +109,10 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALIASES.iter().map(|alias| alias.name)
 }
 
-fn int(value: i64, flags: Flags, out: &mut Vec<u8>) {
-    quoted(flags, out, |out| write_int(out, value));
+// Quotes are for texts: numbers, dates and states never have any.
+
+fn int(value: i64, out: &mut Vec<u8>) {
+    write_int(out, value);
 }
 
 /// A number; with `+X` as at least four hexadecimal digits.
@@ -82,19 +120,19 @@ fn int_or_hex(value: u64, flags: Flags, out: &mut Vec<u8>) {
     if flags.hex {
         out.extend_from_slice(format!("{value:04X}").as_bytes());
     } else {
-        int(value as i64, flags, out);
+        int(value as i64, out);
     }
 }
 
 fn ip(end: Option<Endpoint>, flags: Flags, out: &mut Vec<u8>) {
     let Some(end) = end else { return write_bytes(b"", flags, out) };
     let Some(address) = end.ip() else { return write_bytes(b"unix", flags, out) };
-    quoted(flags, out, |out| match address {
+    match address {
         IpAddr::V4(v4) if flags.hex => v4.octets().iter().for_each(|byte| hex(*byte, out)),
-        IpAddr::V4(v4) => write_ip4(out, v4),
         IpAddr::V6(v6) if flags.hex => v6.octets().iter().for_each(|byte| hex(*byte, out)),
-        IpAddr::V6(v6) => out.extend_from_slice(v6.to_string().as_bytes()),
-    });
+        IpAddr::V4(v4) => quoted(flags, out, |out| write_ip4(out, v4)),
+        IpAddr::V6(v6) => quoted(flags, out, |out| out.extend_from_slice(v6.to_string().as_bytes())),
+    }
 }
 
 fn hex(byte: u8, out: &mut Vec<u8>) {
@@ -105,7 +143,7 @@ fn port(end: Option<Endpoint>, env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     match (end, end.and_then(|end| end.port())) {
         (_, Some(port)) => int_or_hex(u64::from(port), flags, out),
         // A socket without ports is told by its listener.
-        (Some(_), None) => int(env.session.map_or(0, |session| i64::from(session.listener.id)), flags, out),
+        (Some(_), None) => int(env.session.map_or(0, |session| i64::from(session.listener.id)), out),
         (None, _) => write_bytes(b"", flags, out),
     }
 }
@@ -158,24 +196,18 @@ thread_local! {
 fn write_log_date(us: Option<u64>, flags: Flags, out: &mut Vec<u8>) {
     let Some(us) = us else { return write_bytes(b"", flags, out) };
     let (seconds, ms) = ((us / 1_000_000) as i64, us / 1_000 % 1_000);
-    quoted(flags, out, |out| {
-        LOG_SECOND.with_borrow_mut(|(known, text)| {
-            if *known != seconds {
-                let date = DATES.with_borrow_mut(|dates| dates.local(seconds));
-                text.clear();
-                // Writing to a string cannot fail. The ms that follow are cut off: they are not of the second.
-                let _ = date.write_log(0, text);
-                text.truncate(text.len().saturating_sub(3));
-                *known = seconds;
-            }
-            out.extend_from_slice(text.as_bytes());
-        });
-        out.extend_from_slice(&[
-            b'0' + (ms / 100) as u8,
-            b'0' + (ms / 10 % 10) as u8,
-            b'0' + (ms % 10) as u8,
-        ]);
+    LOG_SECOND.with_borrow_mut(|(known, text)| {
+        if *known != seconds {
+            let date = DATES.with_borrow_mut(|dates| dates.local(seconds));
+            text.clear();
+            // Writing to a string cannot fail. The ms that follow are cut off: they are not of the second.
+            let _ = date.write_log(0, text);
+            text.truncate(text.len().saturating_sub(3));
+            *known = seconds;
+        }
+        out.extend_from_slice(text.as_bytes());
     });
+    out.extend_from_slice(&[b'0' + (ms / 100) as u8, b'0' + (ms / 10 % 10) as u8, b'0' + (ms % 10) as u8]);
 }
 
 /// `06/Feb/2009:12:14:14 +0100`.
@@ -185,7 +217,7 @@ fn write_clf_date(us: Option<u64>, utc: bool, flags: Flags, out: &mut Vec<u8>) {
     let date = DATES.with_borrow_mut(|dates| if utc { dates.utc(seconds) } else { dates.local(seconds) });
     let mut text = String::with_capacity(32);
     let _ = date.write_clf(&mut text);
-    write_bytes(text.as_bytes(), flags, out);
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn accept_date(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -207,7 +239,7 @@ fn accept_seconds(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 fn accept_milliseconds(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     let ms = fetch::accepted(env).unwrap_or(0) / 1_000 % 1_000;
     let text = if flags.hex { format!("{ms:02X}") } else { format!("{ms:03}") };
-    write_bytes(text.as_bytes(), flags, out);
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn request_date(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -222,71 +254,69 @@ fn request_local(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_clf_date(fetch::requested(env), false, flags, out);
 }
 
-fn timer(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>, take: impl Fn(Timers) -> i64) {
-    int(Timers::of(env).map_or(-1, take), flags, out);
+fn timer(env: &Env<'_>, out: &mut Vec<u8>, take: impl Fn(Timers) -> i64) {
+    int(Timers::of(env).map_or(-1, take), out);
 }
 
 /// A time or count that is still growing when the log is written early.
-fn growing(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>, value: i64) {
-    quoted(flags, out, |out| {
-        if env.transaction.is_some_and(|transaction| transaction.logged_early) {
-            out.push(b'+');
-        }
-        write_int(out, value);
-    });
+fn growing(env: &Env<'_>, out: &mut Vec<u8>, value: i64) {
+    if env.log_origin.is_early() {
+        out.push(b'+');
+    }
+    write_int(out, value);
 }
 
-fn timer_header(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::header);
+fn timer_header(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::header);
 }
 
-fn timer_active(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, Timers::of(env).map_or(-1, Timers::active));
+fn timer_active(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, Timers::of(env).map_or(-1, Timers::active));
 }
 
-fn timer_connect(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::connect);
+fn timer_connect(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::connect);
 }
 
-fn timer_data(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn timer_data(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let is_http = env.transaction.is_some_and(|transaction| transaction.is_http);
-    timer(env, flags, out, |timers| timers.data(is_http));
+    timer(env, out, |timers| timers.data(is_http));
 }
 
-fn timer_handshake(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, |timers| timers.handshake);
+fn timer_handshake(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, |timers| timers.handshake);
 }
 
-fn timer_idle(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, |timers| timers.idle);
+fn timer_idle(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, |timers| timers.idle);
 }
 
-fn timer_until_request(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::until_request);
+fn timer_until_request(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::until_request);
 }
 
-fn timer_response(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::response);
+fn timer_response(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::response);
 }
 
-fn timer_queue(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    timer(env, flags, out, Timers::queue);
+fn timer_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    timer(env, out, Timers::queue);
 }
 
-fn timer_total(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, Timers::of(env).map_or(-1, Timers::total));
+fn timer_total(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, Timers::of(env).map_or(-1, Timers::total));
 }
 
-fn timer_user(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, Timers::of(env).map_or(-1, Timers::user));
+fn timer_user(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, Timers::of(env).map_or(-1, Timers::user));
 }
 
-fn bytes_read(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, env.transaction.map_or(0, |transaction| transaction.bytes_out as i64));
+fn bytes_read(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, env.transaction.map_or(0, |transaction| transaction.bytes_out as i64));
 }
 
-fn bytes_uploaded(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    growing(env, flags, out, env.transaction.map_or(0, |transaction| transaction.bytes_in as i64));
+fn bytes_uploaded(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    growing(env, out, env.transaction.map_or(0, |transaction| transaction.bytes_in as i64));
 }
 
 fn kept<'a>(env: &Env<'a>, part: impl Fn(&crate::Transaction) -> Kept) -> Option<&'a [u8]> {
@@ -322,7 +352,10 @@ fn is_forbidden_in_capture(byte: u8) -> bool {
 
 /// A part of the request line; `<BADREQ>` where there was none.
 fn line_part(part: Option<&[u8]>, flags: Flags, out: &mut Vec<u8>) {
-    quoted(flags, out, |out| encode(part.unwrap_or(b"<BADREQ>"), b'#', is_forbidden_in_line, out));
+    if flags.encoding != Encoding::Plain {
+        return out.extend_from_slice(part.unwrap_or(b"<BADREQ>"));
+    }
+    quoted(flags, out, |out| escaped(part.unwrap_or(b"<BADREQ>"), b'#', is_forbidden_in_line, out));
 }
 
 fn http_request(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -383,7 +416,7 @@ fn captures(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out: &m
                 out.push(b'|');
             }
             if let Some(bytes) = transaction.captured(slot) {
-                encode(&bytes, b'#', is_forbidden_in_capture, out);
+                escaped(&bytes, b'#', is_forbidden_in_capture, out);
             }
         }
         out.push(b'}');
@@ -397,7 +430,7 @@ fn captures_clf(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out
             out.push(b' ');
         }
         match transaction.captured(slot) {
-            Some(bytes) => quoted(flags, out, |out| encode(&bytes, b'#', is_forbidden_in_capture, out)),
+            Some(bytes) => quoted(flags, out, |out| escaped(&bytes, b'#', is_forbidden_in_capture, out)),
             None => out.extend_from_slice(if flags.quote { b"\"\"" } else { b"-" }),
         }
     }
@@ -419,13 +452,13 @@ fn response_headers_clf(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     captures_clf(env, CaptureSlot::Response, flags, out);
 }
 
-fn status(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn status(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     // A stream that got no answer at all is told by -1, one of TCP by 0.
     let status = env.transaction.map_or(0, |transaction| match transaction.status {
         0 if transaction.is_http => -1,
         status => i64::from(status),
     });
-    int(status, flags, out);
+    int(status, out);
 }
 
 fn frontend_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -437,24 +470,24 @@ fn frontend_transport(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     frontend_name(env, flags, out);
 }
 
-fn frontend_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(env.session.map_or(0, |session| i64::from(session.frontend.connections.load(Relaxed))), flags, out);
+fn frontend_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(env.session.map_or(0, |session| i64::from(session.frontend.connections.load(Relaxed))), out);
 }
 
-fn process_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(i64::from(env.process.connections.load(Relaxed)), flags, out);
+fn process_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(i64::from(env.process.connections.load(Relaxed)), out);
 }
 
 fn backend_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(fetch::backend(env).map_or(b"".as_slice(), |backend| backend.name.as_bytes()), flags, out);
 }
 
-fn backend_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(fetch::backend(env).map_or(0, |backend| fetch::backend_connections(backend) as i64), flags, out);
+fn backend_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(fetch::backend(env).map_or(0, |backend| fetch::backend_connections(backend) as i64), out);
 }
 
-fn backend_queue(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(env.transaction.map_or(0, |transaction| i64::from(transaction.backend_queue)), flags, out);
+fn backend_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(env.transaction.map_or(0, |transaction| i64::from(transaction.backend_queue)), out);
 }
 
 fn server_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -462,24 +495,22 @@ fn server_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(server.map_or(b"<NOSRV>".as_slice(), |server| server.name.as_bytes()), flags, out);
 }
 
-fn server_connections(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn server_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let server = env.transaction.and_then(|transaction| transaction.server.as_ref());
-    int(server.map_or(0, |server| i64::from(server.served.0.load(Relaxed))), flags, out);
+    int(server.map_or(0, |server| i64::from(server.served.0.load(Relaxed))), out);
 }
 
-fn server_queue(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    int(env.transaction.map_or(0, |transaction| i64::from(transaction.server_queue)), flags, out);
+fn server_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
+    int(env.transaction.map_or(0, |transaction| i64::from(transaction.server_queue)), out);
 }
 
-fn retries(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn retries(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let (redispatched, retries) =
         env.transaction.map_or((false, 0), |transaction| (transaction.redispatched, transaction.retries));
-    quoted(flags, out, |out| {
-        if redispatched {
-            out.push(b'+');
-        }
-        write_int(out, i64::from(retries));
-    });
+    if redispatched {
+        out.push(b'+');
+    }
+    write_int(out, i64::from(retries));
 }
 
 fn request_counter(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -487,8 +518,8 @@ fn request_counter(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 fn log_counter(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    let lines = env.session.map_or(0, |session| session.frontend.log_lines.fetch_add(1, Relaxed));
-    int_or_hex(u64::from(lines), flags, out);
+    let count = |frontend: &state::Proxy| frontend.frontend.all().map(|shard| shard.log_lines.get()).sum();
+    int_or_hex(env.session.map_or(0, |session| count(&session.frontend)), flags, out);
 }
 
 fn pid(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -496,22 +527,17 @@ fn pid(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 fn log_origin(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    let origin: &[u8] = match env.transaction {
-        None => b"sess_error",
-        Some(transaction) if transaction.logged_early => b"txn_response",
-        Some(_) => b"txn_close",
-    };
-    write_bytes(origin, flags, out);
+    write_bytes(env.log_origin.name().as_bytes(), flags, out);
 }
 
-fn termination(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn termination(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let end = env.transaction.map(|transaction| transaction.termination).unwrap_or_default();
-    write_bytes(&[end.cause as u8, end.phase as u8], flags, out);
+    out.extend_from_slice(&[end.cause as u8, end.phase as u8]);
 }
 
-fn termination_with_cookie(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+fn termination_with_cookie(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let end = env.transaction.map(|transaction| transaction.termination).unwrap_or_default();
-    write_bytes(&[end.cause as u8, end.phase as u8, end.cookie, end.set_cookie], flags, out);
+    out.extend_from_slice(&[end.cause as u8, end.phase as u8, end.cookie, end.set_cookie]);
 }
 
 fn nothing(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use state::{Mode, Process, Proxy};
 
+use crate::log_profile::{LogOrigin, LogProfile};
 use crate::session::Session;
 use crate::socket::Sockets;
 use crate::transaction::Transaction;
@@ -29,6 +30,8 @@ pub struct Env<'a> {
     pub may_change: Cell<bool>,
     /// Milliseconds of the monotonic clock.
     pub now_ms: u64,
+    /// Where the log line is made that is being written.
+    pub log_origin: LogOrigin,
     /// The sockets of the connections; `None` where there are none to ask.
     pub sockets: Option<&'a dyn Sockets>,
     /// The variables of a health check; `None` elsewhere.
@@ -47,6 +50,7 @@ impl<'a> Env<'a> {
             complete: true,
             may_change: Cell::new(false),
             now_ms,
+            log_origin: LogOrigin::Unspecified,
             sockets: None,
             check_vars: None,
         }
@@ -118,9 +122,27 @@ pub trait Names {
     fn directory(&self) -> Option<Arc<Directory>> {
         None
     }
+    /// The bandwidth filter of that name in the proxy being compiled.
+    fn bandwidth(&self, name: &str) -> Option<Arc<crate::bandwidth::BandwidthFilter>> {
+        let _ = name;
+        None
+    }
+    /// The `resolvers` section of that name.
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+        let _ = name;
+        None
+    }
+    /// The names of all `resolvers` sections, for suggestions.
+    fn resolvers_names(&self) -> Vec<Box<str>> {
+        Vec::new()
+    }
     /// A new capture slot of the current frontend for values of up to `length` bytes; `None` outside frontends.
     fn capture_slot(&self, length: usize) -> Option<usize> {
         let _ = length;
+        None
+    }
+    /// The `log-profile` sections by name, where rules may name them.
+    fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
         None
     }
     /// The file and line of a place, for `last_rule_file` and `last_rule_line`.

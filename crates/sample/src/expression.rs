@@ -82,6 +82,23 @@ impl Expression {
         Ok((Self { fetch, args, steps: steps.into(), gives }, end))
     }
 
+    /// Compiles `text`, converters alone, which are applied to a log line: [`Env::request_bytes`] as text.
+    pub fn of_message(text: &str, span: Span, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
+        let mut parser = Parser { text, at: 0, span, scope };
+        let mut steps = Vec::new();
+        let fetch = &fetch::MESSAGE;
+        let gives = parser.converters(fetch.gives, &mut steps)?;
+        if parser.at < text.len() {
+            return Err(trailing(text, parser.at, span));
+        }
+        if !gives.casts_to(Type::Str) {
+            return Err(
+                Diagnostic::alert(format!("`{text}` gives nothing that can be hashed as text")).at(span)
+            );
+        }
+        Ok(Self { fetch, args: Args(Box::default()), steps: steps.into(), gives })
+    }
+
     /// Refuses a fetch whose facts are not there where `scope` stands.
     pub fn check_place(&self, scope: &Scope<'_>, span: Span) -> Result<(), Diagnostic> {
         if self.fetch.columns.meets(place::columns(scope)) {

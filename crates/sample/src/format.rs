@@ -5,6 +5,7 @@
 use diag::{Diagnostic, Span};
 
 use crate::alias::{self, Alias};
+use crate::encode::{self, Encoding, Item, ItemType};
 use crate::env::{Env, Scope};
 use crate::expression::Expression;
 use crate::value::{Type, Value};
@@ -39,19 +40,12 @@ pub struct Flags {
     pub dash: bool,
     /// Control characters as `%XX`.
     pub percent: bool,
-    /// `+bin`: bytes pass as they are.
+    /// Bytes pass as they are: `+bin`, or what the format is for.
     pub bin: bool,
-    /// `+json` or `+cbor`: how named items are encoded.
+    /// `+bin` was said: CBOR is not shown in hexadecimal digits.
+    pub raw: bool,
+    /// `+json` or `+cbor`: how named items are encoded, or of one item its value.
     pub encoding: Encoding,
-}
-
-/// How items with a name are encoded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[allow(missing_docs)]
-pub enum Encoding {
-    #[default]
-    Plain,
-    Json,
 }
 
 #[derive(Debug)]
@@ -59,15 +53,18 @@ enum Part {
     Text(Box<[u8]>),
     /// A blank that vanishes behind another.
     Blank,
-    Alias(Alias, Flags, Option<Box<str>>),
-    Expression(Box<Expression>, Flags, Option<Box<str>>),
+    Alias(Alias, Description),
+    Expression(Box<Expression>, Description),
 }
 
 /// A compiled format.
 #[derive(Debug)]
 pub struct Format {
     parts: Box<[Part]>,
+    /// The encoding of the whole: only named items count then.
     encoding: Encoding,
+    /// `+bin` of the whole.
+    raw: bool,
 }
 
 /// The log format of `option tcplog`.
@@ -82,9 +79,11 @@ pub const CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%trg] %r %ST %B \"\" \"\" %cp %ms
 pub const TCP_CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%T] \"TCP \" 000 %B \"\" \"\" %cp %ms %ft %b %s %Th %Tw %Tc %Tt %U %ts-- %ac %fc %bc %sc %rc %sq %bq \"\" \"\" ";
 
 /// An item's description between `%` and its name.
-struct Item {
+#[derive(Debug, Clone, Default)]
+struct Description {
     flags: Flags,
     name: Option<Box<str>>,
+    forced: Option<ItemType>,
 }
 
 struct Compiler<'a, 's> {
@@ -113,7 +112,7 @@ impl Format {
                 used_for,
                 FormatFor::Header | FormatFor::Uri | FormatFor::Body | FormatFor::UniqueId
             ),
-            bin: used_for == FormatFor::Text,
+            bin: false,
             ..Flags::default()
         };
         let merge_blanks = matches!(used_for, FormatFor::Log | FormatFor::UniqueId);
@@ -128,13 +127,13 @@ impl Format {
             pending: Vec::new(),
         };
         compiler.run()?;
-        Ok(Self { encoding: compiler.flags.encoding, parts: compiler.parts.into() })
+        Ok(Self { encoding: compiler.flags.encoding, raw: compiler.flags.raw, parts: compiler.parts.into() })
     }
 
     /// A format that is `text` as it stands.
     pub fn constant(text: &[u8]) -> Self {
         let parts: Vec<Part> = if text.is_empty() { Vec::new() } else { vec![Part::Text(text.into())] };
-        Self { parts: parts.into(), encoding: Encoding::Plain }
+        Self { parts: parts.into(), encoding: Encoding::Plain, raw: false }
     }
 
     /// The text, if nothing in it depends on the request.
@@ -148,10 +147,13 @@ impl Format {
 
     /// Appends what it makes to `out`.
     pub fn render(&self, env: &Env<'_>, out: &mut Vec<u8>) {
-        if self.encoding == Encoding::Json {
-            return self.render_json(env, out);
+        match self.encoding {
+            Encoding::Plain => {}
+            Encoding::Json => return self.render_json(env, out),
+            Encoding::Cbor => return self.render_cbor(env, out),
         }
-        let mut after_blank = false;
+        // None stands at the start either.
+        let mut after_blank = true;
         for part in &self.parts {
             let before = out.len();
             match part {
@@ -162,8 +164,14 @@ impl Format {
                     after_blank = true;
                     continue;
                 }
-                Part::Alias(alias, flags, _) => (alias.write)(env, *flags, out),
-                Part::Expression(expression, flags, _) => write_value(expression.eval(env), *flags, out),
+                Part::Alias(_, Description { flags, .. })
+                | Part::Expression(_, Description { flags, .. })
+                    if flags.encoding != Encoding::Plain =>
+                {
+                    part.encode(env, out);
+                }
+                Part::Alias(alias, own) => (alias.write)(env, own.flags, out),
+                Part::Expression(expression, own) => write_value(expression.eval(env), own.flags, out),
             }
             after_blank &= out.len() == before;
         }
@@ -173,45 +181,58 @@ impl Format {
     fn render_json(&self, env: &Env<'_>, out: &mut Vec<u8>) {
         out.push(b'{');
         let mut first = true;
-        for part in &self.parts {
-            let (name, value) = match part {
-                Part::Alias(alias, _, Some(name)) => {
-                    let mut text = Vec::new();
-                    (alias.write)(env, Flags::default(), &mut text);
-                    (name, json_of(Some(Value::str(&text)), alias.numeric))
-                }
-                Part::Expression(expression, _, Some(name)) => {
-                    let value = expression.eval(env);
-                    let numeric = matches!(value, Some(Value::Int(_)));
-                    (name, json_of(value, numeric))
-                }
-                _ => continue,
-            };
+        for (name, item) in self.named(env) {
             if !std::mem::take(&mut first) {
                 out.extend_from_slice(b", ");
             }
-            let name = serde_json::Value::from(&**name);
-            out.extend_from_slice(format!("{name}: {value}").as_bytes());
+            encode::json_text(name.as_bytes(), out);
+            out.extend_from_slice(b": ");
+            encode::json(&item, out);
         }
         out.push(b'}');
     }
+
+    /// The named items as a CBOR map, in hexadecimal digits unless the format is for bytes.
+    fn render_cbor(&self, env: &Env<'_>, out: &mut Vec<u8>) {
+        let mut map = vec![encode::CBOR_MAP];
+        for (name, item) in self.named(env) {
+            encode::cbor_text(name.as_bytes(), &mut map);
+            encode::cbor(&item, &mut map);
+        }
+        map.push(encode::CBOR_BREAK);
+        if self.raw { out.append(&mut map) } else { encode::hex(&map, out) }
+    }
+
+    /// The items that have a name, with their values.
+    fn named<'s>(&'s self, env: &'s Env<'s>) -> impl Iterator<Item = (&'s str, Item<'s>)> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Alias(_, Description { name: Some(name), .. })
+            | Part::Expression(_, Description { name: Some(name), .. }) => Some((&**name, part.item(env))),
+            _ => None,
+        })
+    }
 }
 
-fn json_of(value: Option<Value<'_>>, numeric: bool) -> serde_json::Value {
-    match value {
-        None => serde_json::Value::Null,
-        Some(Value::Bool(value)) => value.into(),
-        Some(Value::Int(value)) => value.into(),
-        Some(value) => {
-            let mut text = Vec::new();
-            value.write_text(&mut text);
-            let text = String::from_utf8_lossy(&text).into_owned();
-            match text.trim_start_matches('+').parse::<i64>() {
-                Ok(number) if numeric => number.into(),
-                _ if text.is_empty() => serde_json::Value::Null,
-                _ => text.into(),
-            }
+impl Part {
+    /// The value of an item, of the type that is asked for.
+    fn item<'s>(&'s self, env: &'s Env<'s>) -> Item<'s> {
+        match self {
+            Self::Alias(alias, own) => alias.item(env).cast(own.forced),
+            Self::Expression(expression, own) => Item::of(expression.eval(env)).cast(own.forced),
+            Self::Text(_) | Self::Blank => Item::Null,
         }
+    }
+
+    /// Appends an item that is encoded by itself.
+    fn encode(&self, env: &Env<'_>, out: &mut Vec<u8>) {
+        let (Self::Alias(_, own) | Self::Expression(_, own)) = self else { return };
+        let item = self.item(env);
+        if own.flags.encoding == Encoding::Json {
+            return encode::json(&item, out);
+        }
+        let mut bytes = Vec::new();
+        encode::cbor(&item, &mut bytes);
+        if own.flags.raw { out.append(&mut bytes) } else { encode::hex(&bytes, out) }
     }
 }
 
@@ -269,6 +290,7 @@ impl Compiler<'_, '_> {
         let item = self.prefix(start)?;
         let rest = &self.text[self.at..];
         if rest.starts_with('[') {
+            let item = self.without_bin(item);
             return self.expression(start, item);
         }
         let length = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
@@ -278,6 +300,7 @@ impl Compiler<'_, '_> {
             self.flags = item.flags;
             return Ok(());
         }
+        let item = self.without_bin(item);
         let Some(alias) = alias::find(name) else {
             let shown = if name.is_empty() { &self.text[start..] } else { name };
             return Err(self
@@ -296,17 +319,21 @@ impl Compiler<'_, '_> {
             self.scope.variables.borrow_mut().want_backend_source();
         }
         self.flush();
-        self.parts.push(Part::Alias(alias, item.flags, item.name));
+        self.parts.push(Part::Alias(alias, item));
         Ok(())
     }
 
     /// Takes `(name:type)` and `{flags}`.
-    fn prefix(&mut self, start: usize) -> Result<Item, Diagnostic> {
-        let mut item = Item { flags: self.flags, name: None };
+    fn prefix(&mut self, start: usize) -> Result<Description, Diagnostic> {
+        let mut item = Description { flags: self.flags, ..Description::default() };
         if self.text[self.at..].starts_with('(') {
             let inner = self.until(start, ')')?;
-            let name = inner.split(':').next().unwrap_or_default();
+            let (name, forced) = match inner.split_once(':') {
+                Some((name, forced)) => (name, Some(self.item_type(start, forced)?)),
+                None => (inner.as_str(), None),
+            };
             item.name = (!name.is_empty()).then(|| name.into());
+            item.forced = forced;
         }
         if self.text[self.at..].starts_with('{') {
             let inner = self.until(start, '}')?;
@@ -321,18 +348,28 @@ impl Compiler<'_, '_> {
                     "X" => item.flags.hex = on,
                     "E" => item.flags.escape = on,
                     "M" => item.flags.dash = on,
-                    "bin" => item.flags.bin = on,
+                    "bin" => (item.flags.bin, item.flags.raw) = (on, on),
                     "json" => item.flags.encoding = if on { Encoding::Json } else { Encoding::Plain },
-                    "cbor" => return Err(self.error(start, "the encoding `cbor` is not supported yet")),
+                    "cbor" => item.flags.encoding = if on { Encoding::Cbor } else { Encoding::Plain },
                     other => {
                         return Err(self
                             .error(start, format!("unknown flag `{other}` in a log format"))
-                            .help("Q, X, E, bin and json are known"));
+                            .did_you_mean(diag::suggest(other, ["json", "cbor", "bin"]))
+                            .help("Q, X, E, bin, json and cbor are known"));
                     }
                 }
             }
         }
         Ok(item)
+    }
+
+    fn item_type(&self, start: usize, name: &str) -> Result<ItemType, Diagnostic> {
+        let known = ItemType::NAMES.iter();
+        known.clone().find(|(known, _)| *known == name).map(|(_, found)| *found).ok_or_else(|| {
+            self.error(start, format!("unknown type `{name}` of an item in a log format"))
+                .did_you_mean(diag::suggest(name, known.map(|(name, _)| *name)))
+                .help("str, sint and bool are known")
+        })
     }
 
     /// Takes what stands between the bracket at the cursor and `end`.
@@ -347,7 +384,13 @@ impl Compiler<'_, '_> {
         Ok(inner)
     }
 
-    fn expression(&mut self, start: usize, item: Item) -> Result<(), Diagnostic> {
+    /// `+bin` counts for a whole format only (manual, 8.2.6).
+    fn without_bin(&self, mut item: Description) -> Description {
+        (item.flags.bin, item.flags.raw) = (self.flags.bin, self.flags.raw);
+        item
+    }
+
+    fn expression(&mut self, start: usize, item: Description) -> Result<(), Diagnostic> {
         self.at += 1;
         let blanks = self.text[self.at..].len() - self.text[self.at..].trim_start().len();
         self.at += blanks;
@@ -369,7 +412,7 @@ impl Compiler<'_, '_> {
             return Err(self.error(start, "the expression gives nothing that can be written as text"));
         }
         self.flush();
-        self.parts.push(Part::Expression(Box::new(expression), item.flags, item.name));
+        self.parts.push(Part::Expression(Box::new(expression), item));
         Ok(())
     }
 }
@@ -418,7 +461,7 @@ pub(crate) fn write_bytes(bytes: &[u8], flags: Flags, out: &mut Vec<u8>) {
                 out.push(*byte);
             }
         }
-        Flags { percent: true, bin: false, .. } => encode(bytes, b'%', is_forbidden_in_header, out),
+        Flags { percent: true, bin: false, .. } => escaped(bytes, b'%', is_forbidden_in_header, out),
         _ => out.extend_from_slice(bytes),
     });
 }
@@ -428,7 +471,7 @@ fn is_forbidden_in_header(byte: u8) -> bool {
 }
 
 /// Writes `bytes`, those that `forbidden` names as `escape` and two hexadecimal digits.
-pub(crate) fn encode(bytes: &[u8], escape: u8, forbidden: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+pub(crate) fn escaped(bytes: &[u8], escape: u8, forbidden: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in bytes {
         if forbidden(byte) {

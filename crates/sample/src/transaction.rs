@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http::Head;
 use state::Server;
 
+use crate::bandwidth::BandwidthLimit;
 use crate::session::Endpoint;
 use crate::value::{Bytes, Scratch};
 use crate::vars::Slots;
@@ -156,6 +157,8 @@ pub struct Transaction {
     pub server: Option<Arc<Server>>,
     /// Addresses of the connection to the server: ours, theirs (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
+    /// Limits of bandwidth that rules have enabled.
+    pub bandwidth: Vec<BandwidthLimit>,
     /// Requests that were sent over that connection, this one among them.
     pub server_uses: u32,
     /// Why the last attempt to connect to a server failed.
@@ -252,6 +255,7 @@ impl Default for Transaction {
             backend: None,
             server: None,
             server_ends: None,
+            bandwidth: Vec::new(),
             server_uses: 0,
             server_error: Default::default(),
             times: Times::default(),
@@ -304,6 +308,7 @@ impl Transaction {
             backend,
             server,
             server_ends,
+            bandwidth,
             server_uses,
             server_error,
             waiting_rule,
@@ -343,6 +348,7 @@ impl Transaction {
         } = self;
         request.clear();
         response.clear();
+        bandwidth.clear();
         *is_http = false;
         *has_response = false;
         *backend = None;

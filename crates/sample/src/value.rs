@@ -308,7 +308,7 @@ impl<'a> Value<'a> {
             Self::Int(value) => Some(Ipv4Addr::from(*value as u32).into()),
             Self::Ip4(address) => Some((*address).into()),
             Self::Ip6(address) => Some((*address).into()),
-            Self::Str(bytes) => parse_ip(bytes),
+            Self::Str(bytes) => parse_ip(bytes).or_else(|| leading_ip4(bytes).map(IpAddr::V4)),
             _ => None,
         }
     }
@@ -374,8 +374,13 @@ impl<'a> Value<'a> {
                 Ok(())
             }
             Self::Ip6(address) => write!(out, "{address}"),
-            Self::Str(bytes) | Self::Bin(bytes) | Self::Method(bytes) => {
+            Self::Str(bytes) | Self::Method(bytes) => {
                 out.extend_from_slice(bytes);
+                Ok(())
+            }
+            Self::Bin(bytes) => {
+                // As where bytes are cast to text: they end at the first NUL.
+                out.extend_from_slice(&bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]);
                 Ok(())
             }
         };
@@ -457,6 +462,17 @@ pub fn parse_ip(bytes: &[u8]) -> Option<IpAddr> {
         Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
         None => text.parse().ok(),
     }
+}
+
+/// The IPv4 address that text begins with: digits and dots up to anything else (`10.0.0.1:80`, `10.0.0.1, 10.0.0.2`).
+fn leading_ip4(bytes: &[u8]) -> Option<Ipv4Addr> {
+    let length = bytes.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.').unwrap_or(bytes.len());
+    let mut octets = [0; 4];
+    let mut parts = std::str::from_utf8(&bytes[..length]).ok()?.split('.');
+    for octet in &mut octets {
+        *octet = parts.next()?.parse().ok()?;
+    }
+    parts.next().is_none().then(|| octets.into())
 }
 
 /// The IPv4 address inside an IPv6 one: mapped, compatible or 6to4.

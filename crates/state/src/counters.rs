@@ -58,6 +58,8 @@ pub struct Traffic {
 pub struct FrontendCounters {
     /// What every proxy counts.
     pub traffic: Traffic,
+    /// Log lines of its streams (`%lc`).
+    pub log_lines: Count,
     /// Connections in all (`conn_tot`).
     pub connections_total: Count,
     /// Connections a second (`conn_rate`).

@@ -19,6 +19,8 @@ pub struct ProcessCounters {
     pub session_rate: Rate,
     /// Log messages that could not be sent (`DroppedLogs`).
     pub dropped_logs: Count,
+    /// Messages that `log-forward` sections received (`CumRecvLogs`).
+    pub received_logs: Count,
     /// Bytes sent (`TotalBytesOut`).
     pub bytes_out: Count,
     /// Streams that ended in a panic; each ended alone.

@@ -97,8 +97,6 @@ pub struct Proxy {
     pub default_backend: std::sync::OnceLock<Box<str>>,
     /// The longest value of each slot for captures, of requests and of responses; written likewise.
     pub capture_lengths: std::sync::OnceLock<[Box<[usize]>; 2]>,
-    /// Log lines of the frontend so far (`%lc`). Written by every worker that logs with that alias.
-    pub log_lines: AtomicU32,
     /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by the runtime socket.
     pub unpublished: AtomicBool,
 }
@@ -152,7 +150,6 @@ impl Proxy {
             retries: AtomicU32::new(3),
             default_backend: std::sync::OnceLock::new(),
             capture_lengths: std::sync::OnceLock::new(),
-            log_lines: AtomicU32::new(0),
         }
     }
 

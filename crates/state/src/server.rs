@@ -5,13 +5,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use runtime::{Sharded, timer};
 
 use crate::counters::ServerCounters;
@@ -48,6 +48,8 @@ impl Admin {
     pub const INHERITED_DRAIN: u32 = 0x10;
     /// In maintenance because its name does not resolve.
     pub const RESOLUTION_MAINT: u32 = 0x20;
+    /// The name to resolve was set on the runtime socket.
+    pub const FQDN_SET: u32 = 0x40;
     /// All that means maintenance.
     pub const MAINT: u32 =
         Self::FORCED_MAINT | Self::INHERITED_MAINT | Self::CONFIGURED_MAINT | Self::RESOLUTION_MAINT;
@@ -116,6 +118,14 @@ pub struct Server {
     pub maxqueue: u32,
     /// Where connections go now; written through [`Server::set_address`].
     pub address: ArcSwap<ServerAddress>,
+    /// How often the address changed: connections opened before the last change lead elsewhere. Written by whoever changes it.
+    moves: AtomicU32,
+    /// The host name that the address comes from, if any; written through [`Server::set_fqdn`].
+    pub fqdn: ArcSwapOption<Box<str>>,
+    /// The name of the SRV records that name, port and weight come from; set once, by the configuration.
+    pub srv_record: OnceLock<Box<str>>,
+    /// The port of the configuration or of an SRV record: what a server without an address will have.
+    pub service_port: AtomicU32,
     /// The weight of the configuration (`initial weight`), 0 to 256.
     pub initial_weight: u32,
     /// The weight as an administrator or agent set it, 0 to 256.
@@ -126,6 +136,8 @@ pub struct Server {
     operational: AtomicU8,
     /// Grows with every change that a balancer must see.
     pub version: AtomicU64,
+    /// Orders servers by when they last came up (`balance sticky`): 0 for those that always were.
+    pub turn: AtomicU64,
     /// Requests being served now. Written by every worker that picks this server: the only shared write of a
     /// request beside its release.
     pub served: Counted,
@@ -191,6 +203,10 @@ pub struct ServerSeed {
 impl Server {
     /// A server in the state that the configuration gives it: up until a check says otherwise.
     pub fn new(seed: ServerSeed) -> Arc<Self> {
+        let port = match &seed.address {
+            ServerAddress::Ip(address) => address.port(),
+            _ => 0,
+        };
         Arc::new(Self {
             id: seed.id,
             name: seed.name,
@@ -200,6 +216,10 @@ impl Server {
             minconn: seed.minconn,
             maxqueue: seed.maxqueue,
             address: ArcSwap::from_pointee(seed.address),
+            moves: AtomicU32::new(0),
+            fqdn: ArcSwapOption::empty(),
+            srv_record: OnceLock::new(),
+            service_port: AtomicU32::new(port.into()),
             initial_weight: seed.weight,
             weight: AtomicU32::new(seed.weight),
             ramp: AtomicU32::new(100),
@@ -210,6 +230,7 @@ impl Server {
             }),
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
             served: Counted::default(),
             open: AtomicU32::new(0),
             dynamic: AtomicBool::new(false),
@@ -309,9 +330,29 @@ impl Server {
         }
     }
 
+    /// Changes the host name that the address comes from; resolving it is for whoever asks name servers.
+    pub fn set_fqdn(&self, name: Option<&str>) {
+        self.fqdn.store(name.map(|name| Arc::new(Box::from(name))));
+    }
+
+    /// How often the address changed. Read before the address, it tells whether a connection still leads to the server.
+    #[inline]
+    pub fn moves(&self) -> u32 {
+        self.moves.load(Acquire)
+    }
+
+    /// The port that goes with an address found by a name, 0 for the client's own.
+    pub fn port(&self) -> u16 {
+        self.service_port.load(Relaxed) as u16
+    }
+
     /// Changes where connections go.
     pub fn set_address(&self, address: ServerAddress) {
+        if let ServerAddress::Ip(address) = &address {
+            self.service_port.store(address.port().into(), Relaxed);
+        }
         self.address.store(Arc::new(address));
+        self.moves.fetch_add(1, Release);
         self.touch();
     }
 
@@ -360,6 +401,7 @@ impl Server {
             if up {
                 self.down_ms.fetch_add(now_ms.saturating_sub(since), Relaxed);
                 self.served.0.latency.forget();
+                self.turn.store(changes() + 1, Relaxed);
             } else {
                 self.downs.fetch_add(1, Relaxed);
             }

@@ -116,6 +116,15 @@ pub fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_
     })
 }
 
+/// A server's name has an address again: what is told when that brings it out of maintenance.
+pub fn resolves_again(server: &Server) -> String {
+    let fqdn = server.fqdn.load();
+    let name = fqdn.as_ref().map_or("", |name| name);
+    let state = if server.operational() == Operational::Stopped { "DOWN" } else { "UP" };
+    let ready = if server.admin().draining() { "DRAIN" } else { "READY" };
+    format!("{} ('{name}') is {state}/{ready} (resolves again).", subject(server))
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;

@@ -8,6 +8,7 @@ use runtime::placement::{Placement, Wishes};
 
 use crate::plan::bind::{Bind, Shards};
 use crate::plan::log::Logger;
+use crate::plan::resolvers::AcceptFamily;
 
 /// Settings of the process.
 #[derive(Debug, Default)]
@@ -68,6 +69,8 @@ pub struct Global {
     pub spread_checks: u32,
     /// `max-spread-checks`.
     pub max_spread_checks: Option<Duration>,
+    /// `dns-accept-family`.
+    pub dns_accept_family: AcceptFamily,
     /// `external-check`.
     pub external_check: bool,
     /// `external-check preserve-env`.

@@ -1,11 +1,21 @@
-//! One `log` line, resolved (configuration manual, 4.2 `log`).
+//! Where log lines go and what is made of them, resolved: `log` lines (configuration manual, 4.2), rings (12.5), log
+//! backends, `log-steps`, and what `log-forward` sections receive (12.6).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Where log lines go.
+use sample::{LogOrigin, LogProfile};
+use state::Ring;
+use state::server::ServerAddress;
+
+use crate::plan::ProxyIndex;
+use crate::plan::server::ServerSettings;
+
+/// A place that takes each line at once, or loses it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum LogTarget {
+pub enum LogAddress {
     /// Datagrams.
     Udp(SocketAddr),
     /// A UNIX datagram socket.
@@ -14,6 +24,17 @@ pub enum LogTarget {
     Abstract(Vec<u8>),
     /// A file descriptor of this process: `stdout`, `stderr`, `fd@N`.
     Descriptor(i32),
+}
+
+/// Where log lines go.
+#[derive(Debug, Clone)]
+pub enum LogTarget {
+    /// Straight there.
+    Address(LogAddress),
+    /// `ring@name`, and the ring before a server reached over a stream (`tcp@…`).
+    Ring(Arc<Ring>),
+    /// `backend@name`: to one of its servers.
+    Backend(ProxyIndex),
 }
 
 /// `format` of a `log` line.
@@ -28,16 +49,18 @@ pub enum LogFormat {
     Timed,
     Iso,
     Raw,
+    /// As the message came in: a `log` line of a `log-forward` section that names no format.
+    AsReceived,
 }
 
 /// One destination of log lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Logger {
     /// Where to.
     pub target: LogTarget,
-    /// `len`: the longest line sent, in bytes.
+    /// `len`: the longest line sent, in bytes; of a ring its `maxlen` if that is less.
     pub max_length: usize,
-    /// How a line begins.
+    /// How a line begins; of a named ring what its section says.
     pub format: LogFormat,
     /// 0 (kern) to 23 (local7).
     pub facility: u8,
@@ -47,4 +70,153 @@ pub struct Logger {
     pub min_level: u8,
     /// `sample <ranges>:<size>`: which of each `size` lines are sent (from 1), and the size.
     pub sample: Option<(Vec<(u32, u32)>, u32)>,
+    /// `profile`.
+    pub profile: Option<Arc<LogProfile>>,
+}
+
+/// `log-steps`: at which steps of a stream a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogSteps(u8);
+
+impl LogSteps {
+    const GIVEN: u8 = 1;
+
+    /// The steps by name.
+    pub const NAMES: [(&'static str, LogOrigin); 5] = [
+        ("accept", LogOrigin::Accept),
+        ("request", LogOrigin::Request),
+        ("connect", LogOrigin::Connect),
+        ("response", LogOrigin::Response),
+        ("close", LogOrigin::Close),
+    ];
+
+    const fn bit(origin: LogOrigin) -> u8 {
+        match origin {
+            LogOrigin::Accept => 2,
+            LogOrigin::Request => 4,
+            LogOrigin::Connect => 8,
+            LogOrigin::Response => 16,
+            LogOrigin::Close => 32,
+            _ => 0,
+        }
+    }
+
+    /// Those of a `log-steps` line.
+    pub fn of(steps: impl IntoIterator<Item = LogOrigin>) -> Self {
+        Self(steps.into_iter().fold(Self::GIVEN, |bits, origin| bits | Self::bit(origin)))
+    }
+
+    /// Whether there was such a line: `option logasap` has no say then.
+    pub fn is_given(self) -> bool {
+        self.0 & Self::GIVEN != 0
+    }
+
+    /// Whether a line is written there.
+    #[inline]
+    pub fn holds(self, origin: LogOrigin) -> bool {
+        self.0 & Self::bit(origin) != 0
+    }
+}
+
+impl Default for LogSteps {
+    /// One line, at the end.
+    fn default() -> Self {
+        Self(Self::bit(LogOrigin::Close))
+    }
+}
+
+/// `log-proto`: how messages are told apart in a stream (RFC 6587, 3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogProto {
+    /// A line feed ends each (non-transparent framing).
+    #[default]
+    Legacy,
+    /// Its length stands before each.
+    OctetCount,
+}
+
+/// How a server of a log backend gets its lines.
+#[derive(Debug, Clone)]
+pub enum LogServer {
+    /// A datagram each (`udp@`, `uxdg@`).
+    Datagram,
+    /// Over a stream, by way of this ring.
+    Ring(Arc<Ring>),
+}
+
+/// A server that everything in a ring is sent to, over a stream.
+#[derive(Debug, Clone)]
+pub struct RingServer {
+    /// The ring.
+    pub ring: Arc<Ring>,
+    /// The server.
+    pub peer: RingPeer,
+    /// `log-proto`.
+    pub proto: LogProto,
+    /// `timeout connect`.
+    pub connect_timeout: Option<Duration>,
+    /// `timeout server`: how long it may take nothing of what it is sent.
+    pub server_timeout: Option<Duration>,
+}
+
+/// How the server of a ring is reached.
+#[derive(Debug, Clone)]
+pub enum RingPeer {
+    /// The address of a `log tcp@…` line.
+    Address(ServerAddress),
+    /// A `server` line.
+    Server(Arc<ServerSettings>),
+}
+
+/// What a `ring` section says beside its servers.
+#[derive(Debug, Clone)]
+pub struct RingSettings {
+    /// The ring.
+    pub ring: Arc<Ring>,
+    /// `format`.
+    pub format: LogFormat,
+    /// `backing-file`.
+    pub backing_file: Option<PathBuf>,
+}
+
+/// A `log-forward` section, beside what every frontend has.
+#[derive(Debug, Default)]
+pub struct LogForward {
+    /// `dgram-bind`.
+    pub datagrams: Vec<DatagramBind>,
+    /// `option assume-rfc6587-ntf`.
+    pub only_lines: bool,
+    /// `option dont-parse-log`.
+    pub unparsed: bool,
+    /// `option host`.
+    pub host: HostStrategy,
+}
+
+/// A socket for datagrams.
+#[derive(Debug, Clone)]
+pub struct DatagramBind {
+    /// What it is bound to.
+    pub address: SocketAddr,
+    /// `interface`.
+    pub interface: Option<Box<str>>,
+    /// `namespace`.
+    pub namespace: Option<Box<str>>,
+    /// `transparent`.
+    pub transparent: bool,
+    /// The workers that may watch it.
+    pub workers: Vec<usize>,
+}
+
+/// `option host`: the host that a forwarded message names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HostStrategy {
+    /// Who sent it.
+    Replace,
+    /// Its own, or who sent it.
+    #[default]
+    Fill,
+    /// Its own.
+    Keep,
+    /// Its own and who sent it.
+    Append,
 }

@@ -2,9 +2,11 @@
 
 pub mod bind;
 pub mod check;
+pub mod filter;
 pub mod global;
 pub mod log;
 pub mod proxy;
+pub mod resolvers;
 pub mod server;
 pub mod servers;
 
@@ -15,6 +17,7 @@ pub use bind::Bind;
 pub use global::Global;
 pub use log::Logger;
 pub use proxy::{Cookie, Options, Proxy, Timeouts};
+pub use resolvers::Resolvers;
 pub use server::ServerSettings;
 pub use servers::Servers;
 
@@ -25,6 +28,9 @@ pub struct Plan {
     pub global: Global,
     /// All proxies, in the order of the configuration. A [`ProxyIndex`] points in here.
     pub proxies: Vec<Arc<Proxy>>,
+    /// `resolvers` sections, in their order; `default` is there even if the configuration has none and the system knows
+    /// name servers.
+    pub resolvers: Vec<Arc<Resolvers>>,
     /// Index of each frontend (`frontend`, `listen`) by name.
     pub frontends: HashMap<Box<str>, ProxyIndex>,
     /// Index of each backend (`backend`, `listen`) by name.
@@ -35,6 +41,10 @@ pub struct Plan {
     pub variables: Arc<sample::vars::Variables>,
     /// Pattern sets by name and id, for the runtime socket (`show acl`, `show map`).
     pub patterns: Arc<sample::pattern::PatternSets>,
+    /// All rings, for the runtime socket (`show events`).
+    pub rings: Vec<Arc<state::Ring>>,
+    /// The servers that rings are sent to.
+    pub ring_servers: Vec<log::RingServer>,
     /// The environment after all `setenv` and its kin, for `show env`.
     pub environment: Vec<(String, String)>,
 }

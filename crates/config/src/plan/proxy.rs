@@ -14,7 +14,8 @@ use state::Mode;
 use crate::plan::ProxyIndex;
 use crate::plan::bind::Bind;
 use crate::plan::check::CheckKind;
-use crate::plan::log::Logger;
+use crate::plan::filter::TraceFilter;
+use crate::plan::log::{LogForward, LogSteps, Logger, RingSettings};
 use crate::plan::server::Source;
 use crate::plan::servers::Servers;
 
@@ -71,6 +72,12 @@ pub struct Proxy {
     pub error_log_format: Option<Format>,
     /// `log-format-sd`.
     pub log_format_sd: Option<Format>,
+    /// `log-steps`.
+    pub log_steps: LogSteps,
+    /// What makes a `log-forward` section of it.
+    pub log_forward: Option<Box<LogForward>>,
+    /// What makes a `ring` section of it.
+    pub ring: Option<Box<RingSettings>>,
 
     /// `tcp-request connection`.
     pub tcp_connection: RuleSet,
@@ -104,6 +111,8 @@ pub struct Proxy {
 
     /// `balance`, `hash-type`, `hash-balance-factor`.
     pub balance: balance::Settings,
+    /// `filter trace`, of those that `filter-sequence` leaves in.
+    pub traces: Vec<Arc<TraceFilter>>,
     /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
     pub servers: Servers,
     /// What servers have of their backend, for those added at run time.
@@ -142,6 +151,13 @@ pub struct Proxy {
     pub stats: Option<Arc<StatsPage>>,
     /// Which log lines `max-session-srv-conns` and the like govern.
     pub max_session_server_connections: i32,
+}
+
+impl Proxy {
+    /// Whether it is no proxy in the eyes of users, but a section that works like one: `log-forward`, `ring`.
+    pub fn is_hidden(&self) -> bool {
+        self.log_forward.is_some() || self.ring.is_some()
+    }
 }
 
 /// What servers have of their backend.

@@ -8,6 +8,8 @@ use balance::HashKey;
 use sample::format::Format;
 
 use crate::plan::check::{AgentSettings, CheckSettings};
+use crate::plan::log::LogServer;
+use crate::plan::resolvers::Resolution;
 
 /// Settings of one server. What changes at run time is in [`state::Server`].
 #[derive(Debug)]
@@ -78,6 +80,10 @@ pub struct ServerSettings {
     pub guid: Option<Box<str>>,
     /// `strict-maxconn`.
     pub strict_maxconn: bool,
+    /// `resolvers`: who is asked for the server's name while it runs.
+    pub resolution: Option<Resolution>,
+    /// How it gets log lines, in a log backend.
+    pub log: Option<LogServer>,
 }
 
 /// `observe`.

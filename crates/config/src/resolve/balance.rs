@@ -12,7 +12,6 @@ use syntax::Word;
 
 use crate::args::Args;
 use crate::draft::Statement;
-use crate::keyword::not_supported;
 use crate::resolve::rules::{arguments, scope};
 use crate::resolve::{Context, Pending};
 
@@ -20,6 +19,8 @@ use crate::resolve::{Context, Pending};
 pub(crate) fn balance(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_>) -> balance::Settings {
     let settings = &proxy.settings;
     let algorithm = match settings.balance {
+        // Log lines take turns unless something else is asked for.
+        None if settings.mode == state::Mode::Log => Ok(Algorithm::RoundRobin),
         None => Ok(Algorithm::default()),
         Some(statement) => algorithm(statement, proxy, acls, context),
     };
@@ -38,12 +39,16 @@ fn algorithm(
     acls: &Acls,
     context: &mut Context<'_>,
 ) -> Result<Algorithm, Diagnostic> {
-    if statement.arguments().first().is_some_and(|word| *word == "hash") {
+    let is_log = proxy.settings.mode == state::Mode::Log;
+    if statement.arguments().first().is_some_and(|word| *word == "hash") && !is_log {
         let list = arguments(statement);
         let mut words = Words::new(&list[1..], statement.end());
         let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
         let expression = Expression::compile(&mut words, &scope)?;
         return Ok(Algorithm::Hash(expression));
+    }
+    if is_log && statement.arguments().first().is_some_and(|word| *word == "log-hash") {
+        return log_hash(statement, proxy, acls, context);
     }
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let word = args.required("an algorithm")?;
@@ -54,6 +59,15 @@ fn algorithm(
     let algorithm = match name {
         "roundrobin" => Algorithm::RoundRobin,
         "static-rr" => Algorithm::StaticRr,
+        "leastconn" | "first" | "source" | "uri" | "url_param" | "hdr" | "rdp-cookie" | "hash"
+        | "peak-ewma"
+            if is_log =>
+        {
+            return Err(Diagnostic::alert(format!("`balance {name}` is not for backends in `mode log`"))
+                .at(word.span())
+                .help("one of: roundrobin, static-rr, random, log-hash, sticky")
+                .haproxy(format!("'balance {name}' is not usable in log mode.")));
+        }
         "leastconn" => Algorithm::LeastConn,
         "first" => Algorithm::First,
         "source" => Algorithm::Source,
@@ -79,9 +93,7 @@ fn algorithm(
             Algorithm::Header { name: http::Name::new(header.as_bytes()), domain_only }
         }
         "rdp-cookie" => Algorithm::RdpCookie { name: inside.unwrap_or("mstshash").into() },
-        "log-hash" | "sticky" if proxy.settings.mode == state::Mode::Log => {
-            return Err(not_supported(&format!("balance {name}")).at(word.span()));
-        }
+        "sticky" if is_log => Algorithm::Sticky,
         "log-hash" | "sticky" => {
             return Err(Diagnostic::alert(format!("`balance {name}` is only for backends in `mode log`"))
                 .at(word.span())
@@ -91,6 +103,21 @@ fn algorithm(
     };
     args.finish()?;
     Ok(algorithm)
+}
+
+/// `log-hash <converters>`.
+fn log_hash(
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    acls: &Acls,
+    context: &mut Context<'_>,
+) -> Result<Algorithm, Diagnostic> {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    args.required("log-hash")?;
+    let converters = args.required("a list of converters")?;
+    args.finish()?;
+    let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
+    Ok(Algorithm::LogHash(Expression::of_message(converters, converters.span(), &scope)?))
 }
 
 fn unknown_algorithm(name: &str, word: &Word) -> Diagnostic {

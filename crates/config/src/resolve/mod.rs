@@ -8,10 +8,14 @@ mod balance;
 mod binds;
 pub(crate) mod certificates;
 mod check;
+mod filters;
 mod formats;
 mod inherited;
+pub(crate) mod log;
+mod log_sections;
 pub(crate) mod names;
 mod proxies;
+mod resolvers;
 mod rules;
 mod sections;
 mod server_settings;
@@ -68,6 +72,8 @@ pub(crate) struct Context<'a> {
     pub(crate) global: Global,
     /// Where the workers are.
     pub(crate) placement: Placement,
+    /// What `log` lines may name.
+    pub(crate) log: log::LogNames,
     /// Servers whose lines were refused, as `backend/server`: what refers to them is not wrong too.
     pub(crate) refused: HashSet<String>,
     /// Addresses of server names already looked up.
@@ -114,6 +120,7 @@ pub(crate) fn resolve(
         patterns: RefCell::default(),
         global: Global::default(),
         placement: Placement::default(),
+        log: log::LogNames::default(),
         refused: HashSet::new(),
         hosts: HashMap::new(),
         inherited: false,
@@ -123,7 +130,10 @@ pub(crate) fn resolve(
     sections::http_errors(draft, &mut context);
     certificates::stores(draft, &global.bases, &mut context);
     let healthchecks = sections::healthchecks(draft, &mut context);
-    let proxies = read_proxies(draft, &mut context);
+    context.names.resolvers = resolvers::resolvers(draft, &mut context);
+    let mut proxies = read_proxies(draft, &mut context);
+    // These are no proxies to users: their numbers come last.
+    proxies.sort_by_key(|(section, _)| is_like_a_proxy(section.kind));
     let plan = finish(draft, global, proxies, &healthchecks, &mut context);
     (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
 }
@@ -185,14 +195,14 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
     let mut proxies = Vec::new();
     let mut seen = DefaultsSeen::default();
     for section in &draft.sections {
-        if section.kind != Kind::Defaults && !section.kind.is_proxy() {
+        if section.kind != Kind::Defaults && !section.kind.is_proxy() && !is_like_a_proxy(section.kind) {
             continue;
         }
         let mut settings = begin(section, &seen, context);
         for statement in &section.statements {
             read_line(section, &mut settings, statement, context);
         }
-        if section.kind.is_proxy() {
+        if section.kind != Kind::Defaults {
             proxies.push((section, Box::new(settings)));
             continue;
         }
@@ -208,11 +218,16 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
     proxies
 }
 
+/// Whether a section is not called a proxy but works like one.
+fn is_like_a_proxy(kind: Kind) -> bool {
+    matches!(kind, Kind::LogForward | Kind::Ring)
+}
+
 fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Context<'_>) -> Settings<'a> {
     let Some(from) = &section.from else {
         return match &seen.last {
             // A defaults section begins afresh unless it says `from`.
-            Some(defaults) if section.kind != Kind::Defaults => defaults.inherit(section),
+            Some(defaults) if section.kind.is_proxy() => defaults.inherit(section),
             _ => Settings::new(section),
         };
     };
@@ -309,9 +324,15 @@ fn finish<'a>(
     }
     context.global = global.plan;
     context.global.stats_sockets = stats_sockets;
+    log_sections::profiles(draft, context);
+    log_sections::rings(&pending, context);
     let servers = servers::make(&pending, context);
     let index: HashMap<Box<str>, usize> = indexes(&pending, |settings| settings.is_backend());
-    let frontends = indexes(&pending, |settings| settings.is_frontend());
+    let frontends = indexes(&pending, |settings| settings.is_frontend() && settings.kind.is_proxy());
+    context.log.backends =
+        index.iter().map(|(name, &at)| (name.clone(), (at, pending[at].settings.mode))).collect();
+    context.global.loggers =
+        global.loggers.iter().filter_map(|line| log::logger(line, false, context)).collect();
     let mut resolved = Vec::with_capacity(pending.len());
     let mut checks = check::Sources { healthchecks, shared: check::Shared::new() };
     for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
@@ -322,6 +343,7 @@ fn finish<'a>(
     Plan {
         global: std::mem::take(&mut context.global),
         proxies: resolved,
+        resolvers: std::mem::take(&mut context.names.resolvers),
         frontends,
         backends: index,
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
@@ -330,6 +352,8 @@ fn finish<'a>(
             context.patterns.borrow_mut().finish();
             Arc::new(context.patterns.take())
         },
+        rings: std::mem::take(&mut context.log.all_rings),
+        ring_servers: std::mem::take(&mut context.log.servers),
         environment: draft
             .environment
             .iter()
@@ -373,6 +397,7 @@ fn kind_name(section: &Section) -> &'static str {
     match section.kind {
         Kind::Frontend => "frontend",
         Kind::Backend => "backend",
+        Kind::LogForward => "log-forward",
         _ => "proxy",
     }
 }
@@ -439,7 +464,7 @@ fn make_states<'a>(
         if settings.is_backend() {
             context.names.backends.insert(settings.name.into(), state.clone());
         }
-        if settings.is_frontend() {
+        if settings.is_frontend() && settings.kind.is_proxy() {
             context.names.frontends.insert(settings.name.into(), state.clone());
         }
         pending.push(Pending { section, settings, state });

@@ -8,8 +8,11 @@ use std::sync::Arc;
 
 use base::address::{Family, Host};
 use diag::{SourceMap, Span};
+use sample::LogProfile;
 use sample::auth::Userlist;
+use sample::bandwidth::BandwidthFilter;
 
+use crate::plan::Resolvers;
 use crate::plan::global::DefaultPath;
 
 /// A raw message by status.
@@ -30,6 +33,10 @@ pub(crate) struct NameTable<'a> {
     pub(crate) userlists: HashMap<Box<str>, Arc<Userlist>>,
     /// `http-errors` sections.
     pub(crate) http_errors: HashMap<Box<str>, Messages>,
+    /// `resolvers` sections, in their order.
+    pub(crate) resolvers: Vec<Arc<Resolvers>>,
+    /// `log-profile` sections.
+    pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
     /// Certificates for JSON Web Tokens.
     pub(crate) certificates: Arc<sample::keys::Certificates>,
     /// `default-path`.
@@ -38,6 +45,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) directory: RefCell<PathBuf>,
     /// Lengths of the request captures of the frontend being compiled; `None` in a backend.
     pub(crate) captures: RefCell<Option<Vec<CaptureDraft>>>,
+    /// The bandwidth filters of the proxy being compiled.
+    pub(crate) bandwidth: RefCell<HashMap<Box<str>, Arc<BandwidthFilter>>>,
     /// Files already read, by path as used: thousands of proxies share their error files.
     files: RefCell<HashMap<PathBuf, Arc<[u8]>>>,
     /// Made when the first expression looks up proxies at run time, which is after all were named.
@@ -53,10 +62,13 @@ impl<'a> NameTable<'a> {
             frontends: HashMap::new(),
             userlists: HashMap::new(),
             http_errors: HashMap::new(),
+            resolvers: Vec::new(),
+            log_profiles: HashMap::new(),
             certificates: Arc::default(),
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
             captures: RefCell::default(),
+            bandwidth: RefCell::default(),
             files: RefCell::default(),
             directory_of_proxies: OnceCell::new(),
         }
@@ -103,6 +115,23 @@ impl sample::Names for NameTable<'_> {
 
     fn http_errors(&self, name: &str) -> Option<Messages> {
         self.http_errors.get(name).cloned()
+    }
+
+    fn bandwidth(&self, name: &str) -> Option<Arc<BandwidthFilter>> {
+        self.bandwidth.borrow().get(name).cloned()
+    }
+
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+        let found = self.resolvers.iter().find(|section| *section.state.name == *name)?;
+        Some(found.state.clone())
+    }
+
+    fn resolvers_names(&self) -> Vec<Box<str>> {
+        self.resolvers.iter().map(|section| section.state.name.clone()).collect()
+    }
+
+    fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
+        Some(&self.log_profiles)
     }
 
     fn directory(&self) -> Option<Arc<sample::env::Directory>> {

@@ -3,20 +3,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use diag::Diagnostic;
 use rules::RuleSet;
 
 use crate::draft::Kind;
-use crate::plan::log::Logger;
+use crate::plan::log::RingSettings;
 use crate::plan::proxy::{Capture, Cookie, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::check::Sources;
+use crate::resolve::filters::filters;
 use crate::resolve::formats::formats;
+use crate::resolve::log::loggers;
+use crate::resolve::log_sections::log_forward;
 use crate::resolve::rules::{Rules, check_modes, compile, no_backend};
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::{Context, Pending, warnings};
-use crate::settings::{LogLine, Settings};
+use crate::settings::Settings;
 
 /// Resolves the proxy at `place` of the plan.
 pub(crate) fn resolve(
@@ -30,12 +34,19 @@ pub(crate) fn resolve(
 ) -> Proxy {
     let settings = &proxy.settings;
     let binds = binds(proxy, context);
+    let traces = filters(proxy, context);
     let compiled = compile(proxy, index, pending, context);
     let formats = formats(proxy, &compiled.acls, context);
     let balance = balance(proxy, &compiled.acls, context);
     let default_backend = default_backend(place, proxy, pending, index, context);
     let loggers = loggers(settings, context);
+    check_log_mode(proxy, context);
     warnings::check(proxy, &compiled, binds.len(), servers.len(), &loggers, context);
+    let log_forward = log_forward(proxy, context);
+    if log_forward.is_some() {
+        proxy.state.listeners.rcu(with_datagrams);
+    }
+    let ring = ring_settings(proxy, context);
     let (servers, check_kind) = server_settings(proxy, servers, &compiled.acls, checks, context);
     let request_captures = captures(&compiled.request_captures);
     let response_captures = captures(&settings.response_captures);
@@ -71,6 +82,9 @@ pub(crate) fn resolve(
         log_format: formats.log,
         error_log_format: formats.error,
         log_format_sd: formats.structured,
+        log_steps: settings.log.steps,
+        log_forward,
+        ring,
         tcp_connection: compiled.tcp_connection,
         tcp_session: compiled.tcp_session,
         tcp_request: compiled.tcp_request,
@@ -86,6 +100,7 @@ pub(crate) fn resolve(
         original_to: settings.original_to.as_deref().cloned(),
         forwarded: formats.forwarded,
         balance,
+        traces,
         servers: servers.into(),
         lent: LentToServers {
             check_kind,
@@ -111,15 +126,31 @@ pub(crate) fn resolve(
     }
 }
 
-fn loggers(settings: &Settings<'_>, context: &Context<'_>) -> Vec<Logger> {
-    let mut loggers = Vec::new();
-    for line in settings.loggers.iter() {
-        match line {
-            LogLine::Global => loggers.extend(context.global.loggers.iter().cloned()),
-            LogLine::Own(logger) => loggers.push(logger.clone()),
-        }
+/// The listeners of a log forwarder and one more, for what receives datagrams to be woken by.
+fn with_datagrams(listeners: &Arc<Vec<Arc<state::Listener>>>) -> Vec<Arc<state::Listener>> {
+    let entry = state::Listener::new(u32::MAX, "dgram".into(), "".into(), 0);
+    listeners.iter().cloned().chain([Arc::new(entry)]).collect()
+}
+
+/// `mode log` is for backends alone.
+fn check_log_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let settings = &proxy.settings;
+    if settings.mode != state::Mode::Log || !settings.is_frontend() || !settings.kind.is_proxy() {
+        return;
     }
-    loggers
+    let (kind, name) = (settings.kind_name(), settings.name);
+    context.diagnostics.push(
+        Diagnostic::alert(format!("{kind} `{name}` cannot be in `mode log`: only backends can"))
+            .at(proxy.section.name.span())
+            .help("`log-forward` sections receive log messages")
+            .haproxy_whole(format!("'mode log' is not supported in {kind} '{name}': only in backends.")),
+    );
+}
+
+/// The ring of a `ring` section.
+fn ring_settings(proxy: &Pending<'_>, context: &Context<'_>) -> Option<Box<RingSettings>> {
+    let is_ring = proxy.settings.kind == Kind::Ring;
+    is_ring.then(|| context.log.rings.get(proxy.settings.name).cloned().map(Box::new)).flatten()
 }
 
 fn captures(captures: &[(Option<impl AsRef<str>>, usize)]) -> Vec<Capture> {

@@ -9,11 +9,14 @@ use sample::Place;
 use sample::acl::Acls;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
+use state::{Mode, Ring};
 
 use crate::check::CheckMode;
-use crate::draft::Statement;
+use crate::draft::{Kind, Statement};
 use crate::keyword::Outcome;
 use crate::plan::check::{AgentSettings, CheckKind, CheckSettings, InitState};
+use crate::plan::log::{LogServer, RingPeer, RingServer};
+use crate::plan::resolvers::Resolution;
 use crate::plan::server::{SendProxy, ServerSettings};
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
@@ -33,7 +36,7 @@ pub(crate) fn server_settings(
     let mut settings = Vec::with_capacity(servers.len());
     let mut kinds = Kinds::default();
     for (index, server) in servers.into_iter().enumerate() {
-        let MadeServer { statement, draft, state, port_offset } = server;
+        let MadeServer { statement, draft, state, port_offset, is_datagram } = server;
         let mut own = ServerSettings {
             index,
             port_offset,
@@ -71,6 +74,8 @@ pub(crate) fn server_settings(
             hash_key: draft.hash_key,
             guid: draft.guid.map(Into::into),
             strict_maxconn: draft.strict_maxconn,
+            resolution: None,
+            log: log_server(&draft, is_datagram, &state, proxy, context),
             state,
         };
         if draft.check {
@@ -81,13 +86,66 @@ pub(crate) fn server_settings(
         }
         let outcome = finish_server(&mut own, &draft, statement, proxy, acls, context);
         context.note(outcome);
-        settings.push(Arc::new(own));
+        let own = Arc::new(own);
+        feed(&own, &draft, proxy, context);
+        settings.push(own);
     }
     let check = &proxy.settings.check;
     if kinds.own.is_none() && check.mode != CheckMode::Connect && proxy.settings.is_backend() {
         kinds.own = Some(check_kind(check, proxy, acls, &mut sources.shared, context));
     }
     (settings, kinds.own)
+}
+
+/// How a server of a log backend gets its lines; and a word about parameters that only such servers have.
+fn log_server(
+    draft: &ServerDraft<'_>,
+    is_datagram: bool,
+    state: &state::Server,
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) -> Option<LogServer> {
+    let is_log = proxy.settings.mode == Mode::Log;
+    if !is_log && (draft.log_proto.is_some() || draft.log_bufsize.is_some()) {
+        let name = if draft.log_proto.is_some() { "log-proto" } else { "log-bufsize" };
+        context.diagnostics.push(
+            Diagnostic::warning(format!(
+                "`{name}` of server `{}` has no effect: its proxy is not in `mode log`",
+                state.name
+            ))
+            .at(proxy.section.name.span()),
+        );
+    }
+    if !is_log || proxy.settings.kind == Kind::Ring {
+        return None;
+    }
+    if is_datagram {
+        return Some(LogServer::Datagram);
+    }
+    let size = draft.log_bufsize.unwrap_or(context.global.tune.bufsize);
+    let title = format!("{}/{}", proxy.settings.name, state.name);
+    Some(LogServer::Ring(Arc::new(Ring::new(&title, &format!("messages for server {title}"), size, size))))
+}
+
+/// Says which ring is sent to this server, if one is.
+fn feed(own: &Arc<ServerSettings>, draft: &ServerDraft<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let ring = match &own.log {
+        Some(LogServer::Ring(ring)) => {
+            context.log.all_rings.push(ring.clone());
+            ring.clone()
+        }
+        _ => match context.log.rings.get(proxy.settings.name) {
+            Some(settings) if proxy.settings.kind == Kind::Ring => settings.ring.clone(),
+            _ => return,
+        },
+    };
+    context.log.servers.push(RingServer {
+        ring,
+        peer: RingPeer::Server(own.clone()),
+        proto: draft.log_proto.unwrap_or_default(),
+        connect_timeout: proxy.settings.timeouts.connect,
+        server_timeout: proxy.settings.timeouts.server,
+    });
 }
 
 /// The checks of a backend compiled so far: its own, and those of `healthcheck` sections.
@@ -163,6 +221,25 @@ fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: Arc<Ch
     }
 }
 
+/// `resolvers` and its kin.
+fn resolution(
+    own: &ServerSettings,
+    draft: &ServerDraft<'_>,
+    proxy: &Pending<'_>,
+    context: &Context<'_>,
+) -> Result<Option<Resolution>, Diagnostic> {
+    let Some(word) = draft.resolvers else { return Ok(None) };
+    let known = &context.names.resolvers;
+    let Some(resolvers) = known.iter().find(|one| *one.state.name == **word) else {
+        let (backend, name) = (proxy.settings.name, &own.state.name);
+        return Err(Diagnostic::alert(format!("there is no resolvers section `{word}`"))
+            .at(word.span())
+            .did_you_mean(diag::suggest(word, known.iter().map(|one| &*one.state.name)))
+            .haproxy(format!("'server {backend}/{name}' : unable to find required resolvers '{word}'")));
+    };
+    Ok(Some(Resolution { resolvers: resolvers.clone(), wishes: draft.resolve.clone() }))
+}
+
 fn finish_server(
     own: &mut ServerSettings,
     draft: &ServerDraft<'_>,
@@ -171,6 +248,7 @@ fn finish_server(
     acls: &Acls,
     context: &Context<'_>,
 ) -> Outcome {
+    own.resolution = resolution(own, draft, proxy, context)?;
     let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
     if let Some(word) = draft.pool_conn_name {
         own.pool_conn_name = Some(Expression::compile_str(word, word.span(), &scope)?);

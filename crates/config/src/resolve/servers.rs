@@ -6,16 +6,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::address::{Place, Ports};
+use base::address::{Host, Place, Ports};
 use diag::Diagnostic;
+use state::Mode;
 use state::server::{ServerAddress, ServerSeed};
 use syntax::Word;
 
 use crate::args::Args;
-use crate::draft::{Statement, is_name_character};
+use crate::draft::{Kind, Statement, is_name_character};
 use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
-use crate::server::{InitAddr, ServerDraft, ServerPlace, host_name, origin, parse_params, parse_place};
+use crate::server::{
+    InitAddr, ServerDraft, ServerPlace, host_name, origin, parse_params, parse_place, refuse_datagrams,
+};
 use crate::settings::DefaultServers;
 
 /// A server whose state is made and whose settings still lack what refers to names.
@@ -24,6 +27,7 @@ pub(crate) struct MadeServer<'a> {
     pub(crate) draft: ServerDraft<'a>,
     pub(crate) state: Arc<state::Server>,
     pub(crate) port_offset: Option<i32>,
+    pub(crate) is_datagram: bool,
 }
 
 /// Makes the servers of every backend, and puts their states where names find them.
@@ -93,7 +97,11 @@ fn server<'a>(
     };
     check_name(name)?;
     let title = format!("server {}/{name}", proxy.settings.name);
-    let place = Rc::new(parse_place(address, &args)?);
+    let place = parse_place(address, &args)?;
+    if proxy.settings.mode != Mode::Log || proxy.settings.kind == Kind::Ring {
+        refuse_datagrams(&place, address)?;
+    }
+    let place = Rc::new(place);
     let origin = origin(&mut args, proxy.settings.name, defaults)?;
     let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
     parse_params(&mut draft, &mut args, &title)?;
@@ -132,7 +140,11 @@ fn template<'a>(
                 .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
         })?;
     let address = args.required("<addr>[:<port>]")?;
-    let place = Rc::new(parse_place(address, &args)?);
+    let place = parse_place(address, &args)?;
+    if proxy.settings.mode != Mode::Log {
+        refuse_datagrams(&place, address)?;
+    }
+    let place = Rc::new(place);
     let origin = origin(&mut args, proxy.settings.name, defaults)?;
     let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
     parse_params(&mut draft, &mut args, &format!("server-template {}/{prefix}", proxy.settings.name))?;
@@ -229,21 +241,38 @@ fn make_server<'a>(
     }
     state.agent.configured.store(draft.agent, Relaxed);
     state.agent_checked.store(draft.agent, Relaxed);
+    if let Place::Ip { host: Host::Name { name, .. }, ports } = &place.place {
+        match is_service(name) && draft.resolvers.is_some() {
+            // Set once: the server is new.
+            true => drop(state.srv_record.set(name.as_str().into())),
+            false => state.set_fqdn(Some(name)),
+        }
+        state.service_port.store(port(ports).into(), Relaxed);
+    }
     if unresolved {
         state.change_admin(state::Admin::RESOLUTION_MAINT, 0, 0);
+        state.health.level.store(0, Relaxed);
     }
-    MadeServer { statement, draft, state, port_offset: place.port_offset }
+    // SRV records tell the port.
+    let port_offset = place.port_offset.filter(|_| state.srv_record.get().is_none());
+    MadeServer { statement, draft, state, port_offset, is_datagram: place.is_datagram }
+}
+
+/// Whether a name is that of SRV records (manual, 5.3.1).
+fn is_service(name: &str) -> bool {
+    name.starts_with('_')
+}
+
+fn port(ports: &Ports) -> u16 {
+    ports.iter().next().unwrap_or(0)
 }
 
 fn address(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) -> ServerAddress {
-    let port = |ports: &Ports| ports.iter().next().unwrap_or(0);
     match &line.place.place {
         Place::Unix(path) => ServerAddress::Unix(path.into()),
         Place::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
         Place::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
-        Place::Ip { host: base::address::Host::Ip(ip), ports } => {
-            ServerAddress::Ip(SocketAddr::new(*ip, port(ports)))
-        }
+        Place::Ip { host: Host::Ip(ip), ports } => ServerAddress::Ip(SocketAddr::new(*ip, port(ports))),
         Place::Ip { ports, .. } => match lookup(line, proxy, context) {
             Some(ip) => ServerAddress::Ip(SocketAddr::new(ip, port(ports))),
             None => ServerAddress::Unresolved,
@@ -252,40 +281,86 @@ fn address(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>
     }
 }
 
-/// Looks a server's name up by the methods of `init-addr`; `last,libc` when none are named.
+/// Looks a server's name up by the methods of `init-addr`; `last,libc` when none are named, and `none` behind them for a
+/// server with `resolvers`.
 fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<IpAddr> {
     let host = host_name(&line.place.place)?;
+    let service = matches!(host, Host::Name { name, .. } if is_service(name));
     let methods: &[InitAddr] = match line.draft.init_addr.as_slice() {
+        [] if line.draft.resolvers.is_some() => &[InitAddr::Last, InitAddr::Libc, InitAddr::None],
         [] => &[InitAddr::Last, InitAddr::Libc],
         methods => methods,
     };
-    let mut failure = String::new();
+    let mut failure = None;
     for method in methods {
         match method {
+            // The state file is read when the plan is there: what it says takes the place of what is found here.
             InitAddr::Last => {}
-            InitAddr::None => return None,
+            InitAddr::None => {
+                if let Some(failure) = failure {
+                    unresolved_notice(line, proxy, failure, context);
+                }
+                return None;
+            }
             InitAddr::Ip(ip) => return Some(*ip),
+            InitAddr::Libc if service => {}
             InitAddr::Libc => {
                 let key = format!("{host:?}");
                 let found = context.hosts.entry(key).or_insert_with(|| resolve_host(host)).clone();
                 match found {
                     Ok(ip) => return Some(ip),
-                    Err(error) => failure = error,
+                    Err(error) => failure = Some(error),
                 }
             }
         }
     }
     let (backend, name, address) = (proxy.settings.name, &line.name, line.address_word);
-    let title = format!("'server {backend}/{name}' : could not resolve address '{address}'");
-    let message = format!("cannot resolve the address `{address}` of server `{backend}/{name}`: {failure}");
-    let diagnostic = if context.setting.ignore_resolution_failures {
-        Diagnostic::warning(message).haproxy(format!("{title}, disabling server."))
-    } else {
-        Diagnostic::alert(message)
+    let shown = shown_name(line);
+    if context.setting.ignore_resolution_failures {
+        if let Some(failure) = failure {
+            unresolved_notice(line, proxy, failure, context);
+        }
+        return None;
+    }
+    let subject = format!("address `{address}` of server `{backend}/{name}`");
+    let title = format!("'server {backend}/{name}'");
+    let diagnostic = match failure {
+        Some(failure) => Diagnostic::alert(format!("cannot resolve the {subject}: {failure}"))
             .help("`init-addr none` or `-dr` start without the address")
-            .haproxy(format!("{title}."))
+            .haproxy(format!("{title} : could not resolve address '{shown}'.")),
+        None => Diagnostic::alert(format!("nothing of `init-addr` gives the {subject}"))
+            .help(if service {
+                "SRV records are looked up at run time: `resolvers <section>` says by whom"
+            } else {
+                "add `libc`, `none` or an address to `init-addr`"
+            })
+            .haproxy(format!("{title} : no method found to resolve address '{shown}'.")),
     };
     context.diagnostics.push(diagnostic.at(address.span()));
     // Any address will do: the plan is not used.
-    Some(Ipv4Addr::UNSPECIFIED.into()).filter(|_| !context.setting.ignore_resolution_failures)
+    Some(Ipv4Addr::UNSPECIFIED.into())
+}
+
+/// The name alone, without port: what HAProxy's messages show.
+fn shown_name<'a>(line: &'a ServerLine<'_>) -> &'a str {
+    match host_name(&line.place.place) {
+        Some(Host::Name { name, .. }) => name,
+        _ => line.address_word,
+    }
+}
+
+/// Tells that a server starts without an address.
+fn unresolved_notice(line: &ServerLine<'_>, proxy: &Pending<'_>, failure: String, context: &mut Context<'_>) {
+    let (backend, name, address) = (proxy.settings.name, &line.name, line.address_word);
+    let shown = shown_name(line);
+    context.diagnostics.push(
+        Diagnostic::new(
+            diag::Severity::Notice,
+            format!(
+                "cannot resolve the address `{address}` of server `{backend}/{name}`, which starts without: {failure}"
+            ),
+        )
+        .at(address.span())
+        .haproxy(format!("'server {backend}/{name}' : could not resolve address '{shown}', disabling server.")),
+    );
 }

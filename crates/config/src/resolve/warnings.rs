@@ -19,7 +19,8 @@ pub(crate) fn check(
     context: &mut Context<'_>,
 ) {
     let settings = &proxy.settings;
-    if settings.disabled {
+    // What only logs concerns has neither requests nor timeouts that must be said.
+    if settings.disabled || settings.mode == Mode::Log {
         return;
     }
     if settings.kind == crate::draft::Kind::Frontend && binds == 0 && settings.binds.is_empty() {

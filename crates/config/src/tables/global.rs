@@ -35,6 +35,7 @@ pub static TABLE: &[Keyword] = &[
     global("nosplice",                "",                      "never forwards inside the kernel",                       |g, a| flag(&mut g.plan.no_splice, a)),
     global("noreuseport",             "",                      "one socket an address, shared by all threads",           |g, a| flag(&mut g.plan.no_reuseport, a)),
     global("nogetaddrinfo",           "",                      "resolves names without the system's resolver",           |g, a| flag(&mut g.plan.no_getaddrinfo, a)),
+    global("dns-accept-family",       "<family>[,...]",        "the families of addresses asked for: ipv4, ipv6, auto",  crate::tables::resolvers::dns_accept_family),
     global("maxconn",                 "<number>",              "how many connections at once, all frontends",            maxconn),
     global("maxconnrate",             "<number>",              "how many new connections a second",                      |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)),
     global("maxsessrate",             "<number>",              "how many new sessions a second",                         |g, a| number(&mut g.plan.max_session_rate, a, 0, u32::MAX)),

@@ -2,19 +2,24 @@
 
 use std::rc::Rc;
 
-use base::address::{Accepts, Address, Place, PortRule, Transport};
+use base::address::{Accepts, Place, PortRule, Transport};
 use diag::Diagnostic;
+use sample::LogOrigin;
 use syntax::Word;
 
 use crate::args::Args;
-use crate::keyword::places::{DFL, DFLB};
-use crate::keyword::{Keyword, Negation, Outcome, global, not_supported, proxy};
-use crate::plan::log::{LogFormat, LogTarget, Logger};
-use crate::resolve::names::resolve_host;
-use crate::settings::{GlobalSettings, LogFormatChoice, LogLine, Settings};
+use crate::keyword::places::{DFL, DFLB, DFLB_FORWARD};
+use crate::keyword::{Keyword, Negation, Outcome, Where, global, not_supported, proxy};
+use crate::plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
+use crate::resolve::log::host_address;
+use crate::settings::{
+    GlobalSettings, LogDraft, LogFormatChoice, LogLine, LoggerDraft, Settings, TargetDraft,
+};
 
-const LOG: &str =
-    "<target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> [<minlevel>]]";
+const LOG: &str = "<target> [len <length>] [format <format>] [sample <ranges>:<size>] [profile <name>] <facility> [<level> [<minlevel>]]";
+
+const FORWARD: Where = Where::LOG_FORWARD;
+const RING: Where = Where::RING;
 
 /// The rows.
 #[rustfmt::skip]
@@ -22,23 +27,43 @@ pub static TABLE: &[Keyword] = &[
     global("log",               LOG,                            "sends the lines of proxies with `log global`, and of the process, there", log_global).negatable(),
     global("log-tag",           "<string>",                     "the name of the process in log lines",                     log_tag_global),
     global("log-send-hostname", "[<string>]",                   "puts the machine's name, or this one, into log lines",     log_send_hostname),
-    proxy("log",               DFLB, "global | <target> …",     "where log lines go",                                       log).negatable(),
+    proxy("log",               DFLB_FORWARD, "global | <target> …",     "where log lines go",                                       log).negatable(),
     proxy("log-tag",           DFLB, "<string>",                "the name of the process in this proxy's log lines",        log_tag),
     proxy("log-format",        DFL,  "<format>",                "what a log line says",                                     log_format),
     proxy("error-log-format",  DFL,  "<format>",                "what the log line of a failed connection says",            error_log_format),
     proxy("log-format-sd",     DFL,  "<format>",                "the structured data of RFC 5424",                          log_format_sd),
+    proxy("log-steps",         DFL,  "all | <step>[,<step>]*",  "at which steps of a stream a line is written",             log_steps),
     proxy("unique-id-format",  DFLB, "<format>",                "makes an identifier for each request",                     unique_id_format),
     proxy("unique-id-header",  DFL,  "<name>",                  "the header that carries the identifier",                   unique_id_header),
+    proxy("dgram-bind",        FORWARD, "<address>:<port_range> [, ...] [param*]", "an address to receive log messages on, a datagram each", |s, a| { own(s).datagram_binds.push(a.statement); a.rest(); Ok(()) }),
+    proxy("option assume-rfc6587-ntf", FORWARD, "",             "a message in a stream always ends with a line feed",       |s, a| flag(&mut own(s).only_lines, a)).negatable(),
+    proxy("option dont-parse-log", FORWARD, "",                 "passes messages on as they are",                           |s, a| flag(&mut own(s).unparsed, a)).negatable(),
+    proxy("option host",       FORWARD, "{ replace | fill | keep | append }", "the host that forwarded messages name",  option_host),
+    proxy("format",            RING, "<format>",                "how messages in the ring begin",                           ring_format),
+    proxy("maxlen",            RING, "<length>",                "the longest message of the ring",                          ring_max_length),
+    proxy("size",              RING, "<size>",                  "the size of the ring",                                     ring_size),
+    proxy("backing-file",      RING, "<path>",                  "a file that has a copy of the ring",                       backing_file),
 ];
+
+/// What few sections say.
+fn own<'s, 'a>(settings: &'s mut Settings<'a>) -> &'s mut LogDraft<'a> {
+    Rc::make_mut(&mut settings.log)
+}
+
+fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
+    args.finish()?;
+    *value = args.statement.negation == Negation::None;
+    Ok(())
+}
 
 fn log_global<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     if args.negated() {
         args.finish()?;
-        global.plan.loggers.clear();
+        global.loggers.clear();
         return Ok(());
     }
     let logger = logger(args)?;
-    global.plan.loggers.push(logger);
+    global.loggers.push(logger);
     Ok(())
 }
 
@@ -82,30 +107,31 @@ const FACILITIES: &[&str] = &[
 /// The levels of syslog, the most important first.
 pub const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
-fn logger(args: &mut Args<'_, '_>) -> Result<Logger, Diagnostic> {
+fn logger<'a>(args: &mut Args<'a, '_>) -> Result<LoggerDraft<'a>, Diagnostic> {
     let target = args.required("<address> and <facility>")?;
-    let mut logger = Logger {
+    let mut logger = LoggerDraft {
+        span: args.statement.span,
         target: log_target(args, target)?,
         max_length: 1024,
-        format: LogFormat::Local,
+        format: None,
         facility: 0,
         max_level: 7,
         min_level: 0,
         sample: None,
+        profile: None,
     };
     loop {
         if args.take("len") {
             logger.max_length = args.integer("a length", 80, 65535)?;
         } else if args.take("format") {
-            logger.format = args.one_of(FORMATS)?;
+            logger.format = Some(args.one_of(FORMATS)?);
         } else if args.take("sample") {
             let word = args.required("<ranges>:<size>")?;
             logger.sample = Some(sample_ranges(word).ok_or_else(|| {
                 args.wrong(format!("`{word}` is no sample of log lines")).label("such as `1,3-4:5`")
             })?);
         } else if args.take("profile") {
-            args.required("the name of a log-profile")?;
-            return Err(not_supported("log … profile").at(args.last().span()));
+            logger.profile = Some(args.required("the name of a log-profile")?);
         } else {
             break;
         }
@@ -146,40 +172,102 @@ fn sample_ranges(text: &str) -> Option<(Vec<(u32, u32)>, u32)> {
     Some((parsed, size))
 }
 
-fn log_target(args: &Args<'_, '_>, word: &Word) -> Result<LogTarget, Diagnostic> {
+fn log_target<'a>(args: &Args<'_, '_>, word: &'a Word) -> Result<TargetDraft<'a>, Diagnostic> {
+    let address = |address| Ok(TargetDraft::Address(address));
     match word.as_str() {
-        "stdout" => return Ok(LogTarget::Descriptor(1)),
-        "stderr" => return Ok(LogTarget::Descriptor(2)),
-        text if text.starts_with("ring@") || text.starts_with("backend@") => {
-            return Err(not_supported(&format!("log {text}")).at(word.span()));
+        "stdout" => return address(LogAddress::Descriptor(1)),
+        "stderr" => return address(LogAddress::Descriptor(2)),
+        text => {
+            if let Some(name) = text.strip_prefix("ring@") {
+                return Ok(TargetDraft::Ring(word, name));
+            }
+            if let Some(name) = text.strip_prefix("backend@") {
+                return Ok(TargetDraft::Backend(word, name));
+            }
         }
-        _ => {}
     }
-    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
-    if matches!(address.transport, Transport::Stream | Transport::Quic | Transport::Mptcp) {
-        return Err(not_supported("log over TCP").at(word.span()));
+    let parsed = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
+    match parsed.transport {
+        Transport::Stream => return Ok(TargetDraft::Stream(word, parsed.place)),
+        Transport::Quic | Transport::Mptcp => {
+            return Err(not_supported(&format!("log {word}")).at(word.span()));
+        }
+        Transport::Default | Transport::Datagram => {}
     }
-    target_of(&address, word)
-}
-
-fn target_of(address: &Address, word: &Word) -> Result<LogTarget, Diagnostic> {
-    match &address.place {
+    address(match &parsed.place {
         Place::Ip { host, ports } => {
             let port = ports.iter().next().unwrap_or(514);
-            let ip = resolve_host(host).map_err(|error| {
-                Diagnostic::alert(format!("cannot resolve the address of the log `{word}`: {error}"))
-                    .at(word.span())
-                    .haproxy(format!("'log' : could not resolve address '{word}'"))
-            })?;
-            Ok(LogTarget::Udp((ip, port).into()))
+            LogAddress::Udp((host_address(word, host)?, port).into())
         }
-        Place::Unix(path) => Ok(LogTarget::Unix(path.into())),
-        Place::Abns(name) | Place::Abnsz(name) => Ok(LogTarget::Abstract(name.as_bytes().to_vec())),
-        Place::Fd(number) => Ok(LogTarget::Descriptor(*number)),
+        Place::Unix(path) => LogAddress::Unix(path.into()),
+        Place::Abns(name) | Place::Abnsz(name) => LogAddress::Abstract(name.as_bytes().to_vec()),
+        Place::Fd(number) => LogAddress::Descriptor(*number),
         Place::SockPair(_) | Place::ReverseHttp(_) => {
-            Err(Diagnostic::alert(format!("`{word}` is no place for log lines")).at(word.span()))
+            return Err(Diagnostic::alert(format!("`{word}` is no place for log lines")).at(word.span()));
+        }
+    })
+}
+
+fn log_steps<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("a list of steps, or 'all'")?;
+    let names = || LogSteps::NAMES.iter().map(|(name, _)| *name);
+    let mut steps: Vec<LogOrigin> = Vec::new();
+    for name in word.split(',') {
+        match LogSteps::NAMES.iter().find(|(known, _)| *known == name) {
+            Some((_, origin)) => steps.push(*origin),
+            None if name == "all" => steps.extend(LogSteps::NAMES.iter().map(|(_, origin)| *origin)),
+            None => {
+                return Err(args
+                    .wrong(format!("`log-steps` does not know the step `{name}`"))
+                    .did_you_mean(diag::suggest(name, names().chain(["all"])))
+                    .help(format!("`all`, or some of: {}", names().collect::<Vec<_>>().join(", ")))
+                    .haproxy(format!("'log-steps' : unknown step '{name}'.")));
+            }
         }
     }
+    args.finish()?;
+    own(settings).steps = LogSteps::of(steps);
+    Ok(())
+}
+
+fn option_host<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    const CHOICES: &[(&str, HostStrategy)] = &[
+        ("replace", HostStrategy::Replace),
+        ("fill", HostStrategy::Fill),
+        ("keep", HostStrategy::Keep),
+        ("append", HostStrategy::Append),
+    ];
+    own(settings).host = args.one_of(CHOICES)?;
+    args.finish()
+}
+
+fn ring_format<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    own(settings).ring_format = Some(args.one_of(FORMATS)?);
+    args.finish()
+}
+
+fn ring_max_length<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    own(settings).ring_max_length = Some(args.integer("a length", 1, 1 << 30)?);
+    args.finish()
+}
+
+/// The largest ring: positions within one are 31 bits, and more is a slip.
+const LARGEST_RING: u64 = 1 << 31;
+
+fn ring_size<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let size = args.size(LARGEST_RING)?;
+    if size == 0 {
+        return Err(args
+            .wrong("a ring of no size holds no message")
+            .haproxy(format!("invalid size '{}' for new sink buffer.", args.last())));
+    }
+    own(settings).ring_size = Some(size as usize);
+    args.finish()
+}
+
+fn backing_file<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    own(settings).backing_file = Some(args.required("a path")?);
+    args.finish()
 }
 
 fn log_tag_global<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

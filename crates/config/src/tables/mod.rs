@@ -5,11 +5,13 @@ pub mod check_expect;
 pub mod check_option;
 pub mod check_protocol;
 pub mod environment;
+pub mod filter;
 pub mod global;
 pub mod log;
 pub mod option;
 pub mod persistence;
 pub mod proxy;
+pub mod resolvers;
 pub mod rules;
 pub mod sections;
 pub mod stats;
@@ -26,6 +28,7 @@ static TABLES: &[&[Keyword]] = &[
     threads::TABLE,
     tune::TABLE,
     proxy::TABLE,
+    filter::TABLE,
     rules::TABLE,
     timeout::TABLE,
     option::TABLE,
@@ -36,6 +39,7 @@ static TABLES: &[&[Keyword]] = &[
     check_option::TABLE,
     check_protocol::TABLE,
     sections::TABLE,
+    resolvers::TABLE,
 ];
 
 /// Every row.

@@ -8,7 +8,7 @@ use diag::Diagnostic;
 use state::Mode;
 
 use crate::args::Args;
-use crate::keyword::places::{DFL, DFLB, DLB, FL, FLB, LB};
+use crate::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING};
 use crate::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, removed, unsupported};
 use crate::plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use crate::resolve::names::resolve_host;
@@ -24,16 +24,16 @@ pub static TABLE: &[Keyword] = &[
     proxy("disabled",             DFLB, "",                      "does not start it",                                     |s, a| { s.disabled = true; a.finish() }),
     proxy("enabled",              DFLB, "",                      "starts it, the default",                                |s, a| { s.disabled = false; a.finish() }),
     proxy("be-unpublished",       LB,   "",                      "no rule of another proxy chooses it",                   |s, a| { s.unpublished = true; a.finish() }),
-    proxy("description",          FLB,  "<string>",              "what it is, in the statistics",                         description),
+    proxy("description",          FLB_RING,  "<string>",              "what it is, in the statistics",                         description),
     proxy("guid",                 FLB,  "<string>",              "a name unique over all files",                          guid),
-    proxy("bind",                 FL,   "[<address>]:<port_range> [, ...] [param*]", "an address to listen on",           |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
-    proxy("server",               LB,   "<name> <address>[:[port]] [param*]", "a server",                                 server_line),
+    proxy("bind",                 FL_FORWARD,   "[<address>]:<port_range> [, ...] [param*]", "an address to listen on",           |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
+    proxy("server",               LB_RING,   "<name> <address>[:[port]] [param*]", "a server",                                 server_line),
     proxy("server-template",      LB,   "<prefix> <num | range> <fqdn>[:<port>] [params*]", "many servers alike",         server_line),
     proxy("default-server",       DLB,  "[name <name>] [from <origin>] [param*]", "what servers have in common",                           default_server),
     proxy("default_backend",      DFL,  "<backend>",             "the backend when no rule chose another",                default_backend),
-    proxy("maxconn",              DFL,  "<conns>",               "how many connections at once",                          maxconn),
+    proxy("maxconn",              DFL_FORWARD,  "<conns>",               "how many connections at once",                          maxconn),
     proxy("fullconn",             DLB,  "<conns>",               "how many count as full load, for minconn",              |s, a| number(&mut s.fullconn, a, 0, u32::MAX)),
-    proxy("backlog",              DFL,  "<conns>",               "how many connections may wait to be accepted",          |s, a| number(&mut s.backlog, a, 0, u32::MAX)),
+    proxy("backlog",              DFL_FORWARD,  "<conns>",               "how many connections may wait to be accepted",          |s, a| number(&mut s.backlog, a, 0, u32::MAX)),
     proxy("rate-limit sessions",  DFL,  "<rate>",                "how many new sessions a second",                        |s, a| number(&mut s.session_limit, a, 0, u32::MAX)),
     proxy("retries",              DLB,  "<value>",               "how often a connection is tried again",                 |s, a| number(&mut s.retries, a, 0, i32::MAX as u32)),
     proxy("retry-on",             DLB,  "[space-delimited list of keywords]", "when a request is tried again",            retry_on),
@@ -58,9 +58,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("dispatch",             LB,   "<address>:<port>",      "one server for all (deprecated: use `server`)",         dispatch),
     proxy("transparent",          DLB,  "",                      "connects where the client wanted to (deprecated)",      transparent),
 
-    ineffective("log-steps",                   DFL, "one line is logged a request here"),
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
-    unsupported("filter",         FLB),
     unsupported("compression",    DFLB),
     unsupported("email-alert",    DFLB),
     unsupported("persist",        DLB),
@@ -120,7 +118,8 @@ fn mode<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.mode = match word.as_str() {
         "tcp" => Mode::Tcp,
         "http" => Mode::Http,
-        "log" | "spop" | "haterm" | "health" => {
+        "log" => Mode::Log,
+        "spop" | "haterm" | "health" => {
             return Err(not_supported(&format!("mode {word}")).at(word.span()));
         }
         other => {

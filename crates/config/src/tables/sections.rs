@@ -1,4 +1,5 @@
-//! The lines of the small sections: `userlist` (manual, section 12.2) and `http-errors` (section 12.4), `crt-store` (section 12.7).
+//! The lines of the small sections: `userlist` (manual, section 12.2), `http-errors` (section 12.4), `log-profile` (8.3.5),
+//! `crt-store` (section 12.7).
 
 use crate::keyword::{Apply, Keyword, Where};
 
@@ -11,6 +12,8 @@ const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'
 pub static TABLE: &[Keyword] = &[
     row("group",     Where::USERLIST, "<name> [users <user>,<user>,...]", "a group of users"),
     row("user",      Where::USERLIST, "<name> [password|insecure-password <password>] [groups <group>,...]", "a user"),
+    row("log-tag",   Where::LOG_PROFILE, "<string>", "the name of the process in these lines"),
+    row("on",        Where::LOG_PROFILE, "<step> [drop] [format <fmt>] [sd <fmt>]", "what the lines of a step say"),
     row("crt-base",  Where::CRT_STORE, "<directory>", "where relative names of certificates point"),
     row("key-base",  Where::CRT_STORE, "<directory>", "where relative names of keys point"),
     row("load",      Where::CRT_STORE, "crt <file> [key <file>] [alias <name>] [jwt on|off]", "a certificate, for JSON Web Tokens"),

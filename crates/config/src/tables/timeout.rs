@@ -6,21 +6,21 @@ use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 
 use crate::args::Args;
-use crate::keyword::places::{DFL, DFLB, DLB};
+use crate::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, DLB_RING};
 use crate::keyword::{Keyword, Outcome, proxy, removed};
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                       where  arguments    what it is                                                  setting
-    proxy("timeout client",          DFL,  "<timeout>", "inactivity of the client",                                  |s, a| set(&mut s.timeouts.client, a)),
+    proxy("timeout client",          DFL_FORWARD,  "<timeout>", "inactivity of the client",                                  |s, a| set(&mut s.timeouts.client, a)),
     proxy("timeout client-fin",      DFL,  "<timeout>", "inactivity of the client once one side has closed",         |s, a| set(&mut s.timeouts.client_fin, a)),
     proxy("timeout client-hs",       DFL,  "<timeout>", "the client's handshake",                                    |s, a| set(&mut s.timeouts.client_handshake, a)),
     proxy("timeout http-request",    DFLB, "<timeout>", "a whole request's head",                                    |s, a| set(&mut s.timeouts.http_request, a)),
     proxy("timeout http-keep-alive", DFLB, "<timeout>", "the next request on an idle connection",                    |s, a| set(&mut s.timeouts.http_keep_alive, a)),
-    proxy("timeout connect",         DLB,  "<timeout>", "a connection to a server",                                  |s, a| set(&mut s.timeouts.connect, a)),
+    proxy("timeout connect",         DLB_RING,  "<timeout>", "a connection to a server",                                  |s, a| set(&mut s.timeouts.connect, a)),
     proxy("timeout queue",           DLB,  "<timeout>", "a place on a server, in the queue",                         |s, a| set(&mut s.timeouts.queue, a)),
-    proxy("timeout server",          DLB,  "<timeout>", "inactivity of the server",                                  |s, a| set(&mut s.timeouts.server, a)),
+    proxy("timeout server",          DLB_RING,  "<timeout>", "inactivity of the server",                                  |s, a| set(&mut s.timeouts.server, a)),
     proxy("timeout server-fin",      DLB,  "<timeout>", "inactivity of the server once one side has closed",         |s, a| set(&mut s.timeouts.server_fin, a)),
     proxy("timeout tunnel",          DLB,  "<timeout>", "inactivity of a tunnel, either side",                       |s, a| set(&mut s.timeouts.tunnel, a)),
     proxy("timeout tarpit",          DFLB, "<timeout>", "how long a tarpitted request is held",                      |s, a| set(&mut s.timeouts.tarpit, a)),

@@ -136,7 +136,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.recv_enough",                 G, OWN),
     ineffective("tune.renice.runtime",              G, "the process's priority is left to who starts it"),
     ineffective("tune.renice.startup",              G, "the process's priority is left to who starts it"),
-    ineffective("tune.ring.queues",                 G, "rings are not supported yet"),
+    ineffective("tune.ring.queues",                 G, "messages go into a ring without queues here"),
     ineffective("tune.runqueue-depth",              G, OWN),
     ineffective("tune.sched.low-latency",           G, OWN),
     ineffective("tune.ssl.cachesize",               G, TLS),

@@ -75,8 +75,11 @@ pub(crate) fn serve(plan: Plan) -> Vec<SocketAddr> {
     let threads = plan.global.workers();
     let mut inboxes = runtime::worker::prepare(threads).expect("workers are prepared once");
     let reply = || ServiceReply { status: 200, headers: Vec::new(), body: Box::new(std::iter::empty()) };
-    let services =
-        Services { statistics: Box::new(move |_, _, _| reply()), metrics: Box::new(move |_| reply()) };
+    let services = Services {
+        statistics: Box::new(move |_, _, _| reply()),
+        metrics: Box::new(move |_| reply()),
+        resolve: Box::new(|_, _, _| Box::pin(std::future::ready(None))),
+    };
     let shared = Arc::new(Shared::new(plan.clone(), Arc::new(Process::default()), services));
     let mut addresses = Vec::new();
     let mut watched = Vec::new();

@@ -25,15 +25,17 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("base2",    &[],               Type::Bin,  Type::Str,  "to binary digits",                                   base2),
     row("be2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, big endian",           be2dec).prepared(prepare_chunks),
     row("le2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, little endian",        le2dec).prepared(prepare_chunks),
-    row("be2hex",   HEX_CHUNKS,        Type::Bin,  Type::Str,  "to hexadecimal chunks",                              be2hex).prepared(prepare_chunks),
+    row("be2hex",   HEX_CHUNKS,        Type::Bin,  Type::Str,  "to hexadecimal chunks",                              be2hex).prepared(prepare_hex_chunks),
     row("url_dec",  &[opt(Kind::Int)], Type::Str,  Type::Str,  "without percent escapes",                            url_dec),
     row("url_enc",  &[opt(Kind::Str)], Type::Str,  Type::Str,  "with percent escapes, for a query",                  url_enc).prepared(prepare_url_enc),
 ];
 
-/// In URLs the padding may be missing.
-const URL_LENIENT: GeneralPurpose = GeneralPurpose::new(
+/// In URLs the padding may be missing, and bits that belong to no byte may be set.
+pub(super) const URL_LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
 );
 
 fn encode<'a>(value: &Value<'a>, engine: &GeneralPurpose) -> Option<Value<'a>> {
@@ -96,8 +98,21 @@ fn base2<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>>
 
 fn prepare_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     match args[1] {
-        Arg::Int(size) if !(1..=8).contains(&size) => Err("a chunk has 1 to 8 bytes".into()),
-        _ => Ok(()),
+        Arg::Int(size) if (1..=8).contains(&size) => Ok(()),
+        _ => Err("needs a chunk size of 1 to 8 bytes".into()),
+    }
+}
+
+/// With a separator there must be a size.
+fn prepare_hex_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match (&args[0], &args[1]) {
+        (Arg::Missing, Arg::Missing) => Ok(()),
+        (_, Arg::Int(size)) if *size > 0 => Ok(()),
+        (separator, Arg::Int(0)) if text_of(separator).is_empty() => {
+            args[1] = Arg::Missing;
+            Ok(())
+        }
+        _ => Err("needs a chunk size above 0".into()),
     }
 }
 
@@ -117,15 +132,23 @@ fn chunks<'a>(value: &Value<'a>, args: &Args, write: impl Fn(&mut Vec<u8>, &[u8]
     Some(Value::made(out))
 }
 
+/// Without a sign, however large.
+fn write_number(out: &mut Vec<u8>, number: u64) {
+    match i64::try_from(number) {
+        Ok(number) => write_int(out, number),
+        Err(_) => out.extend_from_slice(number.to_string().as_bytes()),
+    }
+}
+
 fn be2dec<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     chunks(&value, args, |out, chunk| {
-        write_int(out, chunk.iter().fold(0, |number, byte| number << 8 | i64::from(*byte)));
+        write_number(out, chunk.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)));
     })
 }
 
 fn le2dec<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     chunks(&value, args, |out, chunk| {
-        write_int(out, chunk.iter().rev().fold(0, |number, byte| number << 8 | i64::from(*byte)));
+        write_number(out, chunk.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)));
     })
 }
 

@@ -40,8 +40,14 @@ fn fields(bytes: &[u8]) -> impl Iterator<Item = Option<(i64, usize, usize, usize
     })
 }
 
+/// The shortest message: begin, length, type and checksum.
+const SHORTEST: usize = 26;
+
 /// Whether the message has the head, the lengths and the checksum that it must have; `None` while bytes are missing.
 fn check(bytes: &[u8]) -> Option<bool> {
+    if bytes.len() < SHORTEST {
+        return None;
+    }
     let mut body = None;
     for (at, field) in fields(bytes).enumerate() {
         let Some((tag, start, end, field_start)) = field else { return Some(false) };
@@ -74,9 +80,9 @@ fn check(bytes: &[u8]) -> Option<bool> {
 fn fix_is_valid<'a>(value: Value<'a>, _: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     match check(value.bytes()?) {
         Some(valid) => Some(Value::Bool(valid)),
-        None if env.complete => Some(Value::Bool(false)),
+        // Nothing is said of a part of a message, whether more comes or not.
         None => {
-            env.may_change.set(true);
+            env.may_change.set(!env.complete);
             None
         }
     }

@@ -30,20 +30,53 @@ fn json<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
         bytes.iter().for_each(|byte| escape(u32::from(*byte), &mut out));
         return Some(Value::made(out));
     }
-    for chunk in bytes.utf8_chunks() {
-        chunk.valid().chars().for_each(|c| escape(u32::from(c), &mut out));
-        if chunk.invalid().is_empty() {
-            continue;
-        }
-        // Wrong sequences fail, are left out (s), or pass as they are (p).
-        match code {
-            b"utf8" => return None,
-            b"utf8p" => chunk.invalid().iter().for_each(|byte| escape(u32::from(*byte), &mut out)),
-            b"utf8ps" => chunk.invalid().iter().for_each(|byte| escape(u32::from(*byte), &mut out)),
-            _ => {}
+    // `s`: what is wrong is left out instead of ending it all; `p`: what is only too long is taken.
+    let (silent, permissive) = (code.ends_with(b"s"), code[4..].starts_with(b"p"));
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let (decoded, length) = decode(rest);
+        rest = &rest[length..];
+        match decoded {
+            Ok(code) => escape(code, &mut out),
+            Err(Wrong::Overlong(code)) if permissive => escape(code, &mut out),
+            Err(_) if silent => {}
+            Err(_) => return None,
         }
     }
     Some(Value::made(out))
+}
+
+/// What is wrong with a sequence of UTF-8.
+enum Wrong {
+    /// It is none (a lone continuation, too few continuations), or its code is prohibited.
+    Sequence,
+    /// A code written with more bytes than it needs.
+    Overlong(u32),
+}
+
+/// The first character of `bytes`, which are not empty, and how many bytes it takes.
+fn decode(bytes: &[u8]) -> (Result<u32, Wrong>, usize) {
+    let (more, bits) = match bytes[0] {
+        byte @ 0..0x80 => return (Ok(u32::from(byte)), 1),
+        byte @ 0xc0..0xe0 => (1, byte & 0x1f),
+        byte @ 0xe0..0xf0 => (2, byte & 0x0f),
+        byte @ 0xf0..0xf8 => (3, byte & 0x07),
+        _ => return (Err(Wrong::Sequence), 1),
+    };
+    let continuation = |byte: &&u8| **byte & 0xc0 == 0x80;
+    let tail = &bytes[1..1 + bytes[1..].iter().take(more).take_while(continuation).count()];
+    if tail.len() < more {
+        return (Err(Wrong::Sequence), 1 + tail.len());
+    }
+    let code = tail.iter().fold(u32::from(bits), |code, byte| code << 6 | u32::from(byte & 0x3f));
+    let least = [0x80, 0x800, 0x1_0000][more - 1];
+    let decoded = match char::from_u32(code) {
+        Some(_) if code >= least => Ok(code),
+        Some(_) => Err(Wrong::Overlong(code)),
+        // Prohibited: half of a pair, or beyond what there is.
+        None => Err(Wrong::Sequence),
+    };
+    (decoded, 1 + more)
 }
 
 /// Appends one character, escaped where JSON or plain ASCII asks for it.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, Mac};
 use sha2::{Sha256, Sha384, Sha512};
 
+use super::encode::URL_LENIENT;
 use super::{Convert, json, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, arg, opt, text_of};
 use crate::env::{Env, Scope};
@@ -40,9 +40,12 @@ fn prepare_query(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 
 /// The decoded part of a token, or what the path in the arguments finds in it.
 fn query<'a>(value: &Value<'a>, part: usize, args: &'a Args) -> Option<Value<'a>> {
-    let encoded = value.bytes()?.split(|byte| *byte == b'.').nth(part)?;
+    let mut parts = value.bytes()?.split(|byte| *byte == b'.');
+    let encoded = parts.nth(part)?;
+    // What follows the payload is the signature; without it this is no token.
+    parts.nth(1 - part)?;
     let mut decoded = Scratch::new();
-    URL_SAFE_NO_PAD.decode_vec(encoded, &mut decoded).ok()?;
+    URL_LENIENT.decode_vec(encoded, &mut decoded).ok()?;
     match args.get(0) {
         Arg::Missing => Some(Value::made(decoded)),
         _ => json::query(&decoded, args),
@@ -178,7 +181,7 @@ fn jwt_verify_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Op
 fn signed(token: &[u8]) -> Result<(&[u8], Vec<u8>), i64> {
     let parts = token.iter().filter(|byte| **byte == b'.').count() + 1;
     let last = token.iter().rposition(|byte| *byte == b'.').filter(|_| parts == 3).ok_or(INVALID_TOKEN)?;
-    let signature = URL_SAFE_NO_PAD.decode(&token[last + 1..]).map_err(|_| INVALID_TOKEN)?;
+    let signature = URL_LENIENT.decode(&token[last + 1..]).map_err(|_| INVALID_TOKEN)?;
     Ok((&token[..last], signature))
 }
 
@@ -252,11 +255,11 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_7515_verifies() {
-        let secret = URL_SAFE_NO_PAD
+        let secret = URL_LENIENT
             .decode("AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow")
             .unwrap();
         let signed = b"eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
-        let signature = URL_SAFE_NO_PAD.decode("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk").unwrap();
+        let signature = URL_LENIENT.decode("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk").unwrap();
         assert!(verify_hmac(256, &secret, signed, &signature));
         assert!(!verify_hmac(256, &secret, &signed[1..], &signature));
     }

@@ -204,8 +204,9 @@ fn read<'b>(bytes: &'b [u8], see: &mut dyn FnMut(u8, Found<'b>)) -> Read<u8> {
 fn mqtt_is_valid<'a>(value: Value<'a>, _: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     match read(value.bytes()?, &mut |_, _| {}) {
         Ok(_) => Some(Value::Bool(true)),
-        Err(Problem::Short) if !env.complete => {
-            env.may_change.set(true);
+        // Nothing is said of a part of a packet, whether more comes or not.
+        Err(Problem::Short) => {
+            env.may_change.set(!env.complete);
             None
         }
         Err(_) => Some(Value::Bool(false)),

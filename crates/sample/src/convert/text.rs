@@ -7,7 +7,7 @@ use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
 use crate::auth::same;
 use crate::env::{Env, Scope};
 use crate::regex::Regex;
-use crate::value::{Bytes, Scratch, Type, Value};
+use crate::value::{Scratch, Type, Value};
 
 const FIELD: &[Spec] = &[arg(Kind::Int), arg(Kind::Str), opt(Kind::Int)];
 
@@ -20,8 +20,8 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("reverse",      &[],                                                                   Type::Str,  Type::Str,  "from the end to the start",                        reverse),
     row("reverse_dom",  &[],                                                                   Type::Str,  Type::Str,  "the labels of a domain from the last to the first",reverse_dom),
     row("bytes",        &[arg(Kind::StrOrVariable), opt(Kind::StrOrVariable)],                 Type::Bin,  Type::Bin,  "the bytes from an offset on",                      bytes),
-    row("field",        FIELD,                                                                 Type::Str,  Type::Str,  "a field between delimiters, empty ones counted",   field),
-    row("word",         FIELD,                                                                 Type::Str,  Type::Str,  "a word between delimiters, empty ones skipped",    word),
+    row("field",        FIELD,                                                                 Type::Str,  Type::Str,  "a field between delimiters, empty ones counted",   field).prepared(prepare_field),
+    row("word",         FIELD,                                                                 Type::Str,  Type::Str,  "a word between delimiters, empty ones skipped",    word).prepared(prepare_field),
     row("concat",       &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "followed by text, a variable and text",            concat).prepared(prepare_concat),
     row("add_item",     &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "followed by a delimiter and an item",              add_item).prepared(prepare_add_item),
     row("regsub",       &[arg(Kind::Str), arg(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "with what matches a regular expression replaced",  regsub).prepared(prepare_regsub),
@@ -146,6 +146,14 @@ fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<
     Some(Value::Str(bytes.slice(start, end)))
 }
 
+fn prepare_field(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match (&args[0], text_of(&args[1])) {
+        (Arg::Int(0), _) => Err("counts from 1, or from -1 at the end; 0 is no place".into()),
+        (_, b"") => Err("needs at least one delimiter".into()),
+        _ => Ok(()),
+    }
+}
+
 fn field<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     pick(value, args, false)
 }
@@ -253,30 +261,34 @@ fn rtrim<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'
     Some(Value::Str(bytes.slice(0, end)))
 }
 
-fn variable<'a>(args: &Args, env: &Env<'_>) -> Option<Bytes<'a>> {
+fn variable<'a>(args: &Args, env: &Env<'_>) -> Option<Value<'a>> {
     match args.get(0) {
-        Arg::Var(var) => var.get(env)?.into_bin(),
+        Arg::Var(var) => var.get(env),
         _ => None,
     }
 }
 
 fn strcmp<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    let (left, right) = (value.into_str()?, variable(args, env)?);
-    Some(Value::Int(match (*left).cmp(&*right) {
+    let (left, right) = (value.into_str()?, variable(args, env)?.into_str()?);
+    // As strcmp(3) does: how far apart the first bytes are that differ, else which is longer.
+    let apart = left.iter().zip(right.iter()).map(|(left, right)| i64::from(*left) - i64::from(*right));
+    let lengths = match left.len().cmp(&right.len()) {
         std::cmp::Ordering::Less => -1,
         std::cmp::Ordering::Equal => 0,
         std::cmp::Ordering::Greater => 1,
-    }))
+    };
+    Some(Value::Int(apart.into_iter().find(|apart| *apart != 0).unwrap_or(lengths)))
 }
 
 fn secure_memcmp<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    Some(Value::Bool(same(&value.into_bin()?, &variable(args, env)?)))
+    Some(Value::Bool(same(&value.into_bin()?, &variable(args, env)?.into_bin()?)))
 }
 
 fn host_only<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let bytes = value.into_str()?;
-    let end = uri::split_port(&bytes).0.len();
-    Some(Value::Str(bytes.slice(0, end)))
+    let mut host = Scratch::copy(uri::split_port(&bytes).0);
+    host.make_ascii_lowercase();
+    Some(Value::made(host))
 }
 
 fn port_only<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {

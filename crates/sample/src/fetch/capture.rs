@@ -13,7 +13,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("capture.req.hdr",    &[arg(Kind::Int)], Type::Str, Columns::REQUEST_KEPT,  "a captured request header, by its place",   capture_req_hdr),
     row("capture.res.hdr",    &[arg(Kind::Int)], Type::Str, Columns::RESPONSE_KEPT, "a captured response header, by its place",  capture_res_hdr),
     row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "the method as received",                    capture_req_method).prepared(keep_line),
-    row("capture.req.uri",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the target as received",                    capture_req_uri).prepared(keep_line),
+    row("capture.req.uri",    &[],               Type::Str, Columns::REQUEST_KEPT,  "path and query as received",                   capture_req_uri).prepared(keep_line),
     row("capture.req.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the version as received, HTTP/1.0 or HTTP/1.1", capture_req_ver).prepared(keep_line),
     row("capture.res.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the response's version, likewise",          capture_res_ver),
 ];
@@ -52,7 +52,7 @@ fn capture_req_method<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Opti
 }
 
 fn capture_req_uri<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    request_line(env).map(|line| Value::str(line[1]))
+    request_line(env).and_then(|line| http::uri::split(line[1]).pathq()).map(Value::str)
 }
 
 fn capture_req_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

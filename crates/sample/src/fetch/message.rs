@@ -67,7 +67,7 @@ fn req_body_param<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> 
     request(env)?;
     let name = args.bytes(0).filter(|name| !name.is_empty());
     let ignore_case = args.bytes(1) == Some(b"i");
-    let mut found = uri::params(body(env, env.request_bytes), false, None)
+    let mut found = uri::params(body(env, env.request_bytes), true, Some(b'&'))
         .filter(|(other, _)| match name {
             None => true,
             Some(name) if ignore_case => other.eq_ignore_ascii_case(name),

@@ -117,6 +117,11 @@ impl Fetch {
     }
 }
 
+/// What stands for the fetch of an expression that begins with a log line; no name that a configuration could write.
+pub(crate) static MESSAGE: Fetch = row("", &[], Type::Str, Columns(u32::MAX), "the log line", |env, _, _| {
+    Some(Value::str(env.request_bytes))
+});
+
 static TABLES: &[&[Fetch]] = &[
     constant::FETCHES,
     internal::FETCHES,

@@ -228,9 +228,10 @@ mod tests {
             let key = trimmed(key, delimiters);
             let around =
                 |at: Option<usize>| at.and_then(|at| text.get(at)).is_none_or(|b| delimiters.contains(b));
-            (0..=text.len()).any(|at| {
-                text[at..].starts_with(&key) && around(at.checked_sub(1)) && around(Some(at + key.len()))
-            })
+            !key.is_empty()
+                && (0..=text.len()).any(|at| {
+                    text[at..].starts_with(&key) && around(at.checked_sub(1)) && around(Some(at + key.len()))
+                })
         };
         let matches = |slot: &Slot| {
             let key = lower(entries.text(*slot));

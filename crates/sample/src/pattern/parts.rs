@@ -92,7 +92,7 @@ impl Parts {
                 let Some(part) = ends.get(first_end + inner).and_then(|end| bytes.get(start..*end)) else {
                     continue;
                 };
-                let found = many.find(part, &texts);
+                let found = if part.is_empty() { None } else { many.find(part, &texts) };
                 best = [best, found].into_iter().flatten().min_by_key(|slot| texts.order(*slot));
             }
         }
@@ -100,8 +100,11 @@ impl Parts {
     }
 }
 
-/// Whether `pattern` stands in `bytes` between delimiters or ends.
+/// Whether `pattern` stands in `bytes` between delimiters or ends. A pattern of delimiters only never does.
 fn has_part(bytes: &[u8], pattern: &[u8], delimiters: &[u8], ignore_case: bool) -> bool {
+    if pattern.is_empty() {
+        return false;
+    }
     let Some(last) = bytes.len().checked_sub(pattern.len()) else { return false };
     let delimits = |at: usize| bytes.get(at).is_none_or(|byte| delimiters.contains(byte));
     (0..=last).any(|start| {

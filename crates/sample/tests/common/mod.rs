@@ -98,6 +98,10 @@ impl Names for World {
         }))
     }
 
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+        (name == "dns").then(|| state::resolvers::Section::new(name, []))
+    }
+
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         self.files
             .get(path)
@@ -292,12 +296,17 @@ impl World {
 
     /// What a format makes.
     pub fn format(&self, text: &str, used_for: FormatFor) -> String {
+        String::from_utf8_lossy(&self.format_bytes(text, used_for)).into_owned()
+    }
+
+    /// Likewise, as bytes.
+    pub fn format_bytes(&self, text: &str, used_for: FormatFor) -> Vec<u8> {
         match Format::compile(text, Span::default(), &self.scope(), used_for) {
-            Err(error) => format!("error: {}", error.message),
+            Err(error) => format!("error: {}", error.message).into_bytes(),
             Ok(format) => {
                 let mut out = Vec::new();
                 format.render(&self.env(), &mut out);
-                String::from_utf8_lossy(&out).into_owned()
+                out
             }
         }
     }

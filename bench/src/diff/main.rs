@@ -1,0 +1,169 @@
+//! Random expressions, log formats and conditions over random requests, through Weir and through haproxy: what the one makes of them
+//! must be what the other does.
+//!
+//!     weir-diff WEIR HAPROXY [seed=1] [configs=60] [expressions=100] [requests=20] [show=20]
+//!
+//! Each configuration sets a variable from each expression and answers with all of them in hexadecimal digits. Lines that one
+//! of the two refuses are compared by that and left out. Differences that are known are counted by their reason
+//! ([`known`]); any other ends the program with 1. The same seed gives the same cases.
+
+mod expression;
+mod known;
+mod proxy;
+mod request;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use expression::Case;
+use proxy::Peer;
+
+struct Options {
+    weir: PathBuf,
+    haproxy: PathBuf,
+    seed: u64,
+    configs: usize,
+    expressions: usize,
+    requests: usize,
+    show: usize,
+}
+
+fn options() -> Result<Options, String> {
+    let mut words = std::env::args().skip(1);
+    let mut path =
+        |what: &str| words.next().map(PathBuf::from).ok_or(format!("the path of {what} is missing"));
+    let (weir, haproxy) = (path("weir")?, path("haproxy")?);
+    let mut options =
+        Options { weir, haproxy, seed: 1, configs: 60, expressions: 100, requests: 20, show: 20 };
+    for word in words {
+        let (name, value) = word.split_once('=').ok_or(format!("`{word}` is no `name=value`"))?;
+        let number: usize = value.parse().map_err(|_| format!("`{value}` is no number"))?;
+        match name {
+            "seed" => options.seed = number as u64,
+            "configs" => options.configs = number,
+            "expressions" => options.expressions = number,
+            "requests" => options.requests = number,
+            "show" => options.show = number,
+            _ => return Err(format!("`{name}` is none of seed, configs, expressions, requests, show")),
+        }
+    }
+    Ok(options)
+}
+
+/// What came of all cases.
+#[derive(Default)]
+struct Tally {
+    compared: usize,
+    same: usize,
+    with_result: usize,
+    refused_by_both: usize,
+    newer: usize,
+    known: BTreeMap<&'static str, usize>,
+    unexplained: Vec<String>,
+    /// Expressions of which a difference is shown already.
+    seen: HashSet<String>,
+}
+
+impl Tally {
+    fn difference(&mut self, case: &Case, text: String) {
+        match known::reason(case, &text) {
+            Some(reason) => *self.known.entry(reason).or_default() += 1,
+            None if self.seen.insert(case.text().to_owned()) => self.unexplained.push(text),
+            None => {}
+        }
+    }
+
+    fn report(&self, show: usize) -> ExitCode {
+        println!(
+            "{} results compared, {} the same, {} of them of expressions that gave something",
+            self.compared, self.same, self.with_result
+        );
+        println!(
+            "{} expressions refused by both, {} that this haproxy does not know yet",
+            self.refused_by_both, self.newer
+        );
+        for (reason, count) in &self.known {
+            println!("{count} differences: {reason}");
+        }
+        println!("{} expressions with differences not explained", self.unexplained.len());
+        for text in self.unexplained.iter().take(show) {
+            println!("  {text}");
+        }
+        if self.unexplained.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+/// One configuration: finds what both accept, starts both, sends the requests.
+fn run(options: &Options, peers: &mut [Peer; 2], turn: usize, tally: &mut Tally) -> Result<(), String> {
+    let random =
+        &mut fastrand::Rng::with_seed(options.seed.wrapping_mul(1_000_003).wrapping_add(turn as u64));
+    let mut cases: Vec<Case> = (0..options.expressions).map(|_| Case::new(random)).collect();
+    let [weir, haproxy] = peers;
+    let (ours, theirs) = (weir.refused(&cases)?, haproxy.refused(&cases)?);
+    for (number, case) in cases.iter().enumerate() {
+        match (ours.get(&number), theirs.get(&number)) {
+            (None, None) => {}
+            (Some(_), Some(_)) => tally.refused_by_both += 1,
+            (Some(message), None) => {
+                tally.difference(case, format!("only weir refuses `{}`: {message}", case.line(number)));
+            }
+            (None, Some(message)) if message.contains("unknown") => tally.newer += 1,
+            (None, Some(message)) => {
+                tally.difference(case, format!("only haproxy refuses `{}`: {message}", case.line(number)));
+            }
+        }
+    }
+    let mut number = 0;
+    cases.retain(|_| {
+        number += 1;
+        !ours.contains_key(&(number - 1)) && !theirs.contains_key(&(number - 1))
+    });
+    weir.start(&cases)?;
+    haproxy.start(&cases)?;
+    for _ in 0..options.requests {
+        let request = request::random(random);
+        let (ours, theirs) = (weir.ask(&request)?, haproxy.ask(&request)?);
+        for (number, case) in cases.iter().enumerate() {
+            let (ours, theirs) = (ours.get(&number), theirs.get(&number));
+            tally.compared += 1;
+            if ours == theirs {
+                tally.same += 1;
+                tally.with_result += usize::from(ours.is_some());
+                continue;
+            }
+            let shown = |value: Option<&String>| value.map_or("nothing".into(), |hex| proxy::readable(hex));
+            let (ours, theirs) = (shown(ours), shown(theirs));
+            let text = format!(
+                "`{}`: weir {ours}, haproxy {theirs}; request:\n    {}",
+                case.text(),
+                String::from_utf8_lossy(&request).trim_end().replace("\r\n", "\n    ")
+            );
+            tally.difference(case, text);
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!(
+                "weir-diff: {error}\nusage: weir-diff WEIR HAPROXY [seed=N] [configs=N] [expressions=N] [requests=N] [show=N]"
+            );
+            return ExitCode::from(2);
+        }
+    };
+    let mut tally = Tally::default();
+    let mut peers = [Peer::new(&options.weir), Peer::new(&options.haproxy)];
+    for turn in 0..options.configs {
+        if let Err(error) = run(&options, &mut peers, turn, &mut tally) {
+            eprintln!("weir-diff: configuration {turn}: {error}");
+            return ExitCode::from(2);
+        }
+        eprint!("\r{} of {} configurations", turn + 1, options.configs);
+    }
+    eprintln!();
+    tally.report(options.show)
+}

@@ -1,0 +1,196 @@
+//! `log` lines: their targets, once every ring, log backend and profile has a name (manual, 4.2 `log`).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use base::address::{Host, Place};
+use diag::{Diagnostic, Span};
+use state::server::ServerAddress;
+use state::{Mode, Ring};
+use syntax::Word;
+
+use crate::plan::ProxyIndex;
+use crate::plan::log::{LogFormat, LogProto, LogTarget, Logger, RingPeer, RingServer, RingSettings};
+use crate::resolve::Context;
+use crate::resolve::names::resolve_host;
+use crate::settings::{LogLine, LoggerDraft, Settings, TargetDraft};
+
+/// What names in `log` lines mean, and what such lines made.
+#[derive(Default)]
+pub(crate) struct LogNames {
+    /// `ring` sections, and `buf0`.
+    pub(crate) rings: HashMap<Box<str>, RingSettings>,
+    /// All of them, in the order of the configuration, then those that `tcp@` made.
+    pub(crate) all_rings: Vec<Arc<Ring>>,
+    /// Backends by name.
+    pub(crate) backends: HashMap<Box<str>, (ProxyIndex, Mode)>,
+    /// What the rings are sent to.
+    pub(crate) servers: Vec<RingServer>,
+    /// The rings of `log tcp@…` lines, by the place of the line: proxies that inherit it share them.
+    implicit: HashMap<Span, Arc<Ring>>,
+    /// Lines found wrong already: defaults are read by many.
+    refused: HashSet<Span>,
+}
+
+impl LogNames {
+    /// A ring that a `log` line makes, and the server it is sent to.
+    fn add_implicit(&mut self, ring: &Arc<Ring>, peer: RingPeer, proto: LogProto) {
+        self.all_rings.push(ring.clone());
+        self.servers.push(RingServer {
+            ring: ring.clone(),
+            peer,
+            proto,
+            connect_timeout: None,
+            server_timeout: None,
+        });
+    }
+}
+
+/// The loggers of a proxy, those of global in the place of `log global`.
+pub(crate) fn loggers(settings: &Settings<'_>, context: &mut Context<'_>) -> Vec<Logger> {
+    let mut loggers = Vec::new();
+    let forwards = settings.kind == crate::draft::Kind::LogForward;
+    for line in settings.loggers.iter() {
+        match line {
+            LogLine::Global => loggers.extend(context.global.loggers.iter().cloned()),
+            LogLine::Own(draft) => loggers.extend(logger(draft, forwards, context)),
+        }
+    }
+    loggers
+}
+
+/// One line; nothing when it is wrong, which is among the diagnostics.
+pub(crate) fn logger(draft: &LoggerDraft<'_>, forwards: bool, context: &mut Context<'_>) -> Option<Logger> {
+    if context.log.refused.contains(&draft.span) {
+        return None;
+    }
+    match try_logger(draft, forwards, context) {
+        Ok(logger) => Some(logger),
+        Err(error) => {
+            context.log.refused.insert(draft.span);
+            context.diagnostics.push(error);
+            None
+        }
+    }
+}
+
+fn try_logger(
+    draft: &LoggerDraft<'_>,
+    forwards: bool,
+    context: &mut Context<'_>,
+) -> Result<Logger, Diagnostic> {
+    let unsaid = match &context.global.log_send_hostname {
+        _ if forwards => LogFormat::AsReceived,
+        // A name that is to be sent needs a field for it (manual, 4.2 `log`, format `local`).
+        Some(_) => LogFormat::Rfc3164,
+        None => LogFormat::Local,
+    };
+    let mut logger = Logger {
+        target: LogTarget::Backend(0),
+        max_length: draft.max_length,
+        format: draft.format.unwrap_or(unsaid),
+        facility: draft.facility,
+        max_level: draft.max_level,
+        min_level: draft.min_level,
+        sample: draft.sample.clone(),
+        profile: None,
+    };
+    logger.target = match &draft.target {
+        TargetDraft::Address(address) => LogTarget::Address(address.clone()),
+        TargetDraft::Ring(word, name) => {
+            let settings = ring(word, name, context)?;
+            logger.format = settings.format;
+            logger.max_length = logger.max_length.min(settings.ring.max_length);
+            LogTarget::Ring(settings.ring.clone())
+        }
+        TargetDraft::Backend(word, name) => LogTarget::Backend(backend(word, name, context)?),
+        TargetDraft::Stream(word, place) => LogTarget::Ring(stream(draft, word, place, context)?),
+    };
+    if let Some(word) = draft.profile {
+        let profiles = &context.names.log_profiles;
+        let found = profiles.get(word.as_str()).cloned();
+        logger.profile = Some(found.ok_or_else(|| {
+            Diagnostic::alert(format!("there is no log-profile section `{word}`"))
+                .at(word.span())
+                .did_you_mean(diag::suggest(word, profiles.keys().map(|name| &**name)))
+                .help(format!("a section `log-profile {word}` anywhere in the configuration makes it"))
+                .haproxy(format!("'log' : no such log-profile '{word}'."))
+        })?);
+    }
+    Ok(logger)
+}
+
+fn ring<'c>(word: &Word, name: &str, context: &'c Context<'_>) -> Result<&'c RingSettings, Diagnostic> {
+    let rings = &context.log.rings;
+    rings.get(name).ok_or_else(|| {
+        Diagnostic::alert(format!("there is no ring `{name}`"))
+            .at(word.part("ring@".len(), word.len()))
+            .did_you_mean(diag::suggest(name, rings.keys().map(|name| &**name)))
+            .help(format!("a section `ring {name}` anywhere in the configuration makes it"))
+            .haproxy(format!("'log' : unknown ring named '{name}'."))
+    })
+}
+
+fn backend(word: &Word, name: &str, context: &Context<'_>) -> Result<ProxyIndex, Diagnostic> {
+    let span = word.part("backend@".len(), word.len());
+    match context.log.backends.get(name) {
+        Some((index, Mode::Log)) => Ok(*index),
+        Some((_, mode)) => Err(Diagnostic::alert(format!(
+            "backend `{name}` takes no log lines: it is in mode {}",
+            mode.name()
+        ))
+        .at(span)
+        .help("a backend with `mode log` and servers of its own does")
+        .haproxy(format!("'log' : backend '{name}' is not in 'log' mode."))),
+        None => {
+            let names = context.log.backends.iter().filter(|(_, (_, mode))| *mode == Mode::Log);
+            Err(Diagnostic::alert(format!("there is no backend `{name}`"))
+                .at(span)
+                .did_you_mean(diag::suggest(name, names.map(|(name, _)| &**name)))
+                .help("log lines go to backends with `mode log`")
+                .haproxy(format!("'log' : unable to find backend '{name}'.")))
+        }
+    }
+}
+
+/// A line that names a server reached over a stream has a ring of its own before it.
+fn stream(
+    draft: &LoggerDraft<'_>,
+    word: &Word,
+    place: &Place,
+    context: &mut Context<'_>,
+) -> Result<Arc<Ring>, Diagnostic> {
+    if let Some(ring) = context.log.implicit.get(&draft.span) {
+        return Ok(ring.clone());
+    }
+    let address = stream_address(word, place)?;
+    let size = context.global.tune.bufsize.max(2 * draft.max_length);
+    let ring = Arc::new(Ring::new(word, &format!("messages for {word}"), size, draft.max_length));
+    context.log.add_implicit(&ring, RingPeer::Address(address), LogProto::Legacy);
+    context.log.implicit.insert(draft.span, ring.clone());
+    Ok(ring)
+}
+
+fn stream_address(word: &Word, place: &Place) -> Result<ServerAddress, Diagnostic> {
+    Ok(match place {
+        Place::Ip { host, ports } => {
+            let ip = host_address(word, host)?;
+            ServerAddress::Ip((ip, ports.iter().next().unwrap_or(514)).into())
+        }
+        Place::Unix(path) => ServerAddress::Unix(path.into()),
+        Place::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
+        Place::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
+        Place::Fd(_) | Place::SockPair(_) | Place::ReverseHttp(_) => {
+            return Err(Diagnostic::alert(format!("`{word}` is no place for log lines")).at(word.span()));
+        }
+    })
+}
+
+/// The address of a host named in a `log` line.
+pub(crate) fn host_address(word: &Word, host: &Host) -> Result<std::net::IpAddr, Diagnostic> {
+    resolve_host(host).map_err(|error| {
+        Diagnostic::alert(format!("cannot resolve the address of the log `{word}`: {error}"))
+            .at(word.span())
+            .haproxy(format!("'log' : could not resolve address '{word}'"))
+    })
+}

@@ -1,0 +1,241 @@
+//! `log-profile` (manual, 8.3.5), `ring` (12.5) and `log-forward` (12.6) sections.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base::address::{Accepts, Place as AddressPlace, PortRule, Transport};
+use diag::{Diagnostic, Span};
+use sample::Place;
+use sample::acl::Acls;
+use sample::format::{Format, FormatFor};
+use sample::log_profile::{LogOverride, LogProfile, LogStep};
+use state::{Mode, Ring};
+use syntax::Word;
+
+use crate::args::Args;
+use crate::bind;
+use crate::draft::{Draft, Kind, Section, Statement};
+use crate::plan::log::{DatagramBind, LogFormat, LogForward, RingSettings};
+use crate::resolve::names::resolve_host;
+use crate::resolve::rules::scope;
+use crate::resolve::{Context, Pending};
+
+/// `maxlen` where none is given.
+const MAX_LENGTH: usize = 1024;
+
+/// Reads every `log-profile` section.
+pub(crate) fn profiles(draft: &Draft, context: &mut Context<'_>) {
+    let mut seen: HashMap<&str, &Section> = HashMap::new();
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::LogProfile) {
+        if let Some(other) = seen.insert(&section.name, section) {
+            twice("log-profile", &section.name, other, context);
+        }
+        let mut profile = LogProfile { name: section.name.as_str().into(), ..LogProfile::default() };
+        for statement in &section.statements {
+            let outcome = match statement.keyword.name {
+                "log-tag" => log_tag(&mut profile, statement, context),
+                _ => on(&mut profile, statement, context),
+            };
+            context.note(outcome);
+        }
+        context.names.log_profiles.insert(section.name.as_str().into(), Arc::new(profile));
+    }
+}
+
+fn twice(kind: &str, name: &Word, other: &Section, context: &mut Context<'_>) {
+    let place = context.place(other);
+    let haproxy = match kind {
+        "ring" => format!("sink named '{name}' already exists."),
+        _ => format!("{kind} section '{name}' already declared at {place}."),
+    };
+    context.diagnostics.push(
+        Diagnostic::alert(format!("there are two `{kind}` sections named `{name}`"))
+            .at(name.span())
+            .related(other.name.span(), "the first stands here")
+            .haproxy(haproxy),
+    );
+}
+
+fn log_tag(
+    profile: &mut LogProfile,
+    statement: &Statement,
+    context: &mut Context<'_>,
+) -> Result<(), Diagnostic> {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    profile.tag = Some(args.required("a tag for use in syslog")?.as_str().into());
+    args.finish()
+}
+
+/// `on <step> [drop] [format <fmt>] [sd <fmt>]`.
+fn on(profile: &mut LogProfile, statement: &Statement, context: &mut Context<'_>) -> Result<(), Diagnostic> {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let word = args.required("<step>")?;
+    let step = LogStep::find(word).ok_or_else(|| {
+        let names: Vec<&str> = LogStep::names().collect();
+        args.wrong(format!("`on` does not know the step `{word}`"))
+            .did_you_mean(diag::suggest(word, names.iter().copied()))
+            .help(format!("one of: {}", names.join(", ")))
+            .haproxy(format!("'on' : unknown logging step '{word}'."))
+    })?;
+    let (mut drop, mut format, mut structured) = (false, None, None);
+    while let Some(option) = args.next() {
+        match option.as_str() {
+            "drop" => drop = true,
+            "format" => format = Some(args.value()?),
+            "sd" => structured = Some(args.value()?),
+            other => {
+                return Err(args
+                    .wrong(format!("`on` has no use for `{other}`"))
+                    .did_you_mean(diag::suggest(other, ["drop", "format", "sd"]))
+                    .help(format!("usage: on {}", statement.keyword.signature))
+                    .haproxy(format!("'on' expects 'drop', 'format' or 'sd' (got '{other}').")));
+            }
+        }
+    }
+    if profile.steps.iter().any(|(known, _)| *known == step) {
+        return Err(Diagnostic::alert(format!("the step `{word}` stands in this profile twice"))
+            .at(word.span())
+            .haproxy(format!("'on' : step '{word}' already defined in log-profile '{}'.", profile.name)));
+    }
+    let own =
+        LogOverride { drop, format: compiled(format, context)?, structured: compiled(structured, context)? };
+    profile.steps.push((step, own));
+    Ok(())
+}
+
+/// A format of a profile: whose proxies use it is not known, so it may hold what those in HTTP mode know.
+fn compiled(word: Option<&Word>, context: &Context<'_>) -> Result<Option<Format>, Diagnostic> {
+    let Some(word) = word else { return Ok(None) };
+    let acls = Acls::default();
+    let scope = scope(context, &acls, None, Mode::Http, Place::Log);
+    Format::compile(word, word.span(), &scope, FormatFor::Log).map(Some)
+}
+
+/// Makes the rings of all sections, and `buf0`, which is always there.
+pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
+    let size = context.global.tune.bufsize;
+    let buffer = Arc::new(Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH));
+    add_ring(RingSettings { ring: buffer, format: LogFormat::Raw, backing_file: None }, context);
+    let mut seen: HashMap<&str, &Section> = HashMap::new();
+    for proxy in pending.iter().filter(|proxy| proxy.settings.kind == Kind::Ring) {
+        if let Some(other) = seen.insert(proxy.settings.name, proxy.section) {
+            twice("ring", &proxy.section.name, other, context);
+            continue;
+        }
+        let settings = ring(proxy, context);
+        add_ring(settings, context);
+    }
+}
+
+fn add_ring(settings: RingSettings, context: &mut Context<'_>) {
+    context.log.all_rings.push(settings.ring.clone());
+    context.log.rings.insert(settings.ring.name.clone(), settings);
+}
+
+fn ring(proxy: &Pending<'_>, context: &mut Context<'_>) -> RingSettings {
+    let (settings, draft) = (&proxy.settings, &proxy.settings.log);
+    let name = settings.name;
+    let size = draft.ring_size.unwrap_or(context.global.tune.bufsize);
+    let max_length = draft.ring_max_length.unwrap_or(MAX_LENGTH);
+    let longest = size.saturating_sub(4);
+    if let Some(length) = draft.ring_max_length.filter(|length| *length > longest) {
+        context.diagnostics.push(
+            Diagnostic::warning(format!(
+                "ring `{name}` holds {longest} bytes: no message of {length} fits into it"
+            ))
+            .at(proxy.section.name.span())
+            .haproxy(format!(
+                "ring '{name}' event max length '{length}' exceeds size, forced to size '{longest}'."
+            )),
+        );
+    }
+    let description = settings.description.as_deref().unwrap_or(name);
+    context.enter(proxy.section);
+    RingSettings {
+        ring: Arc::new(Ring::new(name, description, size, max_length)),
+        format: draft.ring_format.unwrap_or(LogFormat::Raw),
+        backing_file: draft.backing_file.map(|path| context.names.path(path)),
+    }
+}
+
+/// What makes a log forwarder of a proxy; nothing for any other proxy.
+pub(crate) fn log_forward(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Box<LogForward>> {
+    let settings = &proxy.settings;
+    if settings.kind != Kind::LogForward {
+        return None;
+    }
+    let mut datagrams = Vec::new();
+    for statement in &settings.log.datagram_binds {
+        match datagram_bind(statement, context) {
+            Ok(mut made) => datagrams.append(&mut made),
+            Err(error) => context.diagnostics.push(error),
+        }
+    }
+    if settings.binds.is_empty() && settings.log.datagram_binds.is_empty() {
+        let name = settings.name;
+        context.diagnostics.push(
+            Diagnostic::warning(format!("log-forward `{name}` listens nowhere"))
+                .at(proxy.section.name.span())
+                .help("`bind` takes messages over TCP, `dgram-bind` over UDP")
+                .haproxy_whole(format!("log-forward '{name}' has no 'bind' nor 'dgram-bind' directive.")),
+        );
+    }
+    Some(Box::new(LogForward {
+        datagrams,
+        only_lines: settings.log.only_lines,
+        unparsed: settings.log.unparsed,
+        host: settings.log.host,
+    }))
+}
+
+fn datagram_bind(statement: &Statement, context: &mut Context<'_>) -> Result<Vec<DatagramBind>, Diagnostic> {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let word = args.required("an address and a port")?;
+    let mut addresses = Vec::new();
+    let mut offset = 0;
+    for part in word.split(',') {
+        let span = word.part(offset, offset + part.len());
+        datagram_addresses(word, offset, part, span, &args, &mut addresses)?;
+        offset += part.len() + 1;
+    }
+    let draft = bind::parse_params(&mut args, &format!("dgram-bind {word}"), "log-forward")?;
+    let workers = context.placement.select(&draft.threads);
+    if workers.is_empty() {
+        return Err(Diagnostic::alert("none of the threads that `thread` names exists").at(statement.span));
+    }
+    let made = addresses.into_iter().map(|address| DatagramBind {
+        address,
+        interface: draft.interface.map(Into::into),
+        namespace: draft.namespace.map(Into::into),
+        transparent: draft.transparent,
+        workers: workers.clone(),
+    });
+    Ok(made.collect())
+}
+
+fn datagram_addresses(
+    word: &Word,
+    offset: usize,
+    part: &str,
+    span: Span,
+    args: &Args<'_, '_>,
+    all: &mut Vec<std::net::SocketAddr>,
+) -> Result<(), Diagnostic> {
+    let accepts = Accepts { port: PortRule::Required, range: true, offset: false };
+    let address = args.address_in(word, offset, part, accepts)?;
+    let AddressPlace::Ip { host, ports } = &address.place else {
+        return Err(Diagnostic::alert("`dgram-bind` needs an IP address and a port")
+            .at(span)
+            .haproxy(format!("'dgram-bind' : invalid address '{part}': only IPv4 and IPv6 are accepted.")));
+    };
+    if !matches!(address.transport, Transport::Default | Transport::Datagram) {
+        return Err(Diagnostic::alert("`dgram-bind` needs a datagram socket")
+            .at(span)
+            .help("`bind` is for streams")
+            .haproxy(format!("'dgram-bind' : invalid address '{part}': not a datagram address.")));
+    }
+    let ip = resolve_host(host)
+        .map_err(|error| Diagnostic::alert(format!("cannot resolve `{part}`: {error}")).at(span))?;
+    all.extend(ports.iter().map(|port| std::net::SocketAddr::new(ip, port)));
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! `resolvers` sections (manual, section 5.3.2): their lines become [`Resolvers`], and `default` is made where the
+//! configuration has none.
+
+use std::sync::Arc;
+
+use diag::Diagnostic;
+
+use crate::args::Args;
+use crate::draft::{Draft, Kind, Section};
+use crate::keyword::Apply;
+use crate::plan::Resolvers;
+use crate::resolve::Context;
+use crate::tables::resolvers::{ResolversDraft, add_system_servers};
+
+/// Makes every section.
+pub(crate) fn resolvers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Resolvers>> {
+    let mut made: Vec<(&Section, Arc<Resolvers>)> = Vec::new();
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::Resolvers) {
+        if let Some((other, _)) = made.iter().find(|(other, _)| *other.name == *section.name) {
+            let (name, place) = (&section.name, context.place(other));
+            context.diagnostics.push(
+                Diagnostic::alert(format!("there are two resolvers sections named `{name}`"))
+                    .at(name.span())
+                    .related(other.name.span(), "the first stands here")
+                    .haproxy(format!(
+                        "resolvers '{name}' has same name as another resolvers (declared at {place})."
+                    )),
+            );
+            continue;
+        }
+        made.push((section, Arc::new(read(section, context))));
+    }
+    let named_default = made.iter().any(|(section, _)| section.name.as_str() == "default");
+    let mut all: Vec<_> = made.into_iter().map(|(_, resolvers)| resolvers).collect();
+    all.extend(system().filter(|_| !named_default));
+    all
+}
+
+fn read(section: &Section, context: &mut Context<'_>) -> Resolvers {
+    let mut resolvers = ResolversDraft::default();
+    for statement in &section.statements {
+        if let Apply::Resolvers(read) = statement.keyword.apply {
+            let mut args = Args::new(statement, context.diagnostics, context.environment);
+            let outcome = read(&mut resolvers, &mut args);
+            context.note(outcome);
+        }
+    }
+    if resolvers.nameservers.is_empty() {
+        let name = &section.name;
+        context.diagnostics.push(
+            Diagnostic::warning(format!("resolvers section `{name}` has no name server"))
+                .at(section.keyword.span().to(name.span()))
+                .haproxy(format!("resolvers '{name}' has no nameservers defined.")),
+        );
+    }
+    resolvers.finish(&section.name)
+}
+
+/// The section `default` as the system's own resolver is set up; `None` where that says nothing.
+fn system() -> Option<Arc<Resolvers>> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").ok()?;
+    let mut draft = ResolversDraft::default();
+    add_system_servers(&mut draft, &text);
+    (!draft.nameservers.is_empty()).then(|| Arc::new(draft.finish("default")))
+}

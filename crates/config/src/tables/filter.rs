@@ -1,0 +1,165 @@
+//! `filter` and `filter-sequence` (manual, section 4.2 and chapter 9).
+
+use base::units::DefaultUnit::Milliseconds;
+use diag::Diagnostic;
+use sample::bandwidth::BandwidthFilter;
+use syntax::Word;
+
+use crate::args::Args;
+use crate::keyword::places::FLB;
+use crate::keyword::{Keyword, Outcome, not_supported, proxy};
+use crate::plan::filter::TraceFilter;
+use crate::settings::{FilterDraft, FilterKind, Settings};
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out", filter),
+    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
+];
+
+/// The filters of HAProxy that are not built here.
+const OTHERS: &[&str] =
+    &["cache", "comp-req", "comp-res", "compression", "fcgi-app", "opentelemetry", "opentracing", "spoe"];
+
+fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("the name of a filter")?;
+    let kind = match word.as_str() {
+        "trace" => FilterKind::Trace(trace(args)?),
+        "bwlim-in" | "bwlim-out" => FilterKind::Bandwidth(bandwidth(args, word == "bwlim-in")?),
+        name if OTHERS.contains(&name) || name.starts_with("lua.") => {
+            return Err(not_supported(&format!("filter {name}")).at(word.span()));
+        }
+        name => {
+            let known = ["trace", "bwlim-in", "bwlim-out"].into_iter().chain(OTHERS.iter().copied());
+            let near = diag::suggest(name, known);
+            let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
+            return Err(Diagnostic::alert(format!("there is no filter `{name}`"))
+                .at(word.span())
+                .did_you_mean(near)
+                .haproxy(format!("'filter' : unknown keyword '{name}'{tail}.")));
+        }
+    };
+    if let FilterKind::Bandwidth(own) = &kind
+        && settings
+            .filters
+            .iter()
+            .any(|other| matches!(&other.kind, FilterKind::Bandwidth(other) if other.name == own.name))
+    {
+        let name = &own.name;
+        return Err(Diagnostic::alert(format!("there are two bandwidth filters named `{name}` here"))
+            .at(args.statement.keyword_span())
+            .haproxy(format!("'filter' : bwlim filter '{name}' already exists in this proxy.")));
+    }
+    settings.filters.push(FilterDraft { keyword: word, kind });
+    args.finish()
+}
+
+fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {
+    let mut trace = TraceFilter {
+        name: "TRACE".into(),
+        random_forwarding: false,
+        max_forward: 0,
+        quiet: false,
+        hexdump: false,
+        on_request: true,
+        on_response: true,
+    };
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "name" => trace.name = args.value()?.as_str().into(),
+            "random-forwarding" => trace.random_forwarding = true,
+            // Nothing is parsed by filters any more, so there is nothing to be random about: as in HAProxy.
+            "random-parsing" => {}
+            "max-fwd" => {
+                let word = args.value()?;
+                trace.max_forward = args.number(word, 0, i32::MAX as usize)?;
+            }
+            "quiet" => trace.quiet = true,
+            "hexdump" => trace.hexdump = true,
+            other => {
+                let known = ["name", "random-forwarding", "max-fwd", "quiet", "hexdump"];
+                return Err(args
+                    .wrong(format!("`filter trace` does not know `{other}`"))
+                    .did_you_mean(diag::suggest(other, known))
+                    .haproxy(format!("'filter trace' : unknown argument '{other}'.")));
+            }
+        }
+    }
+    Ok(trace)
+}
+
+fn bandwidth(args: &mut Args<'_, '_>, upload: bool) -> Result<BandwidthFilter, Diagnostic> {
+    let name = args.required("a name")?;
+    let (mut limit, mut default_limit, mut period, mut min_size, mut key) = (None, None, None, 0, None);
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "default-limit" => default_limit = Some(size(args)?),
+            "default-period" => {
+                let word = args.value()?;
+                let time = args.time(word, Milliseconds)?.as_millis() as u64;
+                period = Some(positive(args, time)?);
+            }
+            "limit" => limit = Some(size(args)?),
+            "min-size" => min_size = size(args)?,
+            "key" => key = Some(word),
+            // What stands behind is an expression; the whole form is refused below.
+            "table" => drop(args.value()?),
+            _ if key.is_some() => {}
+            other => {
+                let known = ["default-limit", "default-period", "limit", "key", "table", "min-size"];
+                return Err(args
+                    .wrong(format!("bandwidth filters do not know `{other}`"))
+                    .did_you_mean(diag::suggest(other, known))
+                    .haproxy(format!("'filter {}' : unknown argument '{other}'.", kind(upload))));
+            }
+        }
+    }
+    if key.is_some() || limit.is_some() {
+        let word = key.unwrap_or(name);
+        return Err(Diagnostic::alert(format!(
+            "`filter {} … limit … key` is not supported yet: stick tables are not",
+            kind(upload)
+        ))
+        .at(word.span())
+        .help("`default-limit` and `default-period` limit each stream on its own"));
+    }
+    let (Some(limit), Some(period_ms)) = (default_limit, period) else {
+        return Err(Diagnostic::alert(format!(
+            "bandwidth filter `{name}` needs `default-limit` and `default-period`"
+        ))
+        .at(args.statement.end())
+        .haproxy(format!(
+            "'filter {}' : <default-limit> and <default-period> must be set for per-stream bandwidth limitations.",
+            kind(upload)
+        )));
+    };
+    Ok(BandwidthFilter { name: name.as_str().into(), upload, limit, period_ms, min_size, active: true })
+}
+
+fn kind(upload: bool) -> &'static str {
+    if upload { "bwlim-in" } else { "bwlim-out" }
+}
+
+fn size(args: &mut Args<'_, '_>) -> Result<u64, Diagnostic> {
+    let value = args.size(u32::MAX.into())?;
+    positive(args, value)
+}
+
+fn positive(args: &Args<'_, '_>, value: u64) -> Result<u64, Diagnostic> {
+    if value > 0 {
+        return Ok(value);
+    }
+    Err(args
+        .wrong("this must be more than 0")
+        .haproxy(format!("'filter' : '{}' expects a value greater than 0.", args.last())))
+}
+
+fn filter_sequence<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let on_request = args.one_of(&[("request", true), ("response", false)])?;
+    let list = args.required("a list of filters")?;
+    let slot: &mut Option<&'a Word> =
+        if on_request { &mut settings.filter_sequence.0 } else { &mut settings.filter_sequence.1 };
+    *slot = Some(list);
+    args.finish()
+}

@@ -1,0 +1,265 @@
+//! The lines of `resolvers` sections (manual, section 5.3.2) and the parameters of server lines about resolving names
+//! (section 5.2). `resolve::resolvers` makes sections of the lines.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::address::{Accepts, Family, Place, PortRule, Transport};
+use base::network::Network;
+use base::units::DefaultUnit::Milliseconds;
+use diag::Diagnostic;
+
+use crate::args::Args;
+use crate::keyword::{Apply, Keyword, Outcome, Where, not_supported};
+use crate::plan::resolvers::{AcceptFamily, Hold, NameServer, Resolvers};
+use crate::resolve::names::resolve_host;
+use crate::server::{ServerDraft, ServerKeyword, row as server_row};
+use crate::settings::GlobalSettings;
+
+const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: Read) -> Keyword {
+    let apply = Apply::Resolvers(read);
+    Keyword { name, places: Where::RESOLVERS, signature, negatable: false, doc, apply }
+}
+
+/// Reads a line into a section.
+pub type Read = for<'a> fn(&mut ResolversDraft, &mut Args<'a, '_>) -> Outcome;
+
+/// A section while its lines are read.
+#[derive(Debug)]
+pub struct ResolversDraft {
+    /// Name servers with their names.
+    pub nameservers: Vec<(Box<str>, NameServer)>,
+    /// The rest, as values.
+    pub payload_size: u16,
+    /// Likewise.
+    pub retries: u32,
+    /// Likewise.
+    pub every: Duration,
+    /// Likewise.
+    pub retry: Duration,
+    /// Likewise.
+    pub hold: Hold,
+}
+
+impl Default for ResolversDraft {
+    fn default() -> Self {
+        Self {
+            nameservers: Vec::new(),
+            payload_size: 512,
+            retries: 3,
+            every: Duration::from_secs(1),
+            retry: Duration::from_secs(1),
+            hold: Hold::default(),
+        }
+    }
+}
+
+impl ResolversDraft {
+    /// The section named `name`.
+    pub fn finish(self, name: &str) -> Resolvers {
+        let (names, nameservers): (Vec<_>, Vec<_>) = self.nameservers.into_iter().unzip();
+        Resolvers {
+            state: state::resolvers::Section::new(name, names),
+            nameservers,
+            payload_size: self.payload_size,
+            retries: self.retries,
+            every: self.every,
+            retry: self.retry,
+            hold: self.hold,
+        }
+    }
+}
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    row("nameserver",            "<name> <address>[:port] [param*]", "a name server",                                           nameserver),
+    row("parse-resolv-conf",     "",                                 "the name servers of /etc/resolv.conf",                    parse_resolv_conf),
+    row("hold",                  "<status> <period>",                "how long the last valid answer outweighs what came later", hold),
+    row("accepted_payload_size", "<nb>",                             "the largest answer accepted over UDP, in bytes",          payload_size),
+    row("resolve_retries",       "<nb>",                             "how often a question is asked",                           |d, a| { d.retries = a.integer("a number of tries", 0, i32::MAX as u32)?; a.finish() }),
+    row("timeout resolve",       "<time>",                           "from one resolution of a name to the next",               |d, a| time(&mut d.every, a)),
+    row("timeout retry",         "<time>",                           "how long an answer is waited for",                        |d, a| time(&mut d.retry, a)),
+];
+
+/// The parameters of server lines.
+#[rustfmt::skip]
+pub static SERVER_TABLE: &[ServerKeyword] = &[
+    server_row("resolvers",      "<id>",                  "the section whose name servers know the server's name", |d, a| { d.resolvers = Some(a.value()?); Ok(()) }),
+    server_row("resolve-prefer", "{ ipv4 | ipv6 }",       "the family of addresses asked for first",               resolve_prefer),
+    server_row("resolve-net",    "<network>[,<network>…]", "networks whose addresses come first",                  resolve_net),
+    server_row("resolve-opts",   "<option>,<option>,…",   "allow-dup-ip, prevent-dup-ip, ignore-weight",           resolve_opts),
+];
+
+fn time(value: &mut Duration, args: &mut Args<'_, '_>) -> Outcome {
+    let time = args.duration(Milliseconds)?;
+    if time.is_zero() {
+        return Err(args
+            .wrong("a time of 0 would ask without a pause")
+            .haproxy(format!("'{}' : unexpected value 0, at least 1ms is needed.", args.keyword())));
+    }
+    *value = time;
+    args.finish()
+}
+
+fn nameserver<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
+    let usage = "<name> and <addr>[:<port>]";
+    let name = args.required(usage)?;
+    if let Some((at, wrong)) =
+        name.char_indices().find(|(_, character)| !crate::draft::is_name_character(*character))
+    {
+        return Err(Diagnostic::alert(format!(
+            "character `{wrong}` is not permitted in the name of a name server"
+        ))
+        .at(name.part(at, at + wrong.len_utf8()))
+        .haproxy(format!("character '{wrong}' is not permitted in server name '{name}'.")));
+    }
+    if draft.nameservers.iter().any(|(other, _)| **other == **name) {
+        return Err(args
+            .wrong(format!("there are two name servers named `{name}` in this section"))
+            .haproxy(format!("server '{name}' already exists in this resolvers section.")));
+    }
+    let word = args.required(usage)?;
+    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
+    let stream = match address.transport {
+        Transport::Default | Transport::Datagram => false,
+        Transport::Stream => true,
+        Transport::Quic | Transport::Mptcp => {
+            return Err(not_supported(&format!("nameserver … {word}")).at(word.span()));
+        }
+    };
+    let Place::Ip { host, ports } = &address.place else {
+        return Err(not_supported(&format!("nameserver … {word}")).at(word.span()));
+    };
+    let ip = resolve_host(host).map_err(|error| {
+        args.wrong(format!("cannot resolve the address of the name server `{word}`: {error}"))
+            .haproxy(format!("'nameserver {name}' : could not resolve address '{word}'."))
+    })?;
+    let port = ports.iter().next().filter(|port| *port > 0).unwrap_or(53);
+    if let Some(parameter) = args.next() {
+        return Err(if crate::surface::is_server_keyword(parameter) {
+            not_supported(&format!("nameserver … {parameter}")).at(parameter.span())
+        } else {
+            args.wrong(format!("`nameserver` does not know `{parameter}`"))
+                .haproxy(format!("'nameserver {name}' : unknown keyword '{parameter}'."))
+        });
+    }
+    draft.nameservers.push((name.as_str().into(), NameServer { address: (ip, port).into(), stream }));
+    Ok(())
+}
+
+fn parse_resolv_conf<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
+    args.finish_softly();
+    let path = "/etc/resolv.conf";
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Diagnostic::alert(format!("cannot read `{path}`: {error}"))
+            .at(args.statement.keyword_span())
+            .haproxy(format!("failed to open {path}."))
+    })?;
+    add_system_servers(draft, &text);
+    Ok(())
+}
+
+/// Adds the name servers that a `resolv.conf` names, under their addresses.
+pub(crate) fn add_system_servers(draft: &mut ResolversDraft, text: &str) {
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some("nameserver"), Some(word)) = (words.next(), words.next()) else { continue };
+        let Ok(ip) = word.parse::<std::net::IpAddr>() else { continue };
+        if draft.nameservers.iter().all(|(name, _)| **name != *word) {
+            let address = SocketAddr::new(ip, 53);
+            draft.nameservers.push((word.into(), NameServer { address, stream: false }));
+        }
+    }
+}
+
+fn hold<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
+    type Field = fn(&mut Hold) -> &mut Duration;
+    const STATES: &[(&str, Field)] = &[
+        ("nx", |hold| &mut hold.nx),
+        ("other", |hold| &mut hold.other),
+        ("refused", |hold| &mut hold.refused),
+        ("timeout", |hold| &mut hold.timeout),
+        ("valid", |hold| &mut hold.valid),
+        ("obsolete", |hold| &mut hold.obsolete),
+    ];
+    let field = args.one_of(STATES)?;
+    *field(&mut draft.hold) = args.duration(Milliseconds)?;
+    args.finish()
+}
+
+fn payload_size<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
+    draft.payload_size = args.integer("a number of bytes", 12, u16::MAX)?;
+    args.finish()
+}
+
+fn resolve_prefer<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.resolve.prefer = Some(args.choice(word, &[("ipv4", Family::V4), ("ipv6", Family::V6)])?);
+    Ok(())
+}
+
+fn resolve_net<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.resolve.networks.clear();
+    for part in word.split(',') {
+        let network = Network::parse(part).map_err(|error| {
+            args.wrong(format!("`resolve-net`: `{part}` is {error}"))
+                .label("such as `10.0.0.0/8,192.168.0.0/16`")
+                .haproxy(format!("'resolve-net' invalid network '{part}'."))
+        })?;
+        draft.resolve.networks.push(network);
+    }
+    Ok(())
+}
+
+fn resolve_opts<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    for option in word.split(',') {
+        match option {
+            "allow-dup-ip" => draft.resolve.duplicates = true,
+            "prevent-dup-ip" => draft.resolve.duplicates = false,
+            "ignore-weight" => draft.resolve.ignore_weight = true,
+            other => {
+                let known = ["allow-dup-ip", "prevent-dup-ip", "ignore-weight"];
+                return Err(args
+                    .wrong(format!("`resolve-opts` does not know `{other}`"))
+                    .did_you_mean(diag::suggest(other, known))
+                    .help("one of: allow-dup-ip, prevent-dup-ip, ignore-weight")
+                    .haproxy(format!(
+                        "'resolve-opts' : unknown resolve-opts option '{other}', supported methods are 'allow-dup-ip', \
+                         'ignore-weight', and 'prevent-dup-ip'."
+                    )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `dns-accept-family` of `global`.
+pub(crate) fn dns_accept_family<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("a list of 'ipv4', 'ipv6' and 'auto'")?;
+    let (mut v4, mut v6, mut auto) = (false, false, false);
+    for family in word.split(',') {
+        match family {
+            "ipv4" => v4 = true,
+            "ipv6" => v6 = true,
+            "auto" => auto = true,
+            other => {
+                return Err(args
+                    .wrong(format!("`dns-accept-family` does not know `{other}`"))
+                    .did_you_mean(diag::suggest(other, ["ipv4", "ipv6", "auto"]))
+                    .haproxy(format!(
+                        "'dns-accept-family' expects a comma-delimited list of 'ipv4', 'ipv6' and 'auto' (got '{other}')."
+                    )));
+            }
+        }
+    }
+    global.plan.dns_accept_family = match (auto, v4, v6) {
+        (true, ..) => AcceptFamily::Auto,
+        (_, true, true) => AcceptFamily::Both,
+        (_, true, false) => AcceptFamily::V4,
+        _ => AcceptFamily::V6,
+    };
+    args.finish()
+}

@@ -1,0 +1,300 @@
+//! What holds the bytes of one direction back: limits of bandwidth and filters that trace (configuration manual, 9.7 and 9.1).
+//!
+//! A [`Flow`](crate::flow::Flow) with a gate asks it before it sends; one without pays for none of this. Heads pass freely,
+//! bodies and TCP streams are held back. Limits are kept over a window of their period that slides on: what was sent in the
+//! period before counts as far as the window still reaches into it.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use config::plan::Proxy;
+use config::plan::filter::TraceFilter;
+use runtime::timer::{Timer, now_ms};
+use sample::bandwidth::BandwidthLimit;
+
+use crate::exchange::Exchange;
+
+/// How much at least is sent at a time: what the limit allows in so many ms, but for short periods.
+const PORTION_MS: u64 = 20;
+
+/// A held direction looks at its deadlines at least so often, in ms: being held back is no silence.
+const LOOK: u64 = 1000;
+
+/// One limit and what was sent under it.
+#[derive(Debug)]
+struct Throttle {
+    limit: u64,
+    period: u64,
+    /// The least that is sent at a time, the end aside; never more than the limit.
+    least: u64,
+    /// When the present period began.
+    began: u64,
+    current: u64,
+    previous: u64,
+}
+
+impl Throttle {
+    fn new(limit: u64, period: u64, min_size: u64, now: u64) -> Self {
+        let portion = (limit.saturating_mul(PORTION_MS) / period.max(1)).min(limit / 10).max(1);
+        let least = min_size.max(portion).min(limit);
+        Self { limit, period, least, began: now, current: 0, previous: 0 }
+    }
+
+    fn turn(&mut self, now: u64) {
+        let passed = now.saturating_sub(self.began) / self.period;
+        if passed > 0 {
+            self.previous = if passed == 1 { self.current } else { 0 };
+            self.current = 0;
+            self.began += passed * self.period;
+        }
+    }
+
+    /// What was sent within the last period, as far as two periods' sums can tell.
+    fn sent(&self, now: u64) -> u64 {
+        let left = self.period - now.saturating_sub(self.began).min(self.period);
+        let share = u128::from(self.previous) * u128::from(left) / u128::from(self.period);
+        self.current + share as u64
+    }
+
+    /// How many of `wanted` bytes may be sent now: less than all only in portions.
+    fn allow(&mut self, wanted: u64, now: u64) -> u64 {
+        self.turn(now);
+        let free = self.limit.saturating_sub(self.sent(now));
+        if free < wanted.min(self.least) { 0 } else { free.min(wanted) }
+    }
+
+    /// When a portion may be sent, if nothing is until then.
+    fn ready_at(&self, wanted: u64) -> u64 {
+        let room = self.limit - wanted.min(self.least);
+        // How far into a period the sum of the one before counts for no more than `room`; parts of a byte do not count.
+        let after = |sum: u64, room: u64| {
+            let still = (u128::from(room) + 1) * u128::from(self.period);
+            match still.div_ceil(u128::from(sum.max(1))) {
+                left if left > u128::from(self.period) => 0,
+                left => self.period + 1 - left as u64,
+            }
+        };
+        match room.checked_sub(self.current) {
+            Some(room) => self.began + after(self.previous, room),
+            None => self.began + self.period + after(self.current, room),
+        }
+    }
+}
+
+/// Holds one direction of one stream back.
+pub(crate) struct Gate {
+    throttles: Vec<Throttle>,
+    traces: Vec<Arc<TraceFilter>>,
+    /// How many of the staged bytes that are sent next are a head, which passes freely.
+    pub(crate) free: usize,
+    /// Bytes of payload that passed.
+    passed: u64,
+    /// Names the stream and the direction in traces.
+    subject: Box<str>,
+    timer: Timer,
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("throttles", &self.throttles).finish_non_exhaustive()
+    }
+}
+
+impl Gate {
+    /// How many of `wanted` bytes of payload may be sent now.
+    pub(crate) fn allow(&mut self, wanted: usize) -> usize {
+        let now = now_ms();
+        let mut allowed = wanted as u64;
+        for throttle in &mut self.throttles {
+            allowed = allowed.min(throttle.allow(wanted as u64, now));
+        }
+        for trace in &self.traces {
+            if trace.max_forward > 0 {
+                allowed = allowed.min(trace.max_forward as u64);
+            }
+            if trace.random_forwarding && allowed > 1 {
+                allowed = fastrand::u64(1..=allowed);
+            }
+        }
+        allowed as usize
+    }
+
+    /// Counts bytes of payload that were sent.
+    pub(crate) fn pass(&mut self, bytes: &[u8]) {
+        for throttle in &mut self.throttles {
+            throttle.current += bytes.len() as u64;
+        }
+        for trace in self.traces.iter().filter(|trace| !trace.quiet && !bytes.is_empty()) {
+            tell(trace, &self.subject, &format!("payload: offset={} len={}", self.passed, bytes.len()));
+            if trace.hexdump {
+                eprint!("{}", hexdump(bytes, self.passed));
+            }
+        }
+        self.passed += bytes.len() as u64;
+    }
+
+    /// Ready when something of `wanted` bytes may be sent.
+    pub(crate) fn poll_open(&self, wanted: usize, context: &mut Context<'_>) -> Poll<()> {
+        let at = self.throttles.iter().map(|throttle| throttle.ready_at(wanted as u64)).max().unwrap_or(0);
+        // One more than now: the clock that made it wait has not moved on.
+        self.timer.set(at.clamp(now_ms() + 1, now_ms() + LOOK));
+        self.timer.poll_expired(context)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        for trace in self.traces.iter().filter(|trace| !trace.quiet) {
+            tell(trace, &self.subject, &format!("end: {} bytes of payload", self.passed));
+        }
+    }
+}
+
+/// Puts a gate before one direction of `x` where a filter asks for one and there is none yet. What is staged is a head.
+pub(crate) fn install(x: &mut Exchange, frontend: &Proxy, upload: bool) {
+    let none = |proxy: &Proxy| proxy.traces.is_empty();
+    if x.txn.bandwidth.is_empty() && none(frontend) && x.backend.as_deref().is_none_or(none) {
+        return;
+    }
+    let flow = if upload { &x.upload } else { &x.download };
+    if flow.gate.is_some() {
+        return;
+    }
+    let now = now_ms();
+    let limits = x.txn.bandwidth.iter().filter(|own| own.filter.upload == upload);
+    let throttle = |own: &BandwidthLimit| Throttle::new(own.limit, own.period_ms, own.filter.min_size, now);
+    let throttles: Vec<Throttle> = limits.map(throttle).collect();
+    let backend = x.backend.as_deref().filter(|backend| backend.index != frontend.index);
+    let used = |trace: &&Arc<TraceFilter>| if upload { trace.on_request } else { trace.on_response };
+    let all = std::iter::once(frontend).chain(backend).flat_map(|proxy| &proxy.traces);
+    let traces: Vec<_> = all.filter(used).cloned().collect();
+    if throttles.is_empty() && traces.is_empty() {
+        return;
+    }
+    let side = if upload { "request" } else { "response" };
+    let subject = format!("strm {} {side}", x.txn.id).into();
+    let flow = if upload { &mut x.upload } else { &mut x.download };
+    let gate = Gate { throttles, traces, free: flow.staged_left(), passed: 0, subject, timer: Timer::new() };
+    for trace in gate.traces.iter().filter(|trace| !trace.quiet) {
+        tell(trace, &gate.subject, "begin");
+        for line in String::from_utf8_lossy(&flow.staged).lines().filter(|line| !line.is_empty()) {
+            tell(trace, &gate.subject, &format!("head: {line}"));
+        }
+    }
+    flow.gate = Some(Box::new(gate));
+}
+
+/// One line on standard error: when, which filter, which stream, what.
+fn tell(trace: &TraceFilter, subject: &str, text: &str) {
+    let now = base::clock::WallTime::now();
+    eprintln!("{}.{:06} [{:-20}] [{subject}] {text}", now.seconds, now.micros(), trace.name);
+}
+
+/// Sixteen bytes a line, as numbers and as what can be shown of them.
+fn hexdump(bytes: &[u8], offset: u64) -> String {
+    let mut out = String::new();
+    for (line, part) in bytes.chunks(16).enumerate() {
+        let mut shown = String::new();
+        let _ = write!(out, "\t0x{:06x}: ", offset + line as u64 * 16);
+        for at in 0..16 {
+            let _ = match part.get(at) {
+                Some(byte) => write!(out, "{byte:02x} "),
+                None => write!(out, "   "),
+            };
+        }
+        for byte in part {
+            shown.push(if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' });
+        }
+        let _ = writeln!(out, " {shown}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends as fast as the limit lets it, for so long; when each portion went, and how much.
+    fn run(throttle: &mut Throttle, mut left: u64, from: u64, until: u64) -> Vec<(u64, u64)> {
+        let (mut now, mut sent) = (from, Vec::new());
+        while now < until && left > 0 {
+            let allowed = throttle.allow(left, now);
+            if allowed > 0 {
+                throttle.current += allowed;
+                left -= allowed;
+                sent.push((now, allowed));
+                continue;
+            }
+            let at = throttle.ready_at(left);
+            assert!(at > now, "waiting for {at} at {now} would not end");
+            now = at;
+            assert!(throttle.allow(left, now) > 0, "the wait was too short: {throttle:?} at {now}");
+        }
+        sent
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_sent_in_a_period() {
+        for (limit, period, min_size) in [
+            (1000, 1000, 0),
+            (1, 1000, 0),
+            (7, 3, 0),
+            (1_000_000, 1000, 2896),
+            (10, 60_000, 100),
+            (5000, 1, 0),
+        ] {
+            let mut throttle = Throttle::new(limit, period, min_size, 500);
+            let periods = 20;
+            let sent = run(&mut throttle, u64::MAX, 500, 500 + periods * period);
+            let total: u64 = sent.iter().map(|(_, n)| n).sum();
+            // A full period at once, and then the limit: never more, and not much less.
+            assert!(total <= limit * (periods + 1), "{limit} in {period}: {total}");
+            // Portions as large as the limit wait until the one before is forgotten; so do those of periods as short as
+            // the clock's grain.
+            let least =
+                if min_size >= limit || period < 20 { limit * periods / 2 } else { limit * periods * 9 / 10 };
+            assert!(total >= least, "{limit} in {period}: {total}");
+            for (at, _) in &sent {
+                let within: u64 = sent
+                    .iter()
+                    .filter(|(other, _)| (*at..*at + period).contains(other))
+                    .map(|(_, n)| n)
+                    .sum();
+                assert!(within <= 2 * limit, "{limit} in {period}: {within} from {at} on");
+            }
+        }
+    }
+
+    #[test]
+    fn portions_are_no_smaller_than_said_but_for_the_last() {
+        let mut throttle = Throttle::new(1000, 1000, 300, 0);
+        let sent = run(&mut throttle, 2050, 0, 10_000);
+        let (last, others) = sent.split_last().unwrap();
+        assert!(others.iter().all(|(_, n)| *n >= 300), "{sent:?}");
+        assert_eq!(others.iter().map(|(_, n)| n).sum::<u64>() + last.1, 2050);
+        assert!(sent.len() < 8, "{sent:?}");
+    }
+
+    #[test]
+    fn what_is_small_passes_at_once_and_a_long_rest_makes_all_free_again() {
+        let mut throttle = Throttle::new(1000, 1000, 0, 0);
+        assert_eq!(throttle.allow(1, 0), 1);
+        throttle.current += 1000;
+        assert_eq!(throttle.allow(1, 0), 0);
+        assert_eq!(throttle.allow(5000, 2000), 1000);
+    }
+
+    #[test]
+    fn a_dump_shows_numbers_and_letters() {
+        let dump = hexdump(b"GET / HTTP/1.1\r\nHost", 32);
+        let lines: Vec<&str> = dump.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "\t0x000020: 47 45 54 20 2f 20 48 54 54 50 2f 31 2e 31 0d 0a  GET / HTTP/1.1..",
+                "\t0x000030: 48 6f 73 74                                      Host",
+            ]
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! Sending what is in rings to their servers, over streams (configuration manual, 12.5; RFC 6587): one task a server,
+//! which lives as long as its worker. While a server is away its messages stay in the ring.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use config::plan::ServerSettings;
+use config::plan::log::{LogProto, RingPeer, RingServer};
+use config::plan::server::UseSource;
+use net::{Dial, Stream, Target};
+use runtime::timer::{self, Timer, now_ms};
+use state::ring::Reader;
+use state::server::ServerAddress;
+
+use crate::worker::Worker;
+
+/// How long a server that could not be reached, or left, is let alone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How many bytes of messages are taken from a ring at once.
+const BATCH: usize = 16 * 1024;
+
+/// Starts this worker's share of the tasks.
+pub fn start(worker: &Rc<Worker>) {
+    let workers = runtime::shard::workers().max(1);
+    for (number, server) in worker.shared.plan.ring_servers.iter().enumerate() {
+        if number % workers == worker.index {
+            tokio::task::spawn_local(feed(worker.clone(), server.clone()));
+        }
+    }
+}
+
+async fn feed(worker: Rc<Worker>, server: RingServer) {
+    let mut reader = Reader::attach(&server.ring);
+    let timer = Timer::new();
+    loop {
+        let connected = now_ms();
+        if let Ok(mut stream) = connect(&worker, &server, &timer).await {
+            // Why it ended does not matter: the next connection goes on behind what was taken.
+            let _ = pump(&mut stream, &mut reader, &server, &timer).await;
+        }
+        // A server that served for a while may be back at once.
+        if now_ms().saturating_sub(connected) < PAUSE.as_millis() as u64 {
+            timer::sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn connect(worker: &Worker, server: &RingServer, timer: &Timer) -> io::Result<Stream> {
+    let (address, settings) = match &server.peer {
+        RingPeer::Address(address) => (address.clone(), None),
+        RingPeer::Server(settings) => {
+            (ServerAddress::clone(&settings.state.address.load()), Some(&**settings))
+        }
+    };
+    let target = match address {
+        ServerAddress::Ip(address) => Target::Ip(address),
+        ServerAddress::Unix(path) => Target::Unix(path),
+        ServerAddress::Abstract { name, padded } => Target::Abstract { name, padded },
+        ServerAddress::Unresolved => return Err(io::ErrorKind::AddrNotAvailable.into()),
+    };
+    let dial = settings.map_or_else(Dial::default, |settings| dial_of(worker, settings));
+    timer.set_after(now_ms(), server.connect_timeout);
+    let mut connecting = pin!(dial.connect(&target));
+    poll_fn(|context| match connecting.as_mut().poll(context) {
+        Poll::Ready(connected) => Poll::Ready(connected),
+        Poll::Pending => timer.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
+    })
+    .await
+}
+
+fn dial_of<'a>(worker: &Worker, settings: &'a ServerSettings) -> Dial<'a> {
+    let tune = &worker.shared.plan.global.tune;
+    let source = settings.source.as_ref();
+    let fixed = source.and_then(|source| match &source.transparent {
+        UseSource::Fixed(address) => Some(*address),
+        _ => source.address.map(|ip| (ip, source.ports.map_or(0, |(first, _)| first)).into()),
+    });
+    Dial {
+        mark: None,
+        source: fixed,
+        source_ports: source.and_then(|source| source.ports).filter(|(first, last)| first != last),
+        transparent: source.is_some_and(|source| matches!(source.transparent, UseSource::Fixed(_))),
+        interface: source.and_then(|source| source.interface.as_deref()),
+        user_timeout: settings.tcp_ut,
+        fast_open: settings.tfo,
+        md5_key: settings.md5sig.as_deref().map(str::as_bytes),
+        congestion: settings.congestion.as_deref(),
+        tos: settings.tos,
+        receive_buffer: tune.rcvbuf_server,
+        send_buffer: tune.sndbuf_server,
+        late_ack: false,
+        namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
+    }
+}
+
+/// Sends messages until the server closes, fails, or takes nothing for `timeout server`.
+async fn pump(
+    stream: &mut Stream,
+    reader: &mut Reader,
+    server: &RingServer,
+    timer: &Timer,
+) -> io::Result<()> {
+    let mut out = Vec::with_capacity(BATCH + 1024);
+    // Where each message ends in `out`, and what of the ring that leaves.
+    let mut ends: Vec<(usize, usize)> = Vec::new();
+    loop {
+        poll_fn(|context| match poll_closed(stream, context) {
+            Poll::Ready(closed) => Poll::Ready(Err(closed)),
+            Poll::Pending => reader.poll_message(context).map(Ok),
+        })
+        .await?;
+        out.clear();
+        ends.clear();
+        let behind = reader.peek(BATCH, |message| {
+            frame(server.proto, message, &mut out);
+            ends.push((out.len(), message.len()));
+        });
+        let (written, outcome) = write_all(stream, &out, server.server_timeout, timer).await;
+        if outcome.is_ok() {
+            reader.advance(behind);
+            continue;
+        }
+        // What went out whole is not sent again.
+        let rest: usize = ends
+            .iter()
+            .filter(|(end, _)| *end > written)
+            .map(|(_, length)| state::ring::footprint(*length))
+            .sum();
+        reader.advance(behind - rest as u64);
+        return outcome;
+    }
+}
+
+/// Ready when the server has closed or failed. What it says is not listened to.
+fn poll_closed(stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error> {
+    let mut room = [0; 256];
+    loop {
+        match stream.poll_read(context, &mut room) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(0)) => return Poll::Ready(io::ErrorKind::UnexpectedEof.into()),
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(error),
+        }
+    }
+}
+
+/// Writes everything, or says how much it was and why no more.
+async fn write_all(
+    stream: &mut Stream,
+    bytes: &[u8],
+    allowed: Option<Duration>,
+    timer: &Timer,
+) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        timer.set_after(now_ms(), allowed);
+        let wrote = poll_fn(|context| match stream.poll_write(context, &bytes[written..]) {
+            Poll::Ready(wrote) => Poll::Ready(wrote),
+            Poll::Pending => timer.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
+        });
+        match wrote.await {
+            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    (written, Ok(()))
+}
+
+/// Appends a message as `log-proto` has it. A line feed within a message would end it, so it is sent as a blank.
+fn frame(proto: LogProto, message: &[u8], out: &mut Vec<u8>) {
+    match proto {
+        LogProto::Legacy => {
+            out.extend(message.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
+            out.push(b'\n');
+        }
+        LogProto::OctetCount => {
+            out.extend_from_slice(message.len().to_string().as_bytes());
+            out.push(b' ');
+            out.extend_from_slice(message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_apart_by_line_feeds_or_lengths() {
+        let framed = |proto, message: &[u8]| {
+            let mut out = Vec::new();
+            frame(proto, message, &mut out);
+            String::from_utf8(out).expect("ASCII")
+        };
+        assert_eq!(framed(LogProto::Legacy, b"a\nb"), "a b\n");
+        assert_eq!(framed(LogProto::OctetCount, b"a\nb"), "3 a\nb");
+        assert_eq!(framed(LogProto::OctetCount, b""), "0 ");
+    }
+}

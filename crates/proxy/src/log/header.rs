@@ -1,0 +1,170 @@
+//! What stands before a log line in each format (configuration manual, 4.2 `log`; RFC 3164 and RFC 5424).
+
+use std::fmt::Write as _;
+
+use base::clock::WallTime;
+use config::plan::log::{LogFormat, Logger};
+
+use super::Outbox;
+
+/// When a message was made, as its header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stamp<'a> {
+    /// It does not say: now.
+    #[default]
+    Now,
+    /// `Nov 22 02:51:39`.
+    Rfc3164(&'a [u8]),
+    /// `2026-11-22T02:51:39.636911+00:00`.
+    Iso(&'a [u8]),
+}
+
+/// Whom a message names as its maker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// This process.
+    Own,
+    /// What a message received says: its host and process, each if it says so.
+    Received {
+        /// The host.
+        host: Option<&'a [u8]>,
+        /// The process.
+        pid: Option<&'a [u8]>,
+    },
+}
+
+/// A line with what its header tells.
+#[derive(Debug, Clone, Copy)]
+pub struct Line<'a> {
+    /// 0 (emerg) to 7 (debug).
+    pub level: u8,
+    /// The facility, where the message has one of its own.
+    pub facility: Option<u8>,
+    /// When.
+    pub stamp: Stamp<'a>,
+    /// Who.
+    pub origin: Origin<'a>,
+    /// The name of the program; empty for none.
+    pub tag: &'a [u8],
+    /// RFC 5424's MSGID; empty for none.
+    pub message_id: &'a [u8],
+    /// RFC 5424's structured data; empty for none.
+    pub structured: &'a [u8],
+    /// The text.
+    pub text: &'a [u8],
+    /// The format it came in.
+    pub received: LogFormat,
+}
+
+impl<'a> Line<'a> {
+    /// A line of this process.
+    pub fn own(level: u8, tag: &'a str, text: &'a [u8]) -> Self {
+        Self {
+            level,
+            facility: None,
+            stamp: Stamp::Now,
+            origin: Origin::Own,
+            tag: tag.as_bytes(),
+            message_id: b"",
+            structured: b"",
+            text,
+            received: LogFormat::Raw,
+        }
+    }
+}
+
+impl Outbox {
+    /// Appends what stands before `line`.
+    pub(super) fn header(&mut self, logger: &Logger, line: &Line<'_>, out: &mut Vec<u8>) {
+        let level = line.level.max(logger.min_level);
+        let priority = u32::from(line.facility.unwrap_or(logger.facility)) * 8 + u32::from(level);
+        let format = if logger.format == LogFormat::AsReceived { line.received } else { logger.format };
+        match format {
+            LogFormat::Raw | LogFormat::AsReceived => {}
+            LogFormat::Short => bracketed(u32::from(level), out),
+            LogFormat::Priority => bracketed(priority, out),
+            LogFormat::Timed => {
+                bracketed(u32::from(level), out);
+                self.iso(line.stamp, out);
+                out.push(b' ');
+            }
+            LogFormat::Iso => {
+                self.iso(line.stamp, out);
+                out.push(b' ');
+            }
+            LogFormat::Local | LogFormat::Rfc3164 => {
+                bracketed(priority, out);
+                self.bsd(format, line, out);
+            }
+            LogFormat::Rfc5424 => {
+                bracketed(priority, out);
+                self.rfc5424(line, out);
+            }
+        }
+    }
+
+    /// `Nov 22 02:51:39 host tag[pid]: `, without the host in the local format.
+    fn bsd(&mut self, format: LogFormat, line: &Line<'_>, out: &mut Vec<u8>) {
+        match line.stamp {
+            Stamp::Rfc3164(stamp) => out.extend_from_slice(stamp),
+            Stamp::Now | Stamp::Iso(_) => {
+                let mut text = String::with_capacity(16);
+                // Writing to a string cannot fail.
+                let _ = self.dates.local(WallTime::now().seconds).write_rfc3164(&mut text);
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+        let (host, pid) = self.who(line);
+        if format == LogFormat::Rfc3164 {
+            out.push(b' ');
+            out.extend_from_slice(host.unwrap_or(b"localhost"));
+        }
+        out.push(b' ');
+        if !line.tag.is_empty() {
+            out.extend_from_slice(line.tag);
+            if let Some(pid) = pid {
+                out.push(b'[');
+                out.extend_from_slice(pid);
+                out.push(b']');
+            }
+            out.extend_from_slice(b": ");
+        }
+    }
+
+    /// `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `; a dash for what is not there.
+    fn rfc5424(&mut self, line: &Line<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"1 ");
+        self.iso(line.stamp, out);
+        let (host, pid) = self.who(line);
+        let fields =
+            [host.unwrap_or_default(), line.tag, pid.unwrap_or_default(), line.message_id, line.structured];
+        for field in fields {
+            out.push(b' ');
+            out.extend_from_slice(if field.is_empty() { b"-" } else { field });
+        }
+        out.push(b' ');
+    }
+
+    fn who<'s>(&'s self, line: &Line<'s>) -> (Option<&'s [u8]>, Option<&'s [u8]>) {
+        match line.origin {
+            Origin::Own => (self.host.as_deref(), Some(&self.pid)),
+            Origin::Received { host, pid } => (host, pid),
+        }
+    }
+
+    fn iso(&mut self, stamp: Stamp<'_>, out: &mut Vec<u8>) {
+        if let Stamp::Iso(stamp) = stamp {
+            return out.extend_from_slice(stamp);
+        }
+        let now = WallTime::now();
+        let mut text = String::with_capacity(32);
+        let _ = self.dates.local(now.seconds).write_iso(Some(now.micros()), &mut text);
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+fn bracketed(number: u32, out: &mut Vec<u8>) {
+    let mut text = String::with_capacity(8);
+    let _ = write!(text, "<{number}>");
+    out.extend_from_slice(text.as_bytes());
+}

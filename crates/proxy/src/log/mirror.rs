@@ -1,0 +1,83 @@
+//! `backing-file` of a ring (configuration manual, 12.5): a file of the ring's size that has its latest messages.
+//!
+//! Messages stand in it one a line, from the start to the end and then over the oldest from the start again; a line
+//! that is cut by the end of the file goes on at its start. What an earlier process left is kept beside it, as `.bak`.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use config::Plan;
+use state::ring::Mirror;
+
+/// The file of one ring.
+struct Backing {
+    file: File,
+    size: u64,
+    /// Where the next message goes.
+    at: u64,
+    line: Vec<u8>,
+}
+
+/// Opens the files of all rings that have one.
+///
+/// # Errors
+/// A file that cannot be made, in words for the operator.
+pub fn open(plan: &Plan) -> Result<(), String> {
+    for settings in plan.proxies.iter().filter_map(|proxy| proxy.ring.as_ref()) {
+        let Some(path) = &settings.backing_file else { continue };
+        let ring = &settings.ring;
+        let backing = Backing::open(path, ring.size() as u64).map_err(|error| {
+            format!("ring '{}': cannot make the backing file '{}': {error}", ring.name, path.display())
+        })?;
+        ring.set_mirror(Box::new(backing));
+    }
+    Ok(())
+}
+
+impl Backing {
+    fn open(path: &Path, size: u64) -> std::io::Result<Self> {
+        if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+            let mut kept = path.as_os_str().to_owned();
+            kept.push(".bak");
+            // A directory that may not be written keeps no copy, as the manual says.
+            let _ = fs::rename(path, PathBuf::from(kept));
+        }
+        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+        file.set_len(size)?;
+        Ok(Self { file, size, at: 0, line: Vec::new() })
+    }
+}
+
+impl Mirror for Backing {
+    fn write(&mut self, message: &[u8]) {
+        self.line.clear();
+        self.line.extend_from_slice(message);
+        self.line.push(b'\n');
+        let room = (self.size - self.at).min(self.line.len() as u64) as usize;
+        let (now, over) = self.line.split_at(room);
+        // A file system that is full loses the copy; the ring itself has the message.
+        let _ = self.file.write_all_at(now, self.at);
+        let _ = self.file.write_all_at(over, 0);
+        self.at = (self.at + self.line.len() as u64) % self.size;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_has_the_latest_messages_and_the_one_before_is_kept() {
+        let path = std::env::temp_dir().join(format!("weir-backing-{}", std::process::id()));
+        for text in ["first", "second"] {
+            let mut backing = Backing::open(&path, 16).expect("a file in the temporary directory");
+            backing.write(text.as_bytes());
+            backing.write(b"0123456789");
+        }
+        let kept = path.with_extension("bak");
+        assert_eq!(fs::read(&path).expect("the file"), b"9\ncond\n012345678");
+        assert!(fs::read(&kept).expect("the copy").starts_with(b"\nirst\n0123456789"));
+        drop((fs::remove_file(path), fs::remove_file(kept)));
+    }
+}

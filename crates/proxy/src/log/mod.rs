@@ -1,0 +1,225 @@
+//! Log lines on their way out (configuration manual, 4.2 `log`): profiles, sampling, levels, and sending without ever
+//! waiting. What cannot be sent is counted.
+//!
+//! Who makes lines (`finish`, health checks, log forwarders) calls [`Outbox`]. What stands before a line is
+//! `header`, where it leaves for good `socket`, how rings are sent on `feed`, how messages of others come in
+//! `receive` and `syslog`.
+
+pub mod feed;
+mod header;
+mod mirror;
+pub mod receive;
+mod socket;
+mod syslog;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base::clock::DateCache;
+use config::plan::Proxy;
+use config::plan::log::{LogAddress, LogServer, LogTarget, Logger};
+use sample::format::Format;
+use sample::{Env, LogProfile};
+use state::Process;
+use state::server::ServerAddress;
+
+pub use header::Line;
+pub use mirror::open as open_mirrors;
+use socket::Sockets;
+
+use crate::worker::Shared;
+
+/// One worker's way out for log lines. Also used by the process itself for its own messages.
+pub struct Outbox {
+    process: Arc<Process>,
+    /// `log-send-hostname`.
+    host: Option<Box<[u8]>>,
+    pid: Box<[u8]>,
+    sockets: Sockets,
+    /// How many lines each sampled logger has seen, by its proxy and place.
+    seen: HashMap<(usize, usize), u32>,
+    dates: DateCache,
+    lines: Lines,
+    framed: Vec<u8>,
+}
+
+/// Room for texts that lines are made of, used again and again.
+#[derive(Default)]
+struct Lines {
+    common: Vec<u8>,
+    structured: Vec<u8>,
+    own: Vec<u8>,
+    own_structured: Vec<u8>,
+}
+
+/// What is written about a stream or connection.
+pub(crate) struct Report<'a> {
+    /// What the line says unless a profile says otherwise; without one, only profiles make lines.
+    pub(crate) format: Option<&'a Format>,
+    /// The syslog level, 0 (emerg) to 7 (debug).
+    pub(crate) level: u8,
+    /// Whether it is about something that failed: the step `error` of profiles.
+    pub(crate) failed: bool,
+    /// `do-log profile`: instead of those of the loggers.
+    pub(crate) profile: Option<&'a LogProfile>,
+}
+
+impl Outbox {
+    /// One for the calling worker.
+    pub fn new(shared: &Shared) -> Self {
+        let global = &shared.plan.global;
+        let own = || rustix::system::uname().nodename().to_bytes().into();
+        let host = global.log_send_hostname.as_deref().map(|name| match name {
+            "" => own(),
+            name => name.as_bytes().into(),
+        });
+        Self {
+            process: shared.process.clone(),
+            host,
+            pid: std::process::id().to_string().into_bytes().into(),
+            sockets: Sockets::default(),
+            seen: HashMap::new(),
+            dates: DateCache::default(),
+            lines: Lines::default(),
+            framed: Vec::with_capacity(1024),
+        }
+    }
+
+    /// Writes what is reported of a proxy's stream to each of its loggers that takes it. Each text is rendered when it
+    /// is first wanted, and once.
+    pub(crate) fn write(&mut self, shared: &Shared, proxy: &Proxy, env: &Env<'_>, report: &Report<'_>) {
+        let mut lines = std::mem::take(&mut self.lines);
+        let (mut has_common, mut has_structured) = (false, false);
+        for (index, logger) in proxy.loggers.iter().enumerate() {
+            if !self.takes(proxy.index, index, logger, report.level) {
+                continue;
+            }
+            let profile = report.profile.or(logger.profile.as_deref());
+            let step = profile.and_then(|profile| profile.at(env.log_origin, report.failed));
+            if step.is_some_and(|step| step.drop) {
+                continue;
+            }
+            let text = match (step.and_then(|step| step.format.as_ref()), report.format) {
+                (Some(format), _) => render(format, env, &mut lines.own),
+                (None, Some(format)) => {
+                    if !std::mem::replace(&mut has_common, true) {
+                        render(format, env, &mut lines.common);
+                    }
+                    &lines.common
+                }
+                (None, None) => continue,
+            };
+            let structured = match (step.and_then(|step| step.structured.as_ref()), &proxy.log_format_sd) {
+                (Some(format), _) => render(format, env, &mut lines.own_structured),
+                (None, Some(format)) => {
+                    if !std::mem::replace(&mut has_structured, true) {
+                        render(format, env, &mut lines.structured);
+                    }
+                    &lines.structured
+                }
+                (None, None) => &[][..],
+            };
+            let tag = profile.and_then(|profile| profile.tag.as_deref()).unwrap_or(&proxy.log_tag);
+            let line = Line { structured, ..Line::own(report.level, tag, text) };
+            self.deliver(shared, logger, &line);
+        }
+        self.lines = lines;
+    }
+
+    /// Sends a finished line to `loggers`. `owner` tells samples of different proxies apart.
+    pub fn send_all(&mut self, shared: &Shared, owner: usize, loggers: &[Logger], line: &Line<'_>) {
+        for (index, logger) in loggers.iter().enumerate() {
+            if self.takes(owner, index, logger, line.level) {
+                self.deliver(shared, logger, line);
+            }
+        }
+    }
+
+    /// Whether a logger takes a line of this level, its turn among the sampled ones.
+    fn takes(&mut self, owner: usize, index: usize, logger: &Logger, level: u8) -> bool {
+        if level > logger.max_level {
+            return false;
+        }
+        let Some((ranges, size)) = &logger.sample else { return true };
+        let seen = self.seen.entry((owner, index)).or_insert(0);
+        *seen = *seen % size + 1;
+        ranges.iter().any(|(low, high)| (*low..=*high).contains(seen))
+    }
+
+    /// Frames a line for its logger and hands it to the target.
+    fn deliver(&mut self, shared: &Shared, logger: &Logger, line: &Line<'_>) {
+        let mut framed = std::mem::take(&mut self.framed);
+        framed.clear();
+        self.header(logger, line, &mut framed);
+        framed.extend_from_slice(line.text);
+        while framed.last() == Some(&b'\n') {
+            framed.pop();
+        }
+        framed.truncate(logger.max_length.saturating_sub(1));
+        let sent = match &logger.target {
+            LogTarget::Address(address) => self.sockets.send(address, with_end(&mut framed)),
+            LogTarget::Ring(ring) => ring.write(&framed),
+            LogTarget::Backend(backend) => self.balance(shared, *backend, line.text, &mut framed),
+        };
+        if !sent {
+            self.process.counters.mine().dropped_logs.add(1);
+        }
+        self.framed = framed;
+    }
+
+    /// Sends a line to a server of a log backend; `text` is the line without its header, which `log-hash` looks at.
+    fn balance(&mut self, shared: &Shared, backend: usize, text: &[u8], framed: &mut Vec<u8>) -> bool {
+        let prepared = &shared.proxies[backend];
+        let hash = match &prepared.plan.balance.algorithm {
+            balance::Algorithm::LogHash(converters) => {
+                let env = Env { request_bytes: text, ..Env::new(&self.process, 0) };
+                let mut key = Vec::new();
+                converters.eval_into(&env, &mut key).then(|| prepared.plan.balance.hash.of(&key))
+            }
+            _ => None,
+        };
+        let wish = balance::Wish { hash, ..balance::Wish::default() };
+        let Some(picked) = prepared.picker().pick(wish, |_| u32::MAX) else { return false };
+        let server = &prepared.plan.servers[picked];
+        let sent = match &server.log {
+            Some(LogServer::Ring(ring)) => ring.write(framed),
+            Some(LogServer::Datagram) => match &**server.state.address.load() {
+                ServerAddress::Ip(address) => self.sockets.send(&LogAddress::Udp(*address), with_end(framed)),
+                ServerAddress::Unix(path) => {
+                    self.sockets.send(&LogAddress::Unix(path.clone()), with_end(framed))
+                }
+                ServerAddress::Abstract { name, .. } => {
+                    self.sockets.send(&LogAddress::Abstract(name.clone()), with_end(framed))
+                }
+                ServerAddress::Unresolved => false,
+            },
+            // A server added at run time to a log backend: nothing carries its lines.
+            None => false,
+        };
+        let of_server = server.state.counters.mine();
+        let of_backend = prepared.plan.state.backend.mine();
+        if sent {
+            for traffic in [&of_server.traffic, &of_backend.traffic] {
+                traffic.sessions_total.add(1);
+                traffic.bytes_in.add(framed.len() as u64);
+            }
+        } else {
+            of_server.connection_errors.add(1);
+            of_backend.connection_errors.add(1);
+        }
+        sent
+    }
+}
+
+/// Renders into a buffer that is used again.
+fn render<'b>(format: &Format, env: &Env<'_>, out: &'b mut Vec<u8>) -> &'b [u8] {
+    out.clear();
+    format.render(env, out);
+    out
+}
+
+/// The line as sockets take it.
+fn with_end(framed: &mut Vec<u8>) -> &[u8] {
+    framed.push(b'\n');
+    framed
+}

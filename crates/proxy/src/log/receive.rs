@@ -1,0 +1,249 @@
+//! Log messages of others (configuration manual, 12.6 `log-forward`): over streams, told apart as RFC 6587 says, and
+//! as datagrams. Each goes to the loggers of its section at once; nothing is answered.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use config::plan::Proxy;
+use config::plan::log::{HostStrategy, LogForward};
+use runtime::timer::now_ms;
+use sample::Endpoint;
+use state::proxy::Admission;
+use tokio::net::UdpSocket;
+
+use super::header::Origin;
+use super::syslog;
+use crate::connection::Connection;
+use crate::worker::Worker;
+
+/// The largest datagram.
+const DATAGRAM: usize = 65_535;
+
+/// The most digits of a length before a message.
+const DIGITS: usize = 10;
+
+/// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its framing.
+pub(crate) async fn stream(mut connection: Box<Connection>) {
+    let proxy = connection.frontend.clone();
+    let Some(forward) = &proxy.log_forward else { return };
+    let allowed = proxy.timeouts.client;
+    loop {
+        connection.timer.set_after(now_ms(), allowed);
+        let read = poll_fn(|context| {
+            if connection.poll_killed(context).is_ready() {
+                return Poll::Ready(Ok(0));
+            }
+            match connection.poll_fill(context) {
+                Poll::Ready(read) => Poll::Ready(read),
+                Poll::Pending => connection.timer.poll_expired(context).map(|()| Ok(0)),
+            }
+        });
+        let ended = !read.await.is_ok_and(|count| count > 0);
+        if !take_messages(&mut connection, &proxy, forward, ended) || ended {
+            return;
+        }
+        connection.release_input();
+    }
+}
+
+/// Forwards the messages that are whole; the rest of a stream that `ended` is one too. `false` when the framing is
+/// broken or a message too long.
+fn take_messages(connection: &mut Connection, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
+    let peer = address(&connection.session.source);
+    let worker = connection.worker.clone();
+    loop {
+        let input = connection.input();
+        let bytes = input.filled();
+        let full = input.room_len() == 0;
+        let frame = match next_frame(bytes, forward.only_lines) {
+            Ok(frame) => frame,
+            Err(()) => {
+                proxy.state.frontend.mine().traffic.request_errors.add(1);
+                return false;
+            }
+        };
+        match frame {
+            Some(Frame { start, end, next }) => {
+                message(&worker, proxy, forward, peer, &bytes[start..end]);
+                input.consume(next);
+            }
+            None if ended && !bytes.is_empty() && !is_counted(bytes, forward.only_lines) => {
+                message(&worker, proxy, forward, peer, bytes);
+                return true;
+            }
+            None => {
+                if full {
+                    input.compact();
+                }
+                // A buffer without room left holds no message that could still end.
+                return input.room_len() > 0 || input.is_empty();
+            }
+        }
+    }
+}
+
+/// A message within received bytes, and where the next one begins.
+#[derive(Debug, PartialEq, Eq)]
+struct Frame {
+    start: usize,
+    end: usize,
+    next: usize,
+}
+
+/// Whether a message that begins so has its length before it (RFC 6587, 3.4.1).
+fn is_counted(bytes: &[u8], only_lines: bool) -> bool {
+    !only_lines && bytes.first().is_some_and(|byte| matches!(byte, b'1'..=b'9'))
+}
+
+/// The message that begins `bytes`, if all of it is there.
+///
+/// # Errors
+/// What should be a length is none.
+fn next_frame(bytes: &[u8], only_lines: bool) -> Result<Option<Frame>, ()> {
+    if !is_counted(bytes, only_lines) {
+        let end = memchr::memchr(b'\n', bytes);
+        return Ok(end.map(|end| Frame { start: 0, end, next: end + 1 }));
+    }
+    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    match bytes.get(digits) {
+        None if digits <= DIGITS => Ok(None),
+        Some(b' ') if digits <= DIGITS => {
+            let number = std::str::from_utf8(&bytes[..digits]).ok().and_then(|text| text.parse().ok());
+            let length: usize = number.ok_or(())?;
+            let (start, end) = (digits + 1, digits + 1 + length);
+            Ok((bytes.len() >= end).then_some(Frame { start, end, next: end }))
+        }
+        _ => Err(()),
+    }
+}
+
+fn address(source: &Endpoint) -> Option<IpAddr> {
+    match source {
+        Endpoint::Ip(address) => Some(address.ip()),
+        Endpoint::Local => None,
+    }
+}
+
+/// Receives datagrams on `socket` until the section stops.
+///
+/// # Errors
+/// The socket could not be watched.
+pub async fn datagrams(worker: Rc<Worker>, socket: std::os::fd::OwnedFd, index: usize) -> io::Result<()> {
+    let proxy = worker.proxy(index).plan.clone();
+    let Some(forward) = &proxy.log_forward else { return Ok(()) };
+    let socket = std::net::UdpSocket::from(socket);
+    socket.set_nonblocking(true)?;
+    let socket = UdpSocket::from_std(socket)?;
+    let mut buffer = vec![0; DATAGRAM];
+    while let Some(received) = next_datagram(&proxy, &socket, &mut buffer).await {
+        // An error of one datagram (a refused answer to an earlier one) says nothing of the next.
+        let Ok((length, from)) = received else { continue };
+        message(&worker, &proxy, forward, Some(from.ip()), &buffer[..length]);
+    }
+    Ok(())
+}
+
+/// The next datagram; none when the section has stopped.
+async fn next_datagram(
+    proxy: &Arc<Proxy>,
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+) -> Option<io::Result<(usize, SocketAddr)>> {
+    let entry = proxy.state.listeners.load_full();
+    poll_fn(|context| {
+        match proxy.state.admission() {
+            Admission::Stopped => return Poll::Ready(None),
+            Admission::Open => {
+                let mut room = tokio::io::ReadBuf::new(buffer);
+                if let Poll::Ready(received) = socket.poll_recv_from(context, &mut room) {
+                    let length = room.filled().len();
+                    return Poll::Ready(Some(received.map(|from| (length, from))));
+                }
+            }
+            Admission::Paused => {}
+        }
+        if let Some(listener) = entry.last() {
+            listener.wait(context.waker().clone());
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Forwards one message of `peer`.
+fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<IpAddr>, bytes: &[u8]) {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    if bytes.is_empty() {
+        return;
+    }
+    worker.shared.process.counters.mine().received_logs.add(1);
+    let traffic = &proxy.state.frontend.mine().traffic;
+    traffic.bytes_in.add(bytes.len() as u64);
+    let mut line = if forward.unparsed { syslog::whole(bytes) } else { syslog::parse(bytes) };
+    let named;
+    if let (Some(peer), Origin::Received { host, .. }) = (peer, &mut line.origin) {
+        named = host_name(forward.host, *host, peer);
+        if let Some(name) = &named {
+            *host = Some(name.as_bytes());
+        }
+    }
+    worker.outbox.borrow_mut().send_all(&worker.shared, proxy.index, &proxy.loggers, &line);
+}
+
+/// `option host`: the host instead of the one that the message names; nothing where that one stays.
+fn host_name(strategy: HostStrategy, own: Option<&[u8]>, peer: IpAddr) -> Option<String> {
+    let peer = peer.to_canonical();
+    match (strategy, own) {
+        (HostStrategy::Keep, _) | (HostStrategy::Fill, Some(_)) => None,
+        (HostStrategy::Append, Some(own)) => Some(format!("{},{peer}", String::from_utf8_lossy(own))),
+        (HostStrategy::Replace | HostStrategy::Fill | HostStrategy::Append, _) => Some(peer.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_a_stream_end_with_a_line_feed_or_after_their_length() {
+        let frame = |start, end, next| Ok(Some(Frame { start, end, next }));
+        type Case = (&'static [u8], bool, Result<Option<Frame>, ()>);
+        let cases: &[Case] = &[
+            (b"<1>a\nb", false, frame(0, 4, 5)),
+            (b"<1>a", false, Ok(None)),
+            (b"3 a\nbc", false, frame(2, 5, 5)),
+            (b"3 a\n", false, Ok(None)),
+            (b"3", false, Ok(None)),
+            (b"3x", false, Err(())),
+            (b"12345678901 x", false, Err(())),
+            (b"3 a\nbc", true, frame(0, 3, 4)),
+            (b"0 a\n", false, frame(0, 3, 4)),
+            (b"", false, Ok(None)),
+        ];
+        for (bytes, only_lines, wanted) in cases {
+            assert_eq!(next_frame(bytes, *only_lines), *wanted, "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn the_host_of_a_message_follows_the_strategy() {
+        let peer = IpAddr::from([10, 0, 0, 1]);
+        type Case = (HostStrategy, Option<&'static [u8]>, Option<&'static str>);
+        let cases: &[Case] = &[
+            (HostStrategy::Replace, Some(b"h"), Some("10.0.0.1")),
+            (HostStrategy::Replace, None, Some("10.0.0.1")),
+            (HostStrategy::Fill, Some(b"h"), None),
+            (HostStrategy::Fill, None, Some("10.0.0.1")),
+            (HostStrategy::Keep, None, None),
+            (HostStrategy::Append, Some(b"h"), Some("h,10.0.0.1")),
+            (HostStrategy::Append, None, Some("10.0.0.1")),
+        ];
+        for (strategy, own, wanted) in cases {
+            assert_eq!(host_name(*strategy, *own, peer).as_deref(), *wanted, "{strategy:?} {own:?}");
+        }
+    }
+}

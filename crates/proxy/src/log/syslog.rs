@@ -1,0 +1,213 @@
+//! Reading log messages of others (RFC 3164, RFC 5424). What is not in either form passes whole.
+
+use config::plan::log::LogFormat;
+
+use super::header::{Line, Origin, Stamp};
+
+/// The level of a message without a priority: notice (RFC 3164, 4.3.3).
+const UNSAID: u8 = 5;
+
+/// Reads a message. Its text and fields are parts of `bytes`.
+pub(super) fn parse(bytes: &[u8]) -> Line<'_> {
+    let Some((priority, rest)) = priority(bytes) else { return whole(bytes) };
+    let mut line = Line {
+        level: (priority & 7) as u8,
+        facility: Some((priority >> 3) as u8),
+        text: rest,
+        received: LogFormat::Priority,
+        ..whole(bytes)
+    };
+    if let Some(rest) = rest.strip_prefix(b"1 ") {
+        rfc5424(rest, &mut line);
+    } else {
+        rfc3164(rest, &mut line);
+    }
+    line
+}
+
+/// A message that says nothing about itself.
+pub(super) fn whole(bytes: &[u8]) -> Line<'_> {
+    Line {
+        level: UNSAID,
+        facility: None,
+        stamp: Stamp::Now,
+        origin: Origin::Received { host: None, pid: None },
+        tag: b"",
+        message_id: b"",
+        structured: b"",
+        text: bytes,
+        received: LogFormat::Raw,
+    }
+}
+
+/// `<134>`: at most three digits, facility and level.
+fn priority(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let rest = bytes.strip_prefix(b"<")?;
+    let end = rest.iter().take(4).position(|byte| *byte == b'>')?;
+    let number = std::str::from_utf8(&rest[..end]).ok()?;
+    let value = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok()).flatten()?;
+    (value < 24 * 8).then_some((value, &rest[end + 1..]))
+}
+
+/// The next field of a header, up to a blank, and what follows it.
+fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr(b' ', bytes)?;
+    (end > 0).then(|| (&bytes[..end], &bytes[end + 1..]))
+}
+
+/// What a dash stands for is not there.
+fn said(field: &[u8]) -> Option<&[u8]> {
+    Some(field).filter(|field| *field != b"-")
+}
+
+/// `TIMESTAMP HOSTNAME APP-NAME PROCID MSGID STRUCTURED-DATA MSG`, behind the version.
+fn rfc5424<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
+    let (stamp, rest) = field(bytes)?;
+    let (host, rest) = field(rest)?;
+    let (tag, rest) = field(rest)?;
+    let (pid, rest) = field(rest)?;
+    let (message_id, rest) = field(rest)?;
+    let end = structured_end(rest)?;
+    line.text = rest[end..].strip_prefix(b" ").unwrap_or_default();
+    line.stamp = said(stamp).map_or(Stamp::Now, Stamp::Iso);
+    line.origin = Origin::Received { host: said(host), pid: said(pid) };
+    line.tag = said(tag).unwrap_or_default();
+    line.message_id = said(message_id).unwrap_or_default();
+    line.structured = said(&rest[..end]).unwrap_or_default();
+    line.received = LogFormat::Rfc5424;
+    Some(())
+}
+
+/// Where the structured data at the start of `bytes` end: `-`, or elements in brackets, in whose quoted values a
+/// backslash escapes.
+fn structured_end(bytes: &[u8]) -> Option<usize> {
+    let ends = |at: usize| matches!(bytes.get(at), None | Some(b' ')).then_some(at);
+    if bytes.first() == Some(&b'-') {
+        return ends(1);
+    }
+    let mut at = 0;
+    while bytes.get(at) == Some(&b'[') {
+        let mut quoted = false;
+        loop {
+            at += 1;
+            match bytes.get(at)? {
+                b'\\' if quoted => at += 1,
+                b'"' => quoted = !quoted,
+                b']' if !quoted => break,
+                _ => {}
+            }
+        }
+        at += 1;
+    }
+    if at == 0 { None } else { ends(at) }
+}
+
+/// `Nov 22 02:51:39 host tag[pid]: text`. The host is what stands behind the date, as the RFC has it, also where a
+/// sender left it out.
+fn rfc3164<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
+    const STAMP: usize = 15;
+    let (stamp, rest) = bytes.split_at_checked(STAMP)?;
+    let rest = rest.strip_prefix(b" ")?;
+    if !is_stamp(stamp) {
+        return None;
+    }
+    line.stamp = Stamp::Rfc3164(stamp);
+    line.received = LogFormat::Rfc3164;
+    let Some((host, rest)) = field(rest) else {
+        line.text = rest;
+        return Some(());
+    };
+    line.text = rest;
+    let mut pid = None;
+    if let Some((tag, process, text)) = tag(rest) {
+        (line.tag, pid, line.text) = (tag, process, text);
+    }
+    line.origin = Origin::Received { host: Some(host), pid };
+    Some(())
+}
+
+/// `Nov 22 02:51:39`: as wide in any month, the day with a blank before one digit.
+fn is_stamp(stamp: &[u8]) -> bool {
+    const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let month = stamp.get(..3).is_some_and(|month| MONTHS.chunks(3).any(|known| known == month));
+    let shape = stamp.iter().zip(b"Mmm  9 99:99:99").skip(3).all(|(byte, shape)| match shape {
+        b'9' => byte.is_ascii_digit(),
+        // The tens of the day.
+        b' ' => byte.is_ascii_digit() || *byte == b' ',
+        other => byte == other,
+    });
+    month && shape && stamp.len() == 15
+}
+
+type Tag<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
+
+/// `tag[pid]: ` or `tag: `, and what follows.
+fn tag(bytes: &[u8]) -> Option<Tag<'_>> {
+    let end = bytes.iter().position(|byte| !byte.is_ascii_graphic() || matches!(byte, b'[' | b':'))?;
+    let (tag, mut rest) = bytes.split_at(end);
+    let mut pid = None;
+    if let Some(inside) = rest.strip_prefix(b"[") {
+        let close = memchr::memchr(b']', inside)?;
+        pid = Some(&inside[..close]);
+        rest = &inside[close + 1..];
+    }
+    let text = rest.strip_prefix(b": ").or_else(|| Some(&[][..]).filter(|_| rest == b":"))?;
+    (!tag.is_empty()).then_some((tag, pid, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(bytes: &[u8]) -> String {
+        let line = parse(bytes);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (host, pid) = match line.origin {
+            Origin::Received { host, pid } => (host.map_or("?".into(), text), pid.map_or("?".into(), text)),
+            Origin::Own => ("own".into(), "own".into()),
+        };
+        let stamp = match line.stamp {
+            Stamp::Now => "now".into(),
+            Stamp::Rfc3164(stamp) => text(stamp),
+            Stamp::Iso(stamp) => text(stamp),
+        };
+        let (tag, id, data) = (text(line.tag), text(line.message_id), text(line.structured));
+        let facility = line.facility.map_or("?".into(), |facility| facility.to_string());
+        let end = text(line.text);
+        format!(
+            "{:?} {facility}.{} {stamp} {host} {tag} {pid} {id} {data} | {end}",
+            line.received, line.level
+        )
+    }
+
+    #[test]
+    fn messages_are_read_in_either_form_and_pass_whole_in_none() {
+        let cases: &[(&[u8], &str)] = &[
+            (
+                b"<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su 12 ID47 [a@1 x=\"\\]\"][b] 'su root' failed",
+                "Rfc5424 4.2 2003-10-11T22:14:15.003Z mymachine.example.com su 12 ID47 [a@1 x=\"\\]\"][b] | 'su root' failed",
+            ),
+            (b"<165>1 - - - - - - text", "Rfc5424 20.5 now ?  ?   | text"),
+            (b"<165>1 - - - - - -", "Rfc5424 20.5 now ?  ?   | "),
+            (b"<34>Oct 11 22:14:15 mymachine su: 'su root' failed", "Rfc3164 4.2 Oct 11 22:14:15 mymachine su ?   | 'su root' failed"),
+            (b"<13>Feb  5 17:32:18 10.0.0.99 cron[77]: go", "Rfc3164 1.5 Feb  5 17:32:18 10.0.0.99 cron 77   | go"),
+            (b"<13>Feb  5 17:32:18 host no tag here", "Rfc3164 1.5 Feb  5 17:32:18 host  ?   | no tag here"),
+            (b"<13>Fxb  5 17:32:18 host x: y", "Priority 1.5 now ?  ?   | Fxb  5 17:32:18 host x: y"),
+            (b"<13>free text", "Priority 1.5 now ?  ?   | free text"),
+            (b"<13>1 broken", "Priority 1.5 now ?  ?   | 1 broken"),
+            (b"<192>too high", "Raw ?.5 now ?  ?   | <192>too high"),
+            (b"<1x>text", "Raw ?.5 now ?  ?   | <1x>text"),
+            (b"no priority", "Raw ?.5 now ?  ?   | no priority"),
+            (b"", "Raw ?.5 now ?  ?   | "),
+        ];
+        for (bytes, wanted) in cases {
+            assert_eq!(show(bytes), *wanted, "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn structured_data_that_never_end_are_no_header() {
+        assert!(matches!(parse(b"<13>1 - h t p m [a \"b] c").received, LogFormat::Priority));
+        assert!(matches!(parse(b"<13>1 - h t p m [a]x c").received, LogFormat::Priority));
+    }
+}

@@ -1,0 +1,166 @@
+//! What is logged of a connection and its streams, and when: at their end, at the steps of `log-steps`, where a rule says
+//! `do-log`, and of connections that never became a stream (manual, 8.2.1, 8.2.5 and 8.3).
+//!
+//! Called by every step of an exchange or relay; the lines themselves go through [`crate::log`].
+
+use base::clock::WallTime;
+use runtime::timer::now_ms;
+use sample::{Cause, Endpoint, Env, LogOrigin, LogProfile};
+
+use crate::connection::Connection;
+use crate::envs;
+use crate::exchange::Exchange;
+use crate::log::{Line, Report};
+
+const INFO: u8 = 6;
+const ERROR: u8 = 3;
+
+/// Writes the line of a step, if the frontend logs there.
+#[inline]
+pub(crate) fn step(client: &Connection, x: &Exchange, origin: LogOrigin) {
+    if client.frontend.log_steps.holds(origin) && client.prepared().logs {
+        log(client, x, origin);
+    }
+}
+
+/// The beginning of a stream: its own line, or that of frontends that chose no format.
+#[inline]
+pub(crate) fn accepted(client: &Connection, x: &Exchange) {
+    if client.prepared().logs {
+        if client.frontend.log_format.is_none() && !client.frontend.log_steps.is_given() {
+            connect_line(client, x);
+        }
+        step(client, x, LogOrigin::Accept);
+    }
+}
+
+/// The server has answered, or of a TCP stream is connected: the line of that step, or with `option logasap` the only
+/// one, with what is known now.
+pub(crate) fn early(client: &Connection, x: &mut Exchange, origin: LogOrigin) {
+    let steps = client.frontend.log_steps;
+    let asap = client.frontend.options.logasap && !steps.is_given();
+    if !(asap || steps.holds(origin)) || !client.prepared().logs {
+        return;
+    }
+    let bytes_out = x.txn.bytes_out;
+    x.txn.bytes_out += x.download.staged.len() as u64;
+    x.txn.logged_early = asap;
+    log(client, x, origin);
+    x.txn.bytes_out = bytes_out;
+}
+
+/// Writes a line, unless the options or a rule silence it.
+fn log(client: &Connection, x: &Exchange, origin: LogOrigin) {
+    let frontend = &client.frontend;
+    let options = &frontend.options;
+    let level = x.txn.log_level.or(client.session.log_level);
+    if level == Some(None) {
+        return;
+    }
+    let failed = x.txn.termination.cause != Cause::None && x.txn.termination.cause != Cause::Local;
+    let erroneous = failed || x.txn.status >= 500 || x.txn.redispatched || x.txn.retries > 0;
+    if origin == LogOrigin::Close
+        && options.dontlognull
+        && !x.txn.is_http
+        && x.txn.bytes_in == 0
+        && x.txn.bytes_out == 0
+    {
+        return;
+    }
+    if options.dontlog_normal && !erroneous {
+        return;
+    }
+    let level = match level {
+        Some(Some(level)) => level,
+        _ if options.log_separate_errors && erroneous => ERROR,
+        _ => INFO,
+    };
+    let report = Report { format: frontend.log_format.as_ref(), level, failed: erroneous, profile: None };
+    envs::with(client, x, |env| write(client, env, origin, &report));
+}
+
+/// `do-log`: writes a line now, of a stream or of a connection that has none yet.
+pub(crate) fn on_demand(
+    client: &Connection,
+    x: Option<&Exchange>,
+    origin: LogOrigin,
+    profile: Option<&LogProfile>,
+) {
+    let level = x.and_then(|x| x.txn.log_level).or(client.session.log_level);
+    if level == Some(None) || !client.prepared().logs {
+        return;
+    }
+    let level = level.flatten().unwrap_or(INFO);
+    let report = Report { format: client.frontend.log_format.as_ref(), level, failed: false, profile };
+    match x {
+        Some(x) => envs::with(client, x, |env| write(client, env, origin, &report)),
+        None => of_session(client, |env| write(client, env, origin, &report)),
+    }
+}
+
+fn write(client: &Connection, env: &Env<'_>, origin: LogOrigin, report: &Report<'_>) {
+    let worker = &client.worker;
+    let env = Env { log_origin: origin, may_change: env.may_change.clone(), ..*env };
+    worker.outbox.borrow_mut().write(&worker.shared, &client.frontend, &env, report);
+    client.frontend.state.frontend.mine().log_lines.add(1);
+}
+
+/// The view of a connection without a stream.
+fn of_session<R>(client: &Connection, look: impl FnOnce(&Env<'_>) -> R) -> R {
+    let process = &client.worker.shared.process;
+    look(&Env { session: Some(&client.session), ..Env::new(process, now_ms()) })
+}
+
+/// The line of frontends without a format (8.2.1), when a stream begins.
+#[cold]
+fn connect_line(client: &Connection, x: &Exchange) {
+    let frontend = &client.frontend;
+    let (name, mode) = (&frontend.state.name, frontend.mode.name().to_uppercase());
+    let text = match (x.source(client), x.destination(client)) {
+        (Endpoint::Ip(from), Endpoint::Ip(to)) => {
+            let ip = |address: std::net::SocketAddr| address.ip().to_canonical();
+            let (from_port, to_port) = (from.port(), to.port());
+            format!("Connect from {}:{from_port} to {}:{to_port} ({name}/{mode})", ip(from), ip(to))
+        }
+        _ => format!("Connect from unix:{} ({name}/{mode})", client.session.listener.id),
+    };
+    send(client, INFO, &text);
+}
+
+/// A connection that failed before it became a stream (8.2.5): `error-log-format`, or the line of old. `why` is in
+/// HAProxy's words.
+pub(crate) fn session_error(client: &Connection, why: &str) {
+    if !client.prepared().logs {
+        return;
+    }
+    let frontend = &client.frontend;
+    let level = if frontend.options.log_separate_errors { ERROR } else { INFO };
+    if frontend.error_log_format.is_some() {
+        let report =
+            Report { format: frontend.error_log_format.as_ref(), level, failed: true, profile: None };
+        return of_session(client, |env| write(client, env, LogOrigin::SessionError, &report));
+    }
+    let session = &client.session;
+    let from = match session.source {
+        Endpoint::Ip(address) => format!("{}:{}", address.ip().to_canonical(), address.port()),
+        Endpoint::Local => format!("unix:{}", session.listener.id),
+    };
+    let mut date = String::new();
+    let us = session.accepted_wall_us;
+    let wall = WallTime { seconds: (us / 1_000_000) as i64, nanos: (us % 1_000_000) as u32 * 1000 };
+    // Writing to a string cannot fail.
+    let _ =
+        base::clock::DateCache::default().local(wall.seconds).write_log((us / 1000 % 1000) as u32, &mut date);
+    let listener = &session.listener;
+    let bind = match listener.name.strip_prefix("sock-") {
+        Some(_) => listener.id.to_string(),
+        None => listener.name.to_string(),
+    };
+    send(client, level, &format!("{from} [{date}] {}/{bind}: {why}", frontend.state.name));
+}
+
+fn send(client: &Connection, level: u8, text: &str) {
+    let (worker, frontend) = (&client.worker, &client.frontend);
+    let line = Line::own(level, &frontend.log_tag, text.as_bytes());
+    worker.outbox.borrow_mut().send_all(&worker.shared, frontend.index, &frontend.loggers, &line);
+}

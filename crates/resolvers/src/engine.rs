@@ -1,0 +1,463 @@
+//! One `resolvers` section as a machine without sockets or clock (manual, section 5.3.2): names come in, questions to be
+//! sent come out, answers and instants come in, ended resolutions come out. `task` moves the bytes.
+//!
+//! Every name server is asked at once, and the first valid answer counts. When all have answered with an error, the other
+//! family of addresses is asked for; then, and when answers are missing, the question is asked again after `timeout retry`,
+//! `resolve_retries` times in all.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::address::Family;
+use config::plan::Resolvers;
+use hickory_proto::rr::Name;
+use slab::Slab;
+use state::resolvers::Counters;
+
+use crate::message::{self, Answer, Asked, Data, Flaw};
+
+/// What a resolution is about: the name in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) name: Box<str>,
+    pub(crate) kind: Kind,
+}
+
+/// Addresses, those of a family first, or SRV records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Address(Family),
+    Service,
+}
+
+impl Key {
+    pub(crate) fn new(name: &str, kind: Kind) -> Self {
+        Self { name: name.to_ascii_lowercase().into(), kind }
+    }
+}
+
+/// Which families may be asked for (`dns-accept-family`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Families {
+    pub(crate) v4: bool,
+    pub(crate) v6: bool,
+}
+
+impl Families {
+    /// What is asked for first, and then.
+    fn questions(self, kind: Kind) -> (Asked, Option<Asked>) {
+        match (kind, self.v4, self.v6) {
+            (Kind::Service, ..) => (Asked::Srv, None),
+            (Kind::Address(_), true, false) => (Asked::A, None),
+            (Kind::Address(_), false, true) => (Asked::Aaaa, None),
+            (Kind::Address(Family::V4), ..) => (Asked::A, Some(Asked::Aaaa)),
+            (Kind::Address(Family::V6), ..) => (Asked::Aaaa, Some(Asked::A)),
+        }
+    }
+}
+
+/// How the last resolution of a name ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// There was none yet.
+    Unknown,
+    /// With an answer.
+    Valid,
+    /// The name does not exist.
+    NoName,
+    /// Nobody answered.
+    Timeout,
+    /// Nobody wanted to answer.
+    Refused,
+    /// Anything else.
+    Other,
+}
+
+/// What is to be done outside.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Send a question to a name server, over a connection of its own if `stream`.
+    Send { nameserver: usize, id: u16, bytes: Arc<[u8]>, stream: bool },
+    /// A resolution ended; with the name server whose answer it was.
+    Ended { resolution: usize, by: Option<usize> },
+}
+
+/// A record as answers brought it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) data: Data,
+    /// When an answer last had it.
+    seen: u64,
+}
+
+/// A name and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Resolution {
+    pub(crate) key: Key,
+    pub(crate) status: Status,
+    /// When the last valid answer came.
+    pub(crate) last_valid: Option<u64>,
+    pub(crate) records: Vec<Kept>,
+    wire: Name,
+    /// Those for whom it is resolved again and again.
+    followers: usize,
+    asking: Option<Asking>,
+    /// When it is looked at next.
+    due: u64,
+}
+
+/// A question that is being asked.
+#[derive(Debug)]
+struct Asking {
+    id: u16,
+    asked: Asked,
+    preferred: Asked,
+    other: Option<Asked>,
+    /// How often it may be asked again.
+    tries: u32,
+    /// Which name servers have not answered yet.
+    open: Vec<bool>,
+    answers: usize,
+    status: Status,
+}
+
+/// A section at work.
+pub(crate) struct Engine {
+    settings: Arc<Resolvers>,
+    pub(crate) families: Families,
+    resolutions: Slab<Resolution>,
+    known: HashMap<Key, usize>,
+    questions: HashMap<u16, usize>,
+    /// When to look at which resolution; entries that no longer say its `due` are stale.
+    agenda: BinaryHeap<Reverse<(u64, usize)>>,
+    random: fn() -> u16,
+}
+
+fn ms(duration: Duration) -> u64 {
+    duration.as_millis() as u64
+}
+
+impl Engine {
+    /// A section that knows nothing; `random` gives the numbers of questions.
+    pub(crate) fn new(settings: Arc<Resolvers>, families: Families, random: fn() -> u16) -> Self {
+        Self {
+            settings,
+            families,
+            resolutions: Slab::new(),
+            known: HashMap::new(),
+            questions: HashMap::new(),
+            agenda: BinaryHeap::new(),
+            random,
+        }
+    }
+
+    /// A resolution that is known.
+    pub(crate) fn get(&self, resolution: usize) -> Option<&Resolution> {
+        self.resolutions.get(resolution)
+    }
+
+    /// Resolves a name from now on, again and again. `None` for what can be no name.
+    pub(crate) fn follow(&mut self, key: Key, now: u64, out: &mut Vec<Output>) -> Option<usize> {
+        let index = self.enter(key)?;
+        self.resolutions[index].followers += 1;
+        if self.resolutions[index].status == Status::Unknown {
+            self.begin(index, now, out);
+        }
+        self.schedule(index, now);
+        Some(index)
+    }
+
+    /// One follower less.
+    pub(crate) fn leave(&mut self, index: usize, now: u64) {
+        let Some(resolution) = self.resolutions.get_mut(index) else { return };
+        resolution.followers = resolution.followers.saturating_sub(1);
+        self.schedule(index, now);
+    }
+
+    /// Resolves a name once: who asks waits for its `Ended`, unless what is known is fresh (`hold valid`), which the second
+    /// value says.
+    pub(crate) fn once(&mut self, key: Key, now: u64, out: &mut Vec<Output>) -> Option<(usize, bool)> {
+        let index = self.enter(key)?;
+        let resolution = &mut self.resolutions[index];
+        let until = resolution.last_valid.map(|at| at + ms(self.settings.hold.valid));
+        if resolution.status == Status::Valid && until.is_some_and(|until| now < until) {
+            return Some((index, true));
+        }
+        self.begin(index, now, out);
+        Some((index, false))
+    }
+
+    fn enter(&mut self, key: Key) -> Option<usize> {
+        if let Some(index) = self.known.get(&key) {
+            return Some(*index);
+        }
+        let wire = message::parse_name(&key.name)?;
+        let index = self.resolutions.insert(Resolution {
+            key: key.clone(),
+            status: Status::Unknown,
+            last_valid: None,
+            records: Vec::new(),
+            wire,
+            followers: 0,
+            asking: None,
+            due: u64::MAX,
+        });
+        self.known.insert(key, index);
+        Some(index)
+    }
+
+    fn begin(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
+        let resolution = &mut self.resolutions[index];
+        if resolution.asking.is_some() {
+            return;
+        }
+        let (preferred, other) = self.families.questions(resolution.key.kind);
+        resolution.asking = Some(Asking {
+            id: 0,
+            asked: preferred,
+            preferred,
+            other,
+            tries: self.settings.retries.saturating_sub(1),
+            open: Vec::new(),
+            answers: 0,
+            status: Status::Timeout,
+        });
+        self.send(index, now, out);
+    }
+
+    /// Asks every name server what is to be asked now.
+    fn send(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
+        let mut id = (self.random)();
+        while self.questions.contains_key(&id) {
+            id = id.wrapping_add(1);
+        }
+        let resolution = &mut self.resolutions[index];
+        let Some(asking) = &mut resolution.asking else { return };
+        self.questions.remove(&asking.id);
+        self.questions.insert(id, index);
+        asking.id = id;
+        asking.answers = 0;
+        asking.open = vec![true; self.settings.nameservers.len()];
+        let bytes: Arc<[u8]> =
+            message::question(id, &resolution.wire, asking.asked, self.settings.payload_size).into();
+        for (nameserver, place) in self.settings.nameservers.iter().enumerate() {
+            self.settings.state.nameservers[nameserver].counters.sent.add(1);
+            out.push(Output::Send { nameserver, id, bytes: bytes.clone(), stream: place.stream });
+        }
+        let due = now + ms(self.settings.retry);
+        resolution.due = due;
+        self.agenda.push(Reverse((due, index)));
+    }
+
+    /// Says when an idle resolution is looked at next: asked again, or forgotten when nobody wants it.
+    fn schedule(&mut self, index: usize, now: u64) {
+        let resolution = &mut self.resolutions[index];
+        if resolution.asking.is_some() {
+            return;
+        }
+        let pause = if resolution.followers > 0 { self.settings.every } else { self.settings.hold.valid };
+        resolution.due = now + ms(pause);
+        self.agenda.push(Reverse((resolution.due, index)));
+    }
+
+    /// When [`tick`](Self::tick) is to be called next.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.agenda.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// Does what is due at `now`.
+    pub(crate) fn tick(&mut self, now: u64, out: &mut Vec<Output>) {
+        while let Some(&Reverse((due, index))) = self.agenda.peek() {
+            if due > now {
+                return;
+            }
+            self.agenda.pop();
+            match self.resolutions.get(index) {
+                Some(resolution) if resolution.due == due => {}
+                _ => continue,
+            }
+            let resolution = &mut self.resolutions[index];
+            resolution.due = u64::MAX;
+            if resolution.asking.is_some() {
+                self.overdue(index, now, out);
+            } else if resolution.followers > 0 {
+                self.begin(index, now, out);
+            } else {
+                let gone = self.resolutions.remove(index);
+                self.known.remove(&gone.key);
+            }
+        }
+    }
+
+    /// `timeout retry` has passed since the question was asked.
+    fn overdue(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
+        let Some(asking) = &mut self.resolutions[index].asking else { return };
+        for (nameserver, open) in asking.open.iter().enumerate() {
+            if *open {
+                self.settings.state.nameservers[nameserver].counters.timeout.add(1);
+            }
+        }
+        // Nobody answered, or both families were asked for: from the beginning.
+        if asking.answers == 0 || asking.asked != asking.preferred || asking.other.is_none() {
+            if asking.tries == 0 {
+                let status = if asking.answers == 0 { Status::Timeout } else { asking.status };
+                self.fail(index, status, None, now, out);
+                return;
+            }
+            asking.tries -= 1;
+            asking.asked = asking.preferred;
+        } else if let Some(other) = asking.other {
+            asking.asked = other;
+        }
+        self.send(index, now, out);
+    }
+
+    /// A question could not be sent.
+    pub(crate) fn not_sent(&mut self, nameserver: usize, id: u16) {
+        self.counters(nameserver).send_errors.add(1);
+        let asking = self.questions.get(&id).and_then(|index| self.resolutions[*index].asking.as_mut());
+        if let Some(open) = asking.and_then(|asking| asking.open.get_mut(nameserver)) {
+            *open = false;
+        }
+    }
+
+    fn counters(&self, nameserver: usize) -> &Counters {
+        &self.settings.state.nameservers[nameserver].counters
+    }
+
+    /// Bytes came from a name server, over a connection if `stream`.
+    pub(crate) fn receive(
+        &mut self,
+        nameserver: usize,
+        bytes: &[u8],
+        stream: bool,
+        now: u64,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(id) = message::answer_id(bytes) else {
+            self.counters(nameserver).invalid.add(1);
+            return;
+        };
+        let asked = self.questions.get(&id).copied().filter(|index| {
+            let asking = self.resolutions[*index].asking.as_ref();
+            asking.is_some_and(|asking| asking.open.get(nameserver).is_some_and(|open| *open))
+        });
+        let Some(index) = asked else {
+            self.counters(nameserver).outdated.add(1);
+            return;
+        };
+        let payload_size = usize::from(self.settings.payload_size);
+        let resolution = &mut self.resolutions[index];
+        let Some(asking) = &mut resolution.asking else { return };
+        let read = match bytes.len() > payload_size && !stream {
+            true => None,
+            false => Some(message::read(bytes, &resolution.wire, asking.asked)),
+        };
+        let counters = &self.settings.state.nameservers[nameserver].counters;
+        if read == Some(Err(Flaw::Truncated)) && !stream {
+            counters.truncated.add(1);
+            let bytes =
+                message::question(id, &resolution.wire, asking.asked, self.settings.payload_size).into();
+            out.push(Output::Send { nameserver, id, bytes, stream: true });
+            return;
+        }
+        asking.open[nameserver] = false;
+        asking.answers += 1;
+        match read {
+            Some(Ok(answer)) => {
+                counters.valid.add(1);
+                counters.cname.add(u64::from(answer.alias));
+                self.succeed(index, nameserver, answer, now, out);
+            }
+            Some(Err(flaw)) => {
+                let (count, status) = match flaw {
+                    Flaw::Invalid => (&counters.invalid, Status::Other),
+                    Flaw::NoName => (&counters.nx, Status::NoName),
+                    Flaw::Refused => (&counters.refused, Status::Refused),
+                    Flaw::Empty => (&counters.any_err, Status::Other),
+                    Flaw::Alias => (&counters.cname_error, Status::Other),
+                    Flaw::Truncated => (&counters.truncated, Status::Other),
+                    Flaw::Other => (&counters.other, Status::Other),
+                };
+                count.add(1);
+                self.flawed(index, nameserver, status, now, out);
+            }
+            None => {
+                counters.too_big.add(1);
+                self.flawed(index, nameserver, Status::Other, now, out);
+            }
+        }
+    }
+
+    /// A name server answered with an error.
+    fn flawed(&mut self, index: usize, nameserver: usize, status: Status, now: u64, out: &mut Vec<Output>) {
+        let Some(asking) = &mut self.resolutions[index].asking else { return };
+        asking.status = status;
+        if asking.open.iter().any(|open| *open) {
+            return;
+        }
+        match asking.other {
+            Some(other) if asking.asked == asking.preferred => {
+                asking.asked = other;
+                self.send(index, now, out);
+            }
+            _ if asking.tries == 0 => self.fail(index, status, Some(nameserver), now, out),
+            // It is asked again when the time of answers is over.
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, index: usize, status: Status, by: Option<usize>, now: u64, out: &mut Vec<Output>) {
+        self.resolutions[index].status = status;
+        self.end(index, by, now, out);
+    }
+
+    fn succeed(&mut self, index: usize, nameserver: usize, answer: Answer, now: u64, out: &mut Vec<Output>) {
+        let resolution = &mut self.resolutions[index];
+        resolution.status = Status::Valid;
+        resolution.last_valid = Some(now);
+        for data in answer.records {
+            match resolution.records.iter_mut().find(|kept| kept.data.is_same(&data)) {
+                Some(kept) => *kept = Kept { data, seen: now },
+                None => resolution.records.push(Kept { data, seen: now }),
+            }
+        }
+        let obsolete = ms(self.settings.hold.obsolete);
+        resolution.records.retain(|kept| kept.seen == now || now < kept.seen + obsolete);
+        self.end(index, Some(nameserver), now, out);
+    }
+
+    fn end(&mut self, index: usize, by: Option<usize>, now: u64, out: &mut Vec<Output>) {
+        let resolution = &mut self.resolutions[index];
+        if let Some(asking) = resolution.asking.take() {
+            self.questions.remove(&asking.id);
+        }
+        out.push(Output::Ended { resolution: index, by });
+        self.schedule(index, now);
+    }
+
+    /// Forgets what earlier answers said of a name: its last valid answer is too old to stand against the error.
+    pub(crate) fn forget_records(&mut self, index: usize) {
+        if let Some(resolution) = self.resolutions.get_mut(index) {
+            resolution.records.clear();
+        }
+    }
+
+    /// Whether the last valid answer still outweighs the present status (`hold`).
+    pub(crate) fn is_held(&self, resolution: &Resolution, now: u64) -> bool {
+        let hold = &self.settings.hold;
+        let period = match resolution.status {
+            Status::Unknown | Status::Valid => return true,
+            Status::NoName => hold.nx,
+            Status::Timeout => hold.timeout,
+            Status::Refused => hold.refused,
+            Status::Other => hold.other,
+        };
+        resolution.last_valid.is_some_and(|at| now < at + ms(period))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,368 @@
+//! The engine against virtual time: what is asked when, and how resolutions end.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use config::plan::resolvers::{Hold, NameServer};
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::{A, AAAA, SRV};
+use hickory_proto::rr::{RData, Record, RecordType};
+use state::resolvers::Section;
+
+use super::*;
+
+/// A section with name servers, whose time is in the test's hands.
+struct Bench {
+    engine: Engine,
+    now: u64,
+    out: Vec<Output>,
+    section: Arc<Section>,
+}
+
+const BOTH: Families = Families { v4: true, v6: true };
+
+fn numbers() -> u16 {
+    use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+    static NEXT: AtomicU16 = AtomicU16::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+impl Bench {
+    fn new(nameservers: usize, families: Families, hold: Hold) -> Self {
+        let names = (1..=nameservers).map(|number| format!("ns{number}").into());
+        let section = Section::new("dns", names);
+        let place = NameServer { address: (Ipv4Addr::LOCALHOST, 53).into(), stream: false };
+        let settings = Resolvers {
+            state: section.clone(),
+            nameservers: vec![place; nameservers],
+            payload_size: 512,
+            retries: 3,
+            every: Duration::from_secs(1),
+            retry: Duration::from_millis(100),
+            hold,
+        };
+        let engine = Engine::new(Arc::new(settings), families, numbers);
+        Self { engine, now: 1_000_000, out: Vec::new(), section }
+    }
+
+    fn follow(&mut self, name: &str, kind: Kind) -> usize {
+        self.engine.follow(Key::new(name, kind), self.now, &mut self.out).unwrap()
+    }
+
+    /// The questions to be sent since the last call: name server, number, type, over a connection.
+    fn questions(&mut self) -> Vec<(usize, u16, RecordType, bool)> {
+        let sent = self.out.extract_if(.., |output| matches!(output, Output::Send { .. }));
+        sent.filter_map(|output| match output {
+            Output::Send { nameserver, id, bytes, stream } => {
+                Some((nameserver, id, Message::from_vec(&bytes).unwrap().queries[0].query_type, stream))
+            }
+            Output::Ended { .. } => None,
+        })
+        .collect()
+    }
+
+    /// The resolutions that ended since the last call.
+    fn ended(&mut self) -> Vec<(usize, Option<usize>)> {
+        let ended = self.out.extract_if(.., |output| matches!(output, Output::Ended { .. }));
+        ended
+            .filter_map(|output| match output {
+                Output::Ended { resolution, by } => Some((resolution, by)),
+                Output::Send { .. } => None,
+            })
+            .collect()
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now += ms;
+        self.engine.tick(self.now, &mut self.out);
+    }
+
+    fn answer(&mut self, nameserver: usize, bytes: &[u8]) {
+        self.engine.receive(nameserver, bytes, false, self.now, &mut self.out);
+    }
+
+    fn status(&self, resolution: usize) -> Status {
+        self.engine.get(resolution).unwrap().status
+    }
+
+    fn counted(&self, nameserver: usize, name: &str) -> u64 {
+        let named = self.section.nameservers[nameserver].counters.named();
+        named.iter().find(|(own, _)| *own == name).unwrap().1
+    }
+
+    fn addresses(&self, resolution: usize) -> Vec<String> {
+        let known = self.engine.get(resolution).unwrap().records.iter();
+        known
+            .map(|kept| match &kept.data {
+                Data::Address(address) => address.to_string(),
+                Data::Service(service) => format!("{}:{}", service.target, service.port),
+            })
+            .collect()
+    }
+}
+
+fn response(id: u16, name: &str, asked: RecordType, code: ResponseCode, records: &[RData]) -> Vec<u8> {
+    let name = message::parse_name(name).unwrap();
+    let mut message = Message::new(id, MessageType::Response, OpCode::Query);
+    message.metadata.response_code = code;
+    message.add_query(Query::query(name.clone(), asked));
+    for data in records {
+        message.add_answer(Record::from_rdata(name.clone(), 60, data.clone()));
+    }
+    message.to_vec().unwrap()
+}
+
+fn addresses(id: u16, asked: RecordType, addresses: &[&str]) -> Vec<u8> {
+    let of = |text: &&str| match text.parse().unwrap() {
+        IpAddr::V4(address) => RData::A(A(address)),
+        IpAddr::V6(address) => RData::AAAA(AAAA(address)),
+    };
+    let records: Vec<RData> = addresses.iter().map(of).collect();
+    response(id, "a.b", asked, ResponseCode::NoError, &records)
+}
+
+fn error(id: u16, asked: RecordType, code: ResponseCode) -> Vec<u8> {
+    response(id, "a.b", asked, code, &[])
+}
+
+use RecordType::{A as V4, AAAA as V6};
+
+#[test]
+fn every_name_server_is_asked_and_the_first_valid_answer_counts() {
+    let mut bench = Bench::new(2, BOTH, Hold::default());
+    let name = bench.follow("A.b", Kind::Address(Family::V4));
+    let asked = bench.questions();
+    let id = asked[0].1;
+    assert_eq!(asked, [(0, id, V4, false), (1, id, V4, false)]);
+    bench.answer(0, &error(id, V4, ResponseCode::NXDomain));
+    assert_eq!(bench.ended(), []);
+    bench.answer(1, &addresses(id, V4, &["192.0.2.1"]));
+    assert_eq!(bench.ended(), [(name, Some(1))]);
+    assert_eq!((bench.status(name), bench.addresses(name)), (Status::Valid, vec!["192.0.2.1".to_owned()]));
+    bench.answer(0, &addresses(id, V4, &["192.0.2.9"]));
+    assert_eq!((bench.counted(0, "outdated"), bench.counted(0, "nx"), bench.counted(1, "valid")), (1, 1, 1));
+    // And again after `timeout resolve`.
+    bench.pass(999);
+    assert_eq!(bench.questions(), []);
+    bench.pass(1);
+    assert_eq!(bench.questions().len(), 2);
+}
+
+#[test]
+fn when_all_answer_with_errors_the_other_family_is_asked_and_then_all_again() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    let name = bench.follow("a.b", Kind::Address(Family::V6));
+    let mut seen = Vec::new();
+    // The last error ends the resolution without a wait.
+    for _ in 0..3 {
+        for _ in 0..2 {
+            let [(_, id, asked, _)] = bench.questions()[..] else { panic!("one question at a time") };
+            seen.push(asked);
+            bench.answer(0, &error(id, asked, ResponseCode::NXDomain));
+        }
+        if bench.ended().is_empty() {
+            assert_eq!(bench.questions(), []);
+            bench.pass(100);
+        }
+    }
+    assert_eq!(seen, [V6, V4, V6, V4, V6, V4]);
+    assert_eq!(bench.status(name), Status::NoName);
+    assert_eq!((bench.counted(0, "nx"), bench.counted(0, "timeout")), (6, 0));
+}
+
+#[test]
+fn silence_is_asked_again_as_often_as_said_and_ends_as_a_timeout() {
+    let mut bench = Bench::new(2, BOTH, Hold::default());
+    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    for _ in 0..3 {
+        let asked = bench.questions();
+        assert_eq!(asked.iter().map(|question| question.2).collect::<Vec<_>>(), [V4, V4]);
+        assert_eq!(bench.ended(), []);
+        bench.pass(100);
+    }
+    assert_eq!((bench.ended(), bench.status(name)), (vec![(name, None)], Status::Timeout));
+    assert_eq!((bench.counted(0, "timeout"), bench.counted(1, "sent")), (3, 3));
+}
+
+#[test]
+fn an_error_of_one_and_the_silence_of_the_other_try_the_other_family() {
+    let mut bench = Bench::new(2, BOTH, Hold::default());
+    bench.follow("a.b", Kind::Address(Family::V4));
+    let id = bench.questions()[0].1;
+    bench.answer(0, &error(id, V4, ResponseCode::NXDomain));
+    assert_eq!(bench.questions(), []);
+    bench.pass(100);
+    assert_eq!(bench.questions()[0].2, V6);
+}
+
+#[test]
+fn one_family_alone_is_asked_for_where_the_other_is_not_accepted() {
+    for (families, asked) in [(Families { v4: true, v6: false }, V4), (Families { v4: false, v6: true }, V6)]
+    {
+        let mut bench = Bench::new(1, families, Hold::default());
+        bench.follow("a.b", Kind::Address(Family::V6));
+        let [(_, id, first, _)] = bench.questions()[..] else { panic!("one question") };
+        assert_eq!(first, asked);
+        bench.answer(0, &error(id, asked, ResponseCode::Refused));
+        assert_eq!(bench.questions(), []);
+        bench.pass(100);
+        assert_eq!(bench.questions()[0].2, asked);
+    }
+}
+
+#[test]
+fn a_truncated_answer_is_fetched_over_a_connection() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let id = bench.questions()[0].1;
+    let mut cut = addresses(id, V4, &["192.0.2.1"]);
+    cut[2] |= 2;
+    bench.answer(0, &cut);
+    assert_eq!(bench.questions(), [(0, id, V4, true)]);
+    assert_eq!((bench.counted(0, "truncated"), bench.ended()), (1, vec![]));
+    bench.engine.receive(0, &addresses(id, V4, &["192.0.2.1"]), true, bench.now, &mut bench.out);
+    assert_eq!(bench.ended(), [(name, Some(0))]);
+}
+
+#[test]
+fn an_answer_larger_than_accepted_is_an_error() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    bench.follow("a.b", Kind::Address(Family::V4));
+    let id = bench.questions()[0].1;
+    let many: Vec<String> = (1..60).map(|last| format!("192.0.2.{last}")).collect();
+    let bytes = addresses(id, V4, &many.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(bytes.len() > 512);
+    bench.answer(0, &bytes);
+    assert_eq!((bench.counted(0, "too_big"), bench.counted(0, "valid")), (1, 0));
+    assert_eq!(bench.questions()[0].2, V6);
+}
+
+#[test]
+fn records_that_answers_no_longer_have_are_kept_for_hold_obsolete() {
+    for (obsolete, kept) in [(0, 1), (1500, 2)] {
+        let hold = Hold { obsolete: Duration::from_millis(obsolete), ..Hold::default() };
+        let mut bench = Bench::new(1, BOTH, hold);
+        let name = bench.follow("a.b", Kind::Address(Family::V4));
+        let id = bench.questions()[0].1;
+        bench.answer(0, &addresses(id, V4, &["192.0.2.1", "192.0.2.2"]));
+        for expected in [kept, 1] {
+            bench.pass(1000);
+            let id = bench.questions()[0].1;
+            bench.answer(0, &addresses(id, V4, &["192.0.2.2"]));
+            assert_eq!(bench.addresses(name).len(), expected);
+        }
+        assert_eq!(bench.addresses(name), ["192.0.2.2"]);
+    }
+}
+
+#[test]
+fn the_last_valid_answer_outweighs_errors_for_its_hold_time() {
+    let hold = Hold { nx: Duration::from_millis(1500), ..Hold::default() };
+    let mut bench = Bench::new(1, Families { v4: true, v6: false }, hold);
+    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let held = |bench: &Bench| bench.engine.is_held(bench.engine.get(name).unwrap(), bench.now);
+    let id = bench.questions()[0].1;
+    bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
+    bench.pass(1000);
+    for last in [false, false, true] {
+        let id = bench.questions()[0].1;
+        bench.answer(0, &error(id, V4, ResponseCode::NXDomain));
+        if !last {
+            bench.pass(100);
+        }
+    }
+    assert_eq!((bench.status(name), held(&bench)), (Status::NoName, true));
+    bench.now += 299;
+    assert!(held(&bench));
+    bench.now += 1;
+    assert!(!held(&bench));
+    assert_eq!(bench.addresses(name), ["192.0.2.1"]);
+}
+
+#[test]
+fn a_name_that_nobody_ever_answered_is_not_held() {
+    let mut bench = Bench::new(1, Families { v4: true, v6: false }, Hold::default());
+    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    bench.pass(100);
+    bench.pass(100);
+    bench.pass(100);
+    assert_eq!(bench.status(name), Status::Timeout);
+    assert!(!bench.engine.is_held(bench.engine.get(name).unwrap(), bench.now));
+}
+
+#[test]
+fn one_lookup_is_answered_from_what_is_fresh_and_forgotten_when_it_is_not() {
+    let mut bench = Bench::new(1, BOTH, Hold { valid: Duration::from_secs(10), ..Hold::default() });
+    let once = |bench: &mut Bench| {
+        bench.engine.once(Key::new("a.b", Kind::Address(Family::V4)), bench.now, &mut bench.out).unwrap()
+    };
+    let (name, fresh) = once(&mut bench);
+    assert!(!fresh);
+    let id = bench.questions()[0].1;
+    assert_eq!(once(&mut bench), (name, false));
+    assert_eq!(bench.questions(), [], "it is being asked already");
+    bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
+    assert_eq!(bench.ended(), [(name, Some(0))]);
+    bench.pass(9_999);
+    assert_eq!((once(&mut bench), bench.questions()), ((name, true), vec![]));
+    bench.pass(1);
+    assert!(bench.engine.get(name).is_none(), "nobody follows it");
+    assert!(!once(&mut bench).1);
+    assert_eq!(bench.questions().len(), 1);
+}
+
+#[test]
+fn a_name_that_is_left_is_asked_no_more() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let id = bench.questions()[0].1;
+    bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
+    bench.engine.leave(name, bench.now);
+    bench.pass(60_000);
+    assert_eq!(bench.questions(), []);
+    assert!(bench.engine.get(name).is_none());
+}
+
+#[test]
+fn srv_records_are_told_apart_by_host_and_port() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    let name = bench.follow("_http._tcp.b", Kind::Service);
+    let srv =
+        |port, weight, host: &str| RData::SRV(SRV::new(0, weight, port, message::parse_name(host).unwrap()));
+    let say = |bench: &mut Bench, records: &[RData]| {
+        let [(_, id, asked, _)] = bench.questions()[..] else { panic!("one question") };
+        let bytes = response(id, "_http._tcp.b", asked, ResponseCode::NoError, records);
+        bench.answer(0, &bytes);
+        bench.addresses(name)
+    };
+    let both = [srv(80, 1, "x.b"), srv(81, 1, "x.b")];
+    assert_eq!(say(&mut bench, &both), ["x.b:80", "x.b:81"]);
+    bench.pass(1000);
+    assert_eq!(say(&mut bench, &[srv(81, 9, "X.b")]), ["X.b:81"]);
+}
+
+#[test]
+fn hostile_answers_are_counted_and_change_nothing() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let id = bench.questions()[0].1;
+    for bytes in [&b""[..], b"x", &[0xff; 3]] {
+        bench.answer(0, bytes);
+    }
+    bench.answer(0, &addresses(id.wrapping_add(1), V4, &["192.0.2.66"]));
+    assert_eq!((bench.counted(0, "invalid"), bench.counted(0, "outdated")), (2, 2));
+    // An answer to another question under the right number: an error of this name server.
+    bench.answer(0, &response(id, "evil.b", V4, ResponseCode::NoError, &[RData::A(A(Ipv4Addr::LOCALHOST))]));
+    assert_eq!((bench.counted(0, "invalid"), bench.status(name)), (3, Status::Unknown));
+    assert!(bench.addresses(name).is_empty());
+}
+
+#[test]
+fn what_cannot_be_sent_is_not_waited_for() {
+    let mut bench = Bench::new(2, BOTH, Hold::default());
+    bench.follow("a.b", Kind::Address(Family::V4));
+    let id = bench.questions()[0].1;
+    bench.engine.not_sent(0, id);
+    bench.answer(1, &error(id, V4, ResponseCode::Refused));
+    assert_eq!(bench.questions()[0].2, V6);
+    assert_eq!(bench.counted(0, "snd_error"), 1);
+}

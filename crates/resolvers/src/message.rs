@@ -1,0 +1,307 @@
+//! Questions and answers on the wire (RFC 1035, RFC 2782 for SRV, RFC 6891 for the announced size): hickory-proto reads and
+//! writes them, what they mean here is decided below. No socket, no clock.
+
+use std::net::IpAddr;
+
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Asked {
+    /// IPv4 addresses.
+    A,
+    /// IPv6 addresses.
+    Aaaa,
+    /// SRV records.
+    Srv,
+}
+
+impl Asked {
+    fn record_type(self) -> RecordType {
+        match self {
+            Self::A => RecordType::A,
+            Self::Aaaa => RecordType::AAAA,
+            Self::Srv => RecordType::SRV,
+        }
+    }
+}
+
+/// A record of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// An address.
+    Address(IpAddr),
+    /// An SRV record. Its priority is of no account, as in HAProxy.
+    Service(Service),
+}
+
+/// An SRV record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Service {
+    /// The host, without the last dot.
+    pub(crate) target: Box<str>,
+    /// Its port.
+    pub(crate) port: u16,
+    /// 0 to 65535.
+    pub(crate) weight: u16,
+    /// The host's address, where the answer tells it too.
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl Data {
+    /// Whether both are about the same thing, whatever else they tell of it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Address(own), Self::Address(other)) => own == other,
+            (Self::Service(own), Self::Service(other)) => {
+                own.port == other.port && own.target.eq_ignore_ascii_case(&other.target)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A valid answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Its records; at least one.
+    pub(crate) records: Vec<Data>,
+    /// Whether the name was an alias.
+    pub(crate) alias: bool,
+}
+
+/// What is wrong with an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// No message, or no answer to this question.
+    Invalid,
+    /// The name does not exist.
+    NoName,
+    /// The server does not want to answer.
+    Refused,
+    /// No record at all.
+    Empty,
+    /// An alias that leads nowhere.
+    Alias,
+    /// Cut short by the server.
+    Truncated,
+    /// Any other error, or no record that was asked for.
+    Other,
+}
+
+/// A name as the wire has it; `None` for what can be none.
+pub(crate) fn parse_name(text: &str) -> Option<Name> {
+    let mut name = Name::from_ascii(text).ok()?;
+    name.set_fqdn(true);
+    (!name.is_root()).then_some(name)
+}
+
+/// The bytes of a question; `payload_size` is the largest answer taken.
+pub(crate) fn question(id: u16, name: &Name, asked: Asked, payload_size: u16) -> Vec<u8> {
+    let mut message = Message::new(id, MessageType::Query, OpCode::Query);
+    message.metadata.recursion_desired = true;
+    message.metadata.authentic_data = true;
+    message.add_query(Query::query(name.clone(), asked.record_type()));
+    let mut edns = Edns::new();
+    edns.set_max_payload(payload_size);
+    message.set_edns(edns);
+    // Names that were parsed can be written; an empty question is answered by nobody.
+    message.to_vec().unwrap_or_default()
+}
+
+/// The number of the question that `bytes` answer.
+pub(crate) fn answer_id(bytes: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]))
+}
+
+/// Reads an answer to the question for `asked` of `name`.
+pub(crate) fn read(bytes: &[u8], name: &Name, asked: Asked) -> Result<Answer, Flaw> {
+    // The header alone may be all that a cut answer can be read of.
+    let flags = bytes.get(2).copied().ok_or(Flaw::Invalid)?;
+    if flags & 0x80 != 0 && flags & 0x02 != 0 {
+        return Err(Flaw::Truncated);
+    }
+    let message = Message::from_vec(bytes).map_err(|_| Flaw::Invalid)?;
+    if message.metadata.message_type != MessageType::Response {
+        return Err(Flaw::Invalid);
+    }
+    match message.metadata.response_code {
+        ResponseCode::NoError => {}
+        ResponseCode::NXDomain => return Err(Flaw::NoName),
+        ResponseCode::Refused => return Err(Flaw::Refused),
+        _ => return Err(Flaw::Other),
+    }
+    let [query] = message.queries.as_slice() else { return Err(Flaw::Invalid) };
+    if query.query_type != asked.record_type() || !query.name.eq_ignore_root(name) {
+        return Err(Flaw::Invalid);
+    }
+    if message.answers.is_empty() {
+        return Err(Flaw::Empty);
+    }
+    let (owner, alias) = follow(&message.answers, name)?;
+    let own = message.answers.iter().filter(|record| record.name.eq_ignore_root(&owner));
+    let records: Vec<Data> = own.filter_map(|record| data(record, asked, &message.additionals)).collect();
+    match records.is_empty() {
+        true if alias => Err(Flaw::Alias),
+        true => Err(Flaw::Other),
+        false => Ok(Answer { records, alias }),
+    }
+}
+
+/// The name that the answer is about once its aliases are followed, and whether there are any.
+fn follow(answers: &[Record], name: &Name) -> Result<(Name, bool), Flaw> {
+    let mut owner = name.clone();
+    let target = |owner: &Name| {
+        answers.iter().find_map(|record| match &record.data {
+            RData::CNAME(target) if record.name.eq_ignore_root(owner) => Some(target.0.clone()),
+            _ => None,
+        })
+    };
+    // Each alias leads on to another; a circle of them is longer than the answer.
+    for _ in 0..=answers.len() {
+        match target(&owner) {
+            Some(next) => owner = next,
+            None => {
+                let alias = owner != *name;
+                return Ok((owner, alias));
+            }
+        }
+    }
+    Err(Flaw::Alias)
+}
+
+fn data(record: &Record, asked: Asked, additionals: &[Record]) -> Option<Data> {
+    match (&record.data, asked) {
+        (RData::A(address), Asked::A) => Some(Data::Address(address.0.into())),
+        (RData::AAAA(address), Asked::Aaaa) => Some(Data::Address(address.0.into())),
+        (RData::SRV(srv), Asked::Srv) => {
+            let address = additionals.iter().find_map(|other| match &other.data {
+                RData::A(address) if other.name.eq_ignore_root(&srv.target) => Some(address.0.into()),
+                RData::AAAA(address) if other.name.eq_ignore_root(&srv.target) => Some(address.0.into()),
+                _ => None,
+            });
+            let target = srv.target.to_ascii();
+            let target = target.strip_suffix('.').unwrap_or(&target);
+            // A lone dot says that the service does not exist.
+            (!target.is_empty()).then(|| {
+                Data::Service(Service { target: target.into(), port: srv.port, weight: srv.weight, address })
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use hickory_proto::rr::rdata::{A, AAAA, CNAME, SRV};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        parse_name(text).unwrap()
+    }
+
+    fn answer(asked: Asked, of: &str, records: &[(&str, RData)], more: &[(&str, RData)]) -> Vec<u8> {
+        let mut message = Message::new(7, MessageType::Response, OpCode::Query);
+        message.add_query(Query::query(name(of), asked.record_type()));
+        for (owner, data) in records {
+            message.add_answer(Record::from_rdata(name(owner), 60, data.clone()));
+        }
+        for (owner, data) in more {
+            message.add_additional(Record::from_rdata(name(owner), 60, data.clone()));
+        }
+        message.to_vec().unwrap()
+    }
+
+    #[test]
+    fn a_question_says_what_is_asked_and_how_much_is_taken() {
+        let message = Message::from_vec(&question(513, &name("www.example.com"), Asked::Aaaa, 4096)).unwrap();
+        assert_eq!(message.metadata.id, 513);
+        assert!(message.metadata.recursion_desired);
+        assert_eq!(message.queries[0].name.to_ascii(), "www.example.com.");
+        assert_eq!(message.queries[0].query_type, RecordType::AAAA);
+        assert_eq!(message.edns.unwrap().max_payload(), 4096);
+    }
+
+    #[test]
+    fn addresses_are_found_behind_aliases_in_any_order() {
+        let (one, two) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
+        let bytes = answer(
+            Asked::A,
+            "www.example.com",
+            &[
+                ("host.example.net", RData::A(A(one))),
+                ("CDN.example.net", RData::CNAME(CNAME(name("host.example.net")))),
+                ("www.EXAMPLE.com", RData::CNAME(CNAME(name("cdn.example.net")))),
+                ("host.example.net", RData::A(A(two))),
+                ("other.example.net", RData::A(A(Ipv4Addr::new(192, 0, 2, 3)))),
+            ],
+            &[],
+        );
+        let records = vec![Data::Address(one.into()), Data::Address(two.into())];
+        assert_eq!(read(&bytes, &name("www.example.com"), Asked::A), Ok(Answer { records, alias: true }));
+    }
+
+    #[test]
+    fn srv_records_bring_the_addresses_of_their_hosts() {
+        let target = name("a.example.com");
+        let bytes = answer(
+            Asked::Srv,
+            "_http._tcp.example.com",
+            &[
+                ("_http._tcp.example.com", RData::SRV(SRV::new(1, 65535, 8080, target))),
+                ("_http._tcp.example.com", RData::SRV(SRV::new(9, 0, 81, name("b.example.com")))),
+                ("_http._tcp.example.com", RData::SRV(SRV::new(0, 0, 0, Name::root()))),
+            ],
+            &[("a.example.com", RData::AAAA(AAAA(Ipv6Addr::LOCALHOST)))],
+        );
+        let service = |target: &str, port, weight, address| {
+            Data::Service(Service { target: target.into(), port, weight, address })
+        };
+        assert_eq!(
+            read(&bytes, &name("_http._tcp.example.com"), Asked::Srv).unwrap().records,
+            [
+                service("a.example.com", 8080, 65535, Some(Ipv6Addr::LOCALHOST.into())),
+                service("b.example.com", 81, 0, None)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_apart() {
+        let coded = |code| {
+            let mut message = Message::new(7, MessageType::Response, OpCode::Query);
+            message.metadata.response_code = code;
+            message.add_query(Query::query(name("a.b"), RecordType::A));
+            message
+        };
+        let mut cut = coded(ResponseCode::NoError);
+        cut.metadata.truncation = true;
+        let mut question = coded(ResponseCode::NoError);
+        question.metadata.message_type = MessageType::Query;
+        let circle = [("a.b", RData::CNAME(CNAME(name("c.d")))), ("c.d", RData::CNAME(CNAME(name("a.b"))))];
+        let address = RData::A(A(Ipv4Addr::LOCALHOST));
+        let wire = |message: Message| message.to_vec().unwrap();
+        let cases = [
+            (wire(coded(ResponseCode::NXDomain)), Flaw::NoName),
+            (wire(coded(ResponseCode::Refused)), Flaw::Refused),
+            (wire(coded(ResponseCode::ServFail)), Flaw::Other),
+            (wire(coded(ResponseCode::NoError)), Flaw::Empty),
+            (wire(cut), Flaw::Truncated),
+            (wire(question), Flaw::Invalid),
+            (answer(Asked::A, "x.y", &[("a.b", address.clone())], &[]), Flaw::Invalid),
+            (answer(Asked::Aaaa, "a.b", &[("a.b", address.clone())], &[]), Flaw::Invalid),
+            (answer(Asked::A, "a.b", &[("x.y", address)], &[]), Flaw::Other),
+            (answer(Asked::A, "a.b", &circle, &[]), Flaw::Alias),
+            (answer(Asked::A, "a.b", &circle[..1], &[]), Flaw::Alias),
+            (vec![0, 7, 0x81], Flaw::Invalid),
+            (Vec::new(), Flaw::Invalid),
+        ];
+        for (bytes, flaw) in cases {
+            assert_eq!(read(&bytes, &name("a.b"), Asked::A), Err(flaw), "{bytes:?}");
+        }
+    }
+}

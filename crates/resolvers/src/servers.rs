@@ -1,0 +1,408 @@
+//! The servers whose names a section resolves: what becomes of their addresses, ports, weights and states when a
+//! resolution ends (manual, section 5.3). Called by `task`, on the section's worker alone.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::address::Family;
+use config::Plan;
+use config::plan::resolvers::Resolution as Settings;
+use config::plan::{Proxy, Resolvers};
+use state::server::{Operational, ServerAddress};
+use state::transition::{self, Administrative, NOTICE};
+use state::{Admin, Server};
+
+use crate::Tell;
+use crate::choose::{Choice, choose};
+use crate::engine::{Engine, Key, Kind, Output, Resolution, Status};
+use crate::message::{Data, Service};
+
+/// A server of a plan, with what is known of its name.
+struct Follower {
+    backend: Arc<Proxy>,
+    index: usize,
+    /// The resolution of its host name.
+    host: Option<usize>,
+    /// The resolution of its SRV records.
+    records: Option<usize>,
+    /// The record that it stands for: host and port.
+    record: Option<(Box<str>, u16)>,
+}
+
+impl Follower {
+    fn server(&self) -> &Arc<Server> {
+        &self.backend.servers[self.index].state
+    }
+
+    fn settings(&self) -> Option<&Settings> {
+        self.backend.servers[self.index].resolution.as_ref()
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        match &**self.server().address.load() {
+            ServerAddress::Ip(address) => Some(address.ip()),
+            _ => None,
+        }
+    }
+}
+
+/// Everything the followers of a section need.
+pub(crate) struct Followers {
+    section: Arc<Resolvers>,
+    plan: Arc<Plan>,
+    tell: Tell,
+    list: Vec<Follower>,
+}
+
+/// What an engine is asked within one turn.
+pub(crate) struct Turn<'a> {
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) now: u64,
+    pub(crate) out: &'a mut Vec<Output>,
+}
+
+impl Followers {
+    /// The servers of `plan` that `section` resolves; nothing is asked yet.
+    pub(crate) fn new(section: &Arc<Resolvers>, plan: &Arc<Plan>, tell: &Tell) -> Self {
+        let mut list = Vec::new();
+        for backend in plan.proxies.iter().filter(|backend| !backend.disabled) {
+            for server in backend.servers.iter() {
+                let own = server.resolution.as_ref().is_some_and(|own| Arc::ptr_eq(&own.resolvers, section));
+                if own {
+                    let backend = backend.clone();
+                    list.push(Follower {
+                        backend,
+                        index: server.index,
+                        host: None,
+                        records: None,
+                        record: None,
+                    });
+                }
+            }
+        }
+        Self { section: section.clone(), plan: plan.clone(), tell: tell.clone(), list }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Begins to resolve all names.
+    pub(crate) fn begin(&mut self, turn: &mut Turn<'_>) {
+        for at in 0..self.list.len() {
+            let server = self.list[at].server().clone();
+            if let Some(name) = server.srv_record.get() {
+                let key = Key::new(name, Kind::Service);
+                self.list[at].records = turn.engine.follow(key, turn.now, turn.out);
+            } else if let Some(name) = &*server.fqdn.load() {
+                self.follow_host(at, name, turn);
+            }
+        }
+    }
+
+    fn follow_host(&mut self, at: usize, name: &str, turn: &mut Turn<'_>) {
+        let prefer = self.list[at].settings().and_then(|own| own.wishes.prefer).unwrap_or(Family::V6);
+        let key = Key::new(name, Kind::Address(prefer));
+        self.list[at].host = turn.engine.follow(key, turn.now, turn.out);
+        let known = self.list[at].host.and_then(|host| turn.engine.get(host));
+        if known.is_some_and(|known| known.status == Status::Valid) {
+            self.take_address(at, None, turn);
+        }
+    }
+
+    fn leave_host(&mut self, at: usize, turn: &mut Turn<'_>) {
+        if let Some(host) = self.list[at].host.take() {
+            turn.engine.leave(host, turn.now);
+        }
+    }
+
+    /// Gives a server another host name (`set server … fqdn`).
+    pub(crate) fn rename(&mut self, backend: &str, server: &Arc<Server>, name: &str, turn: &mut Turn<'_>) {
+        let at = self
+            .list
+            .iter()
+            .position(|one| *one.backend.state.name == *backend && Arc::ptr_eq(one.server(), server));
+        let Some(at) = at else { return };
+        self.leave_host(at, turn);
+        server.set_fqdn(Some(name));
+        self.follow_host(at, name, turn);
+    }
+
+    /// A resolution ended; `by` is the name server that answered.
+    pub(crate) fn ended(&mut self, resolution: usize, by: Option<usize>, turn: &mut Turn<'_>) {
+        let Some(ended) = turn.engine.get(resolution) else { return };
+        let valid = ended.status == Status::Valid;
+        let held = turn.engine.is_held(ended, turn.now);
+        if ended.key.kind == Kind::Service {
+            let services = if valid { services(ended) } else { Vec::new() };
+            if valid || !held {
+                self.take_services(resolution, &services, turn);
+            }
+        } else if valid || !held {
+            let mut by = by;
+            for at in 0..self.list.len() {
+                if self.list[at].host != Some(resolution) {
+                    continue;
+                }
+                match valid {
+                    true => self.take_address(at, by.take(), turn),
+                    false => self.lose_address(at, turn),
+                }
+            }
+        }
+        if !valid && !held {
+            turn.engine.forget_records(resolution);
+        }
+    }
+
+    /// Gives a server the best of the addresses that are known of its name.
+    fn take_address(&mut self, at: usize, by: Option<usize>, turn: &mut Turn<'_>) {
+        let follower = &self.list[at];
+        let (Some(settings), Some(known)) =
+            (follower.settings(), follower.host.and_then(|host| turn.engine.get(host)))
+        else {
+            return;
+        };
+        let addresses = known.records.iter().filter_map(|kept| match &kept.data {
+            Data::Address(address) => Some(*address),
+            Data::Service(_) => None,
+        });
+        let taken = |address| is_taken(&follower.backend, follower.server(), address);
+        match choose(addresses, &settings.wishes, follower.address(), taken) {
+            Choice::Keep => {}
+            Choice::Nothing => self.lose_address(at, turn),
+            Choice::Take(address) => {
+                let source = match by {
+                    Some(nameserver) => {
+                        let own = &self.section.state;
+                        own.nameservers[nameserver].counters.update.add(1);
+                        format!("{}/{}", own.name, own.nameservers[nameserver].name)
+                    }
+                    None => "DNS cache".to_owned(),
+                };
+                self.set_address(at, address, None, &source);
+            }
+        }
+    }
+
+    /// Sets a server's address, and its port if it changes too, and puts the server into service again.
+    fn set_address(&self, at: usize, address: IpAddr, port: Option<u16>, source: &str) {
+        let follower = &self.list[at];
+        let (server, proxy) = (follower.server(), &follower.backend.state);
+        let (old, old_port) = (follower.address(), server.port());
+        let port = port.unwrap_or(old_port);
+        let mut changes = Vec::new();
+        if old != Some(address) {
+            let shown = old.map_or_else(|| "(none)".to_owned(), |old| old.to_string());
+            changes.push(format!("IP changed from '{shown}' to '{address}'"));
+        }
+        if port != old_port {
+            changes.push(format!("port changed from '{old_port}' to '{port}'"));
+        }
+        if !changes.is_empty() {
+            server.set_address(ServerAddress::Ip(SocketAddr::new(address, port)));
+            (self.tell.moved)(follower.backend.index, follower.index);
+            let text = format!("{}/{}: {} by '{source}'.", proxy.name, server.name, changes.join(", "));
+            (self.tell.notify)(proxy, NOTICE, &text);
+        }
+        self.bring_back(follower);
+    }
+
+    /// Ends the maintenance that came of a name without an address.
+    fn bring_back(&self, follower: &Follower) {
+        let (server, proxy) = (follower.server(), &follower.backend.state);
+        if server.admin().0 & Admin::RESOLUTION_MAINT == 0 {
+            return;
+        }
+        let now = base::clock::now_ms();
+        server.change_admin(0, Admin::RESOLUTION_MAINT, now);
+        if !server.admin().in_maintenance() {
+            // Up until the next check says otherwise, unless `init-state` says what it begins with.
+            if server.health.initial().is_none() || !server.checked.load(Relaxed) {
+                server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
+                server.set_operational(Operational::Running, now);
+            }
+            (self.tell.notify)(proxy, NOTICE, &transition::resolves_again(server));
+        }
+        let text = format!(
+            "Server {}/{} administratively READY thanks to valid DNS answer.",
+            proxy.name, server.name
+        );
+        (self.tell.notify)(proxy, NOTICE, &text);
+        self.refresh(follower, now);
+        self.inherit(follower);
+    }
+
+    /// A server's name has no address any more: it goes into maintenance, with the status as the cause.
+    fn lose_address(&self, at: usize, turn: &Turn<'_>) {
+        let follower = &self.list[at];
+        let status = follower.host.and_then(|host| turn.engine.get(host)).map(|known| known.status);
+        let cause = match status {
+            Some(Status::Valid | Status::Unknown) => "No IP for server ",
+            Some(Status::NoName) => "DNS NX status",
+            Some(Status::Timeout) => "DNS timeout status",
+            Some(Status::Refused) => "DNS refused status",
+            Some(Status::Other) | None => "unspecified DNS error",
+        };
+        self.take_down(follower, cause);
+    }
+
+    fn take_down(&self, follower: &Follower, cause: &str) {
+        let (server, proxy) = (follower.server(), &follower.backend.state);
+        let before = server.admin();
+        if before.0 & Admin::RESOLUTION_MAINT != 0 {
+            return;
+        }
+        let now = base::clock::now_ms();
+        let was_down = server.operational() == Operational::Stopped;
+        let requeued = server.queue.len();
+        server.change_admin(Admin::RESOLUTION_MAINT, 0, now);
+        server.health.level.store(0, Relaxed);
+        server.set_address(ServerAddress::Unresolved);
+        (self.tell.moved)(follower.backend.index, follower.index);
+        server.queue.wake_all();
+        let via = format!(" ({cause})");
+        let change = Administrative { before, after: server.admin(), was_down, requeued, via: &via };
+        if let Some((level, text)) = transition::administrative(proxy, server, &change) {
+            (self.tell.notify)(proxy, level, &text);
+        }
+        self.refresh(follower, now);
+        self.inherit(follower);
+    }
+
+    fn refresh(&self, follower: &Follower, now: u64) {
+        let proxy = &follower.backend.state;
+        if let Some((level, text)) = transition::refresh_backend(proxy, now) {
+            (self.tell.notify)(proxy, level, &text);
+        }
+    }
+
+    /// Servers that track this one are in maintenance as long as it is.
+    fn inherit(&self, follower: &Follower) {
+        let tracked = follower.server();
+        let down = tracked.admin().in_maintenance();
+        let via = format!(" via {}/{}", tracked.proxy, tracked.name);
+        for backend in &self.plan.proxies {
+            for own in backend.servers.iter() {
+                if !own.track.as_ref().is_some_and(|(_, of)| Arc::ptr_eq(of, tracked)) {
+                    continue;
+                }
+                let (before, now) = (own.state.admin(), base::clock::now_ms());
+                let (set, clear) =
+                    if down { (Admin::INHERITED_MAINT, 0) } else { (0, Admin::INHERITED_MAINT) };
+                let was_down = own.state.operational() == Operational::Stopped;
+                let requeued = own.state.queue.len();
+                if !own.state.change_admin(set, clear, now) {
+                    continue;
+                }
+                own.state.queue.wake_all();
+                let change =
+                    Administrative { before, after: own.state.admin(), was_down, requeued, via: &via };
+                if let Some((level, text)) = transition::administrative(&backend.state, &own.state, &change) {
+                    (self.tell.notify)(&backend.state, level, &text);
+                }
+                if let Some((level, text)) = transition::refresh_backend(&backend.state, now) {
+                    (self.tell.notify)(&backend.state, level, &text);
+                }
+            }
+        }
+    }
+
+    /// Brings the servers of an SRV name in line with its records, each backend for itself: servers whose record is gone
+    /// are freed, records without a server get one as long as there are free ones.
+    fn take_services(&mut self, records: usize, services: &[Service], turn: &mut Turn<'_>) {
+        let stands_for = |follower: &Follower, service: &Service| {
+            follower.record.as_ref().is_some_and(|(host, port)| {
+                *port == service.port && host.eq_ignore_ascii_case(&service.target)
+            })
+        };
+        for at in 0..self.list.len() {
+            let follower = &self.list[at];
+            let gone = follower.records == Some(records)
+                && follower.record.is_some()
+                && !services.iter().any(|service| stands_for(follower, service));
+            if gone {
+                self.free(at, turn);
+            }
+        }
+        let backends: Vec<usize> = {
+            let mut seen: Vec<usize> = self.of(records).map(|follower| follower.backend.index).collect();
+            seen.dedup();
+            seen
+        };
+        for backend in backends {
+            for service in services {
+                let mine = |one: &Follower| one.records == Some(records) && one.backend.index == backend;
+                let at = self
+                    .list
+                    .iter()
+                    .position(|one| mine(one) && stands_for(one, service))
+                    .or_else(|| self.list.iter().position(|one| mine(one) && one.record.is_none()));
+                if let Some(at) = at {
+                    self.stand_for(at, service, turn);
+                }
+            }
+        }
+    }
+
+    fn of(&self, records: usize) -> impl Iterator<Item = &Follower> {
+        self.list.iter().filter(move |follower| follower.records == Some(records))
+    }
+
+    /// A server stands for a record from now on, or goes on to.
+    fn stand_for(&mut self, at: usize, service: &Service, turn: &mut Turn<'_>) {
+        let server = self.list[at].server().clone();
+        let new = self.list[at].record.is_none();
+        if new {
+            self.list[at].record = Some((service.target.clone(), service.port));
+            server.set_fqdn(Some(&service.target));
+        }
+        let ignore = self.list[at].settings().is_some_and(|own| own.wishes.ignore_weight);
+        // 0 to 65535 become 0 to 256, and only 0 becomes 0.
+        let weight = u32::from(service.weight).div_ceil(256).min(256);
+        if !ignore && server.user_weight() != weight {
+            server.set_weight(weight);
+            self.refresh(&self.list[at], turn.now);
+        }
+        if let Some(address) = service.address {
+            self.leave_host(at, turn);
+            self.set_address(at, address, Some(service.port), "DNS additional record");
+        } else if self.list[at].host.is_none() {
+            server.service_port.store(service.port.into(), Relaxed);
+            self.follow_host(at, &service.target, turn);
+        }
+    }
+
+    /// A server's record is gone: it waits for another one.
+    fn free(&mut self, at: usize, turn: &mut Turn<'_>) {
+        self.leave_host(at, turn);
+        self.list[at].record = None;
+        let follower = &self.list[at];
+        self.take_down(follower, "entry removed from SRV record");
+        follower.server().set_fqdn(None);
+        follower.server().service_port.store(0, Relaxed);
+    }
+}
+
+fn services(ended: &Resolution) -> Vec<Service> {
+    let of = |data: &Data| match data {
+        Data::Service(service) => Some(service.clone()),
+        Data::Address(_) => None,
+    };
+    ended.records.iter().filter_map(|kept| of(&kept.data)).collect()
+}
+
+/// Whether another server of the backend that is known by the same name has the address.
+fn is_taken(backend: &Proxy, server: &Arc<Server>, address: IpAddr) -> bool {
+    let own = server.fqdn.load();
+    let Some(own) = &*own else { return false };
+    backend.servers.iter().any(|other| {
+        let state = &other.state;
+        !Arc::ptr_eq(state, server)
+            && state.admin().0 & Admin::RESOLUTION_MAINT == 0
+            && other.resolution.is_some()
+            && matches!(&**state.address.load(), ServerAddress::Ip(taken) if taken.ip() == address)
+            && state.fqdn.load().as_ref().is_some_and(|name| name.eq_ignore_ascii_case(own))
+    })
+}

@@ -1,0 +1,193 @@
+//! A section at work on its worker: the engine between its sockets, its clock, its servers and those who wait for one answer.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::address::Family;
+use base::clock::now_ms;
+use config::Plan;
+use config::plan::Resolvers;
+use config::plan::resolvers::{AcceptFamily, Wishes};
+use runtime::timer::{NEVER, Timer};
+use state::Server;
+use tokio::sync::{Notify, oneshot};
+
+use crate::Tell;
+use crate::choose::{Choice, choose};
+use crate::engine::{Engine, Key, Kind, Output, Status};
+use crate::families;
+use crate::message::Data;
+use crate::servers::{Followers, Turn};
+use crate::transport::{Hear, Question, Ways};
+
+thread_local! {
+    /// The sections of the calling worker, by their place in the plan.
+    static DESKS: RefCell<HashMap<usize, Rc<Desk>>> = RefCell::default();
+}
+
+/// Where the answer to one question goes.
+type Waiting = oneshot::Sender<Option<IpAddr>>;
+
+/// A section's desk.
+struct Desk {
+    accept: AcceptFamily,
+    work: RefCell<Work>,
+    /// Told when the next instant to look at the engine may have changed.
+    changed: Notify,
+}
+
+struct Work {
+    engine: Engine,
+    followers: Followers,
+    ways: Vec<Ways>,
+    waiting: HashMap<usize, Vec<(Option<Family>, Waiting)>>,
+    /// Until when the families accepted are known.
+    families_until: u64,
+}
+
+/// Begins the work of the section at `place` of `plan`.
+pub(crate) fn begin(place: usize, section: &Arc<Resolvers>, plan: &Arc<Plan>, tell: &Tell) {
+    let accept = plan.global.dns_accept_family;
+    let engine = Engine::new(section.clone(), families::accepted(accept), random);
+    let followers = Followers::new(section, plan, tell);
+    let families_until = now_ms() + families::GOOD_FOR;
+    let work = Work { engine, followers, ways: Vec::new(), waiting: HashMap::new(), families_until };
+    let desk = Rc::new(Desk { accept, work: RefCell::new(work), changed: Notify::new() });
+    let ways = section
+        .nameservers
+        .iter()
+        .enumerate()
+        .map(|(number, nameserver)| Ways::new(number, nameserver.address, section.payload_size, &desk));
+    desk.work.borrow_mut().ways = ways.collect();
+    DESKS.with_borrow_mut(|desks| desks.insert(place, desk.clone()));
+    if !desk.work.borrow().followers.is_empty() {
+        desk.turn(|work, out| work.begin(out));
+    }
+    tokio::task::spawn_local(desk.watch());
+}
+
+/// A number that nobody can foresee, so that nobody can answer who did not see the question.
+fn random() -> u16 {
+    use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+    let mut bytes = [0; 2];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => u16::from_be_bytes(bytes),
+        Err(_) => fastrand::u16(..),
+    }
+}
+
+/// Finds one address for `name`.
+pub(crate) fn lookup(place: usize, name: &str, prefer: Option<Family>, send: Waiting) {
+    let Some(desk) = desk(place) else { return };
+    desk.turn(|work, out| work.lookup(name, prefer, send, out));
+}
+
+/// Gives a server another host name.
+pub(crate) fn rename(place: usize, backend: &str, server: &Arc<Server>, name: &str) {
+    let Some(desk) = desk(place) else { return };
+    desk.turn(|work, out| {
+        let mut turn = Turn { engine: &mut work.engine, now: now_ms(), out };
+        work.followers.rename(backend, server, name, &mut turn);
+    });
+}
+
+fn desk(place: usize) -> Option<Rc<Desk>> {
+    DESKS.with_borrow(|desks| desks.get(&place).cloned())
+}
+
+impl Desk {
+    /// Does something to the engine, and what comes of it.
+    fn turn(&self, act: impl FnOnce(&mut Work, &mut Vec<Output>)) {
+        let work = &mut *self.work.borrow_mut();
+        let mut out = Vec::new();
+        if now_ms() >= work.families_until {
+            work.engine.families = families::accepted(self.accept);
+            work.families_until = now_ms() + families::GOOD_FOR;
+        }
+        act(work, &mut out);
+        work.carry_out(out);
+        self.changed.notify_one();
+    }
+
+    /// Looks at the engine whenever it wants to be looked at.
+    async fn watch(self: Rc<Self>) {
+        let timer = Timer::new();
+        loop {
+            timer.set(self.work.borrow().engine.next().unwrap_or(NEVER));
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = timer.expired() => self.turn(|work, out| work.engine.tick(now_ms(), out)),
+            }
+        }
+    }
+}
+
+impl Hear for Desk {
+    fn received(&self, nameserver: usize, bytes: &[u8], stream: bool) {
+        self.turn(|work, out| work.engine.receive(nameserver, bytes, stream, now_ms(), out));
+    }
+
+    fn not_sent(&self, nameserver: usize, id: u16) {
+        self.turn(|work, _| work.engine.not_sent(nameserver, id));
+    }
+}
+
+impl Work {
+    fn begin(&mut self, out: &mut Vec<Output>) {
+        self.followers.begin(&mut Turn { engine: &mut self.engine, now: now_ms(), out });
+    }
+
+    fn lookup(&mut self, name: &str, prefer: Option<Family>, send: Waiting, out: &mut Vec<Output>) {
+        let key = Key::new(name, Kind::Address(prefer.unwrap_or(Family::V6)));
+        match self.engine.once(key, now_ms(), out) {
+            Some((resolution, true)) => self.answer(resolution, prefer, send),
+            Some((resolution, false)) => {
+                self.waiting.entry(resolution).or_default().push((prefer, send));
+            }
+            // Dropped without an answer, which says that there is none.
+            None => {}
+        }
+    }
+
+    fn answer(&self, resolution: usize, prefer: Option<Family>, send: Waiting) {
+        let known = self.engine.get(resolution).filter(|known| known.status == Status::Valid);
+        let address = known.and_then(|known| {
+            let addresses = known.records.iter().filter_map(|kept| match kept.data {
+                Data::Address(address) => Some(address),
+                Data::Service(_) => None,
+            });
+            match choose(addresses, &Wishes { prefer, ..Wishes::default() }, None, |_| false) {
+                Choice::Take(address) => Some(address),
+                Choice::Keep | Choice::Nothing => None,
+            }
+        });
+        // Who asked may be gone.
+        let _ = send.send(address);
+    }
+
+    /// Sends what is to be sent, and lets those who follow a resolution that ended have what came of it, which may lead
+    /// to more.
+    fn carry_out(&mut self, mut out: Vec<Output>) {
+        while !out.is_empty() {
+            let mut more = Vec::new();
+            for output in out {
+                match output {
+                    Output::Send { nameserver, id, bytes, stream } => {
+                        self.ways[nameserver].send(Question { id, bytes }, stream);
+                    }
+                    Output::Ended { resolution, by } => {
+                        for (prefer, send) in self.waiting.remove(&resolution).unwrap_or_default() {
+                            self.answer(resolution, prefer, send);
+                        }
+                        let mut turn = Turn { engine: &mut self.engine, now: now_ms(), out: &mut more };
+                        self.followers.ended(resolution, by, &mut turn);
+                    }
+                }
+            }
+            out = more;
+        }
+    }
+}

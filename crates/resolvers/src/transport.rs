@@ -1,0 +1,190 @@
+//! The sockets to one name server: questions go out, answers come in. Datagrams over one connected socket; a connection
+//! where the section says so, and for answers that did not fit into a datagram. Both are opened when the first question
+//! comes; an idle connection is closed.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use runtime::timer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// A question on its way out.
+pub(crate) struct Question {
+    pub(crate) id: u16,
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+/// Who hears of answers, and of questions that could not be sent.
+pub(crate) trait Hear {
+    /// Bytes came, over a connection if `stream`.
+    fn received(&self, nameserver: usize, bytes: &[u8], stream: bool);
+    /// A question was not sent.
+    fn not_sent(&self, nameserver: usize, id: u16);
+}
+
+/// The ways to one name server.
+pub(crate) struct Ways {
+    datagrams: UnboundedSender<Question>,
+    stream: UnboundedSender<Question>,
+}
+
+impl Ways {
+    /// Ways that open when they are first used; what comes back is told to `hear`.
+    pub(crate) fn new<H: Hear + 'static>(
+        nameserver: usize,
+        address: SocketAddr,
+        size: u16,
+        hear: &Rc<H>,
+    ) -> Self {
+        let (datagrams, questions) = unbounded_channel();
+        tokio::task::spawn_local(datagram_way(nameserver, address, size, hear.clone(), questions));
+        let (stream, questions) = unbounded_channel();
+        tokio::task::spawn_local(stream_way(nameserver, address, hear.clone(), questions));
+        Self { datagrams, stream }
+    }
+
+    /// Sends a question.
+    pub(crate) fn send(&self, question: Question, stream: bool) {
+        // The tasks live as long as the thread.
+        let _ = if stream { self.stream.send(question) } else { self.datagrams.send(question) };
+    }
+}
+
+async fn open_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    let own: SocketAddr = match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(own).await?;
+    socket.connect(address).await?;
+    Ok(socket)
+}
+
+async fn datagram_way<H: Hear>(
+    nameserver: usize,
+    address: SocketAddr,
+    size: u16,
+    hear: Rc<H>,
+    mut questions: UnboundedReceiver<Question>,
+) {
+    // One byte more shows an answer that is too big.
+    let mut buffer = vec![0; usize::from(size) + 1];
+    let mut socket = None;
+    loop {
+        let question = match &socket {
+            None => questions.recv().await,
+            Some(open) => match either(&mut questions, open, &mut buffer).await {
+                Event::Question(question) => question,
+                Event::Answer(Ok(length)) => {
+                    hear.received(nameserver, &buffer[..length], false);
+                    continue;
+                }
+                // Nobody listens there now. The question's time runs out; the socket stays good.
+                Event::Answer(Err(_)) => continue,
+            },
+        };
+        let Some(question) = question else { return };
+        if socket.is_none() {
+            socket = open_datagrams(address).await.ok();
+        }
+        let sent = match &socket {
+            Some(open) => send_datagram(open, &question.bytes).await,
+            None => false,
+        };
+        if !sent {
+            hear.not_sent(nameserver, question.id);
+            socket = None;
+        }
+    }
+}
+
+/// A refusal that an earlier datagram met is told to the next one, which is then not sent: that one is tried again.
+async fn send_datagram(socket: &UdpSocket, bytes: &[u8]) -> bool {
+    match socket.send(bytes).await {
+        Ok(_) => true,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => socket.send(bytes).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+enum Event {
+    Question(Option<Question>),
+    Answer(io::Result<usize>),
+}
+
+async fn either(questions: &mut UnboundedReceiver<Question>, socket: &UdpSocket, buffer: &mut [u8]) -> Event {
+    tokio::select! {
+        question = questions.recv() => Event::Question(question),
+        answer = socket.recv(buffer) => Event::Answer(answer),
+    }
+}
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(5);
+
+async fn stream_way<H: Hear + 'static>(
+    nameserver: usize,
+    address: SocketAddr,
+    hear: Rc<H>,
+    mut questions: UnboundedReceiver<Question>,
+) {
+    while let Some(first) = questions.recv().await {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                // A delay of small writes is no reason not to ask.
+                let _ = stream.set_nodelay(true);
+                converse(nameserver, stream, first, &hear, &mut questions).await;
+            }
+            Err(_) => hear.not_sent(nameserver, first.id),
+        }
+    }
+}
+
+/// One connection's life: questions as they come, answers as they come, until it breaks or nothing is asked for a while.
+async fn converse<H: Hear + 'static>(
+    nameserver: usize,
+    stream: TcpStream,
+    first: Question,
+    hear: &Rc<H>,
+    questions: &mut UnboundedReceiver<Question>,
+) {
+    let (read, mut write) = stream.into_split();
+    let mut reader = tokio::task::spawn_local(read_answers(nameserver, read, hear.clone()));
+    let mut next = Some(first);
+    while let Some(question) = next {
+        if write_question(&mut write, &question.bytes).await.is_err() {
+            hear.not_sent(nameserver, question.id);
+            break;
+        }
+        next = tokio::select! {
+            question = questions.recv() => question,
+            _ = &mut reader => return,
+            () = timer::sleep(IDLE) => None,
+        };
+    }
+    reader.abort();
+}
+
+async fn write_question(write: &mut OwnedWriteHalf, bytes: &[u8]) -> io::Result<()> {
+    let mut framed = Vec::with_capacity(bytes.len() + 2);
+    framed.extend_from_slice(&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
+    framed.extend_from_slice(bytes);
+    write.write_all(&framed).await
+}
+
+async fn read_answers<H: Hear>(nameserver: usize, mut read: OwnedReadHalf, hear: Rc<H>) {
+    let mut buffer = Vec::new();
+    while let Ok(length) = read.read_u16().await {
+        buffer.resize(usize::from(length), 0);
+        if read.read_exact(&mut buffer).await.is_err() {
+            return;
+        }
+        hear.received(nameserver, &buffer, true);
+    }
+}

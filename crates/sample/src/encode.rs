@@ -1,0 +1,233 @@
+//! Items of formats as JSON (RFC 8259) and CBOR (RFC 8949): `+json`, `+cbor` and the types of `%(name:type)` (manual,
+//! 8.2.6). Called by [`crate::format`].
+//!
+//! What is written is always well-formed, whatever bytes a client sent: bytes that are no UTF-8 become U+FFFD in JSON,
+//! and a byte string in CBOR.
+
+use std::borrow::Cow;
+
+use crate::value::Value;
+
+/// How items with a name are encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs)]
+pub enum Encoding {
+    #[default]
+    Plain,
+    Json,
+    Cbor,
+}
+
+/// The type that `%(name:type)` forces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum ItemType {
+    Str,
+    Sint,
+    Bool,
+}
+
+impl ItemType {
+    /// The types by name.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("str", Self::Str), ("sint", Self::Sint), ("bool", Self::Bool)];
+}
+
+/// What an item gives.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Item<'a> {
+    /// Nothing.
+    Null,
+    /// A truth value.
+    Bool(bool),
+    /// A number.
+    Int(i64),
+    /// Text, as far as it is UTF-8.
+    Text(Cow<'a, [u8]>),
+    /// Bytes that are no text.
+    Bytes(Cow<'a, [u8]>),
+    /// Several texts, some of them missing.
+    List(Vec<Option<&'a [u8]>>),
+}
+
+impl<'a> Item<'a> {
+    /// A text; the empty one counts as missing, as in lines of text.
+    pub fn text(bytes: impl Into<Cow<'a, [u8]>>) -> Self {
+        let bytes = bytes.into();
+        if bytes.is_empty() { Self::Null } else { Self::Text(bytes) }
+    }
+
+    /// The text of a number; the plus sign that marks one that still grows is left out.
+    pub fn number(text: Vec<u8>) -> Self {
+        match parse_int(&text) {
+            Some(number) => Self::Int(number),
+            None => Self::text(text),
+        }
+    }
+
+    /// The value of an expression.
+    pub fn of(value: Option<Value<'a>>) -> Self {
+        match value {
+            None => Self::Null,
+            Some(Value::Bool(value)) => Self::Bool(value),
+            Some(Value::Int(value)) => Self::Int(value),
+            Some(Value::Bin(bytes)) => Self::Bytes(bytes.to_vec().into()),
+            Some(value) => {
+                let mut text = Vec::new();
+                value.write_text(&mut text);
+                Self::text(text)
+            }
+        }
+    }
+
+    /// The same as the type that the format asks for; null where it is none of that type.
+    pub fn cast(self, wanted: Option<ItemType>) -> Self {
+        let Some(wanted) = wanted else { return self };
+        match (wanted, self) {
+            (_, Self::Null) => Self::Null,
+            (ItemType::Str, Self::Bool(value)) => Self::Text(value.to_string().into_bytes().into()),
+            (ItemType::Str, Self::Int(value)) => Self::Text(value.to_string().into_bytes().into()),
+            (ItemType::Str, Self::Bytes(bytes)) => Self::Text(bytes),
+            (ItemType::Str, other) => other,
+            (ItemType::Sint, Self::Bool(value)) => Self::Int(i64::from(value)),
+            (ItemType::Sint, Self::Text(text) | Self::Bytes(text)) => {
+                parse_int(&text).map_or(Self::Null, Self::Int)
+            }
+            (ItemType::Sint, Self::List(_)) => Self::Null,
+            (ItemType::Sint, other) => other,
+            (ItemType::Bool, Self::Int(value)) => Self::Bool(value != 0),
+            (ItemType::Bool, Self::Text(text) | Self::Bytes(text)) => match &*text {
+                b"true" => Self::Bool(true),
+                b"false" => Self::Bool(false),
+                text => parse_int(text).map_or(Self::Null, |value| Self::Bool(value != 0)),
+            },
+            (ItemType::Bool, Self::List(_)) => Self::Null,
+            (ItemType::Bool, other) => other,
+        }
+    }
+}
+
+fn parse_int(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.strip_prefix('+').unwrap_or(text).parse().ok()
+}
+
+/// Appends a JSON string.
+pub(crate) fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for character in String::from_utf8_lossy(bytes).chars() {
+        match character {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            // C1 controls and separators too: a log line stays one line wherever it is shown.
+            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
+                out.extend_from_slice(format!("\\u{:04x}", u32::from(character)).as_bytes());
+            }
+            other => out.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    out.push(b'"');
+}
+
+/// Appends an item as JSON.
+pub(crate) fn json(item: &Item<'_>, out: &mut Vec<u8>) {
+    match item {
+        Item::Null => out.extend_from_slice(b"null"),
+        Item::Bool(value) => out.extend_from_slice(value.to_string().as_bytes()),
+        Item::Int(value) => out.extend_from_slice(value.to_string().as_bytes()),
+        Item::Text(text) | Item::Bytes(text) => json_text(text, out),
+        Item::List(list) => {
+            out.push(b'[');
+            for (at, text) in list.iter().enumerate() {
+                if at > 0 {
+                    out.extend_from_slice(b", ");
+                }
+                match text {
+                    Some(text) => json_text(text, out),
+                    None => out.extend_from_slice(b"null"),
+                }
+            }
+            out.push(b']');
+        }
+    }
+}
+
+/// CBOR's major types and simple values (RFC 8949, 3.1 and 3.3).
+mod major {
+    pub(super) const UNSIGNED: u8 = 0 << 5;
+    pub(super) const NEGATIVE: u8 = 1 << 5;
+    pub(super) const BYTES: u8 = 2 << 5;
+    pub(super) const TEXT: u8 = 3 << 5;
+    pub(super) const ARRAY: u8 = 4 << 5;
+    pub(super) const FALSE: u8 = 0xf4;
+    pub(super) const TRUE: u8 = 0xf5;
+    pub(super) const NULL: u8 = 0xf6;
+}
+
+/// Begins a map whose length is not said.
+pub(crate) const CBOR_MAP: u8 = 0xbf;
+/// Ends it.
+pub(crate) const CBOR_BREAK: u8 = 0xff;
+
+/// The head of a data item: its major type and a number, as short as it can be.
+fn cbor_head(major: u8, number: u64, out: &mut Vec<u8>) {
+    let bytes = number.to_be_bytes();
+    match number {
+        0..24 => out.push(major | number as u8),
+        24..0x100 => out.extend_from_slice(&[major | 24, bytes[7]]),
+        0x100..0x1_0000 => {
+            out.push(major | 25);
+            out.extend_from_slice(&bytes[6..]);
+        }
+        0x1_0000..0x1_0000_0000 => {
+            out.push(major | 26);
+            out.extend_from_slice(&bytes[4..]);
+        }
+        _ => {
+            out.push(major | 27);
+            out.extend_from_slice(&bytes);
+        }
+    }
+}
+
+/// Appends a CBOR text, or a byte string where the bytes are no UTF-8.
+pub(crate) fn cbor_text(bytes: &[u8], out: &mut Vec<u8>) {
+    let major = if std::str::from_utf8(bytes).is_ok() { major::TEXT } else { major::BYTES };
+    cbor_head(major, bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends an item as CBOR.
+pub(crate) fn cbor(item: &Item<'_>, out: &mut Vec<u8>) {
+    match item {
+        Item::Null => out.push(major::NULL),
+        Item::Bool(value) => out.push(if *value { major::TRUE } else { major::FALSE }),
+        Item::Int(value) if *value < 0 => cbor_head(major::NEGATIVE, !*value as u64, out),
+        Item::Int(value) => cbor_head(major::UNSIGNED, *value as u64, out),
+        Item::Text(text) => cbor_text(text, out),
+        Item::Bytes(bytes) => {
+            cbor_head(major::BYTES, bytes.len() as u64, out);
+            out.extend_from_slice(bytes);
+        }
+        Item::List(list) => {
+            cbor_head(major::ARRAY, list.len() as u64, out);
+            for text in list {
+                match text {
+                    Some(text) => cbor_text(text, out),
+                    None => out.push(major::NULL),
+                }
+            }
+        }
+    }
+}
+
+/// Appends bytes as upper-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend(
+        bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]),
+    );
+}

@@ -1,0 +1,115 @@
+//! What is counted of name servers (`show resolvers`, `show stat domain resolvers`; management manual, 9.3 and 9.1).
+//!
+//! Written by the one worker that asks, read by the runtime socket.
+
+use std::sync::Arc;
+
+use runtime::count::Count;
+
+/// A `resolvers` section.
+#[derive(Debug)]
+pub struct Section {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its name servers, in their order.
+    pub nameservers: Vec<NameServer>,
+}
+
+impl Section {
+    /// A section that has asked nothing yet.
+    pub fn new(name: &str, nameservers: impl IntoIterator<Item = Box<str>>) -> Arc<Self> {
+        let nameservers =
+            nameservers.into_iter().map(|name| NameServer { name, counters: Counters::default() }).collect();
+        Arc::new(Self { name: name.into(), nameservers })
+    }
+}
+
+/// A name server.
+#[derive(Debug)]
+pub struct NameServer {
+    /// Its name.
+    pub name: Box<str>,
+    /// What was seen of it.
+    pub counters: Counters,
+}
+
+/// What is counted of one name server, in the order in which it is shown.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Queries sent.
+    pub sent: Count,
+    /// Queries that could not be sent.
+    pub send_errors: Count,
+    /// Valid answers.
+    pub valid: Count,
+    /// Answers that changed a server's address.
+    pub update: Count,
+    /// Answers with an alias.
+    pub cname: Count,
+    /// Aliases that lead nowhere.
+    pub cname_error: Count,
+    /// Empty answers.
+    pub any_err: Count,
+    /// The name does not exist.
+    pub nx: Count,
+    /// No answer in time.
+    pub timeout: Count,
+    /// The server refused to answer.
+    pub refused: Count,
+    /// Any other error.
+    pub other: Count,
+    /// Something that is no answer to the question.
+    pub invalid: Count,
+    /// Answers larger than `accepted_payload_size`.
+    pub too_big: Count,
+    /// Answers that the server cut short.
+    pub truncated: Count,
+    /// Answers that came after they were wanted.
+    pub outdated: Count,
+}
+
+impl Counters {
+    /// Every counter with its name in `show resolvers`; the statistics call the second `send_error`.
+    pub fn named(&self) -> [(&'static str, u64); 15] {
+        [
+            ("sent", self.sent.get()),
+            ("snd_error", self.send_errors.get()),
+            ("valid", self.valid.get()),
+            ("update", self.update.get()),
+            ("cname", self.cname.get()),
+            ("cname_error", self.cname_error.get()),
+            ("any_err", self.any_err.get()),
+            ("nx", self.nx.get()),
+            ("timeout", self.timeout.get()),
+            ("refused", self.refused.get()),
+            ("other", self.other.get()),
+            ("invalid", self.invalid.get()),
+            ("too_big", self.too_big.get()),
+            ("truncated", self.truncated.get()),
+            ("outdated", self.outdated.get()),
+        ]
+    }
+
+    /// Sets all to zero (`clear counters all`).
+    pub fn clear(&self) {
+        for count in [
+            &self.sent,
+            &self.send_errors,
+            &self.valid,
+            &self.update,
+            &self.cname,
+            &self.cname_error,
+            &self.any_err,
+            &self.nx,
+            &self.timeout,
+            &self.refused,
+            &self.other,
+            &self.invalid,
+            &self.too_big,
+            &self.truncated,
+            &self.outdated,
+        ] {
+            count.clear();
+        }
+    }
+}

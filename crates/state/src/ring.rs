@@ -1,0 +1,301 @@
+//! Rings (configuration manual, 12.5): the last messages of a stream of them, in bounded memory.
+//!
+//! Any thread writes; readers each have a position of their own. A reader that is *attached* (a server that must get every
+//! message) keeps its messages from being overwritten: a full ring then refuses new ones, which are counted. Other
+//! readers lose what is overwritten before they come to it. Nothing here does I/O: a [`Mirror`] may.
+//!
+//! Writing takes a lock for the time of a copy. It is the only lock that a request may meet, and only when its log
+//! line goes into a ring.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+/// Bytes that stand before each message: its length.
+const LENGTH: usize = 4;
+
+/// How many bytes of a ring a message of `length` bytes takes.
+pub fn footprint(length: usize) -> usize {
+    LENGTH + length
+}
+
+/// Keeps a copy of a ring elsewhere (`backing-file`).
+pub trait Mirror: Send {
+    /// Takes one message.
+    fn write(&mut self, message: &[u8]);
+}
+
+/// A ring.
+pub struct Ring {
+    /// Its name.
+    pub name: Box<str>,
+    /// `description`: the name where none is given.
+    pub description: Box<str>,
+    /// `maxlen`: the longest message, in bytes; longer ones are cut by who writes them.
+    pub max_length: usize,
+    /// `size`, in bytes: the messages and four bytes each.
+    size: usize,
+    messages: Mutex<Messages>,
+    /// Messages refused. Written by whoever writes.
+    dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct Messages {
+    bytes: VecDeque<u8>,
+    /// The position of the first byte: how many bytes ever left the ring.
+    first: u64,
+    /// Where attached readers are.
+    attached: Vec<Option<u64>>,
+    /// Who waits for a message.
+    waiting: Vec<Waker>,
+    mirror: Option<Box<dyn Mirror>>,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ring@{}", self.name)
+    }
+}
+
+impl Ring {
+    /// An empty ring of `size` bytes for messages of up to `max_length`.
+    pub fn new(name: &str, description: &str, size: usize, max_length: usize) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            max_length: max_length.min(size.saturating_sub(LENGTH)),
+            size,
+            messages: Mutex::default(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// `size`, in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Messages that were refused so far.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
+    }
+
+    /// Keeps a copy in `mirror` from now on.
+    pub fn set_mirror(&self, mirror: Box<dyn Mirror>) {
+        self.lock().mirror = Some(mirror);
+    }
+
+    /// A panic while the lock was held left whole messages: each is appended in one step.
+    fn lock(&self) -> MutexGuard<'_, Messages> {
+        self.messages.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Appends a message, in place of the oldest where there is no room. `false` when it was refused, and counted:
+    /// an attached reader still needs the oldest, or it is longer than the ring.
+    pub fn write(&self, message: &[u8]) -> bool {
+        let need = LENGTH + message.len();
+        let mut messages = self.lock();
+        if need > self.size || !messages.make_room(need, self.size) {
+            drop(messages);
+            self.dropped.fetch_add(1, Relaxed);
+            return false;
+        }
+        messages.bytes.extend((message.len() as u32).to_le_bytes());
+        messages.bytes.extend(message);
+        if let Some(mirror) = &mut messages.mirror {
+            mirror.write(message);
+        }
+        let waiting = std::mem::take(&mut messages.waiting);
+        drop(messages);
+        waiting.into_iter().for_each(Waker::wake);
+        true
+    }
+}
+
+impl Messages {
+    /// Drops the oldest messages until `need` bytes fit into `size`; `false` when a reader holds one of them.
+    fn make_room(&mut self, need: usize, size: usize) -> bool {
+        while self.bytes.len() + need > size {
+            if self.attached.contains(&Some(self.first)) {
+                return false;
+            }
+            let whole = LENGTH + self.length_at(0);
+            self.bytes.drain(..whole);
+            self.first += whole as u64;
+        }
+        true
+    }
+
+    fn length_at(&self, offset: usize) -> usize {
+        let byte = |at: usize| self.bytes.get(offset + at).copied().unwrap_or(0);
+        u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]) as usize
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.bytes.len() as u64
+    }
+}
+
+/// Reads a ring from some message on.
+pub struct Reader {
+    ring: Arc<Ring>,
+    /// The position of the next message; one that has left the ring stands for the oldest.
+    at: u64,
+    /// Its place among the attached ones.
+    attached: Option<usize>,
+}
+
+impl Reader {
+    /// One that begins with the oldest message.
+    pub fn oldest(ring: &Arc<Ring>) -> Self {
+        Self { ring: ring.clone(), at: 0, attached: None }
+    }
+
+    /// One that begins behind the newest message.
+    pub fn newest(ring: &Arc<Ring>) -> Self {
+        let at = ring.lock().end();
+        Self { ring: ring.clone(), at, attached: None }
+    }
+
+    /// One that begins with the oldest message and misses none: see the head of this file.
+    pub fn attach(ring: &Arc<Ring>) -> Self {
+        let mut messages = ring.lock();
+        let at = messages.first;
+        let free = messages.attached.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            messages.attached.push(None);
+            messages.attached.len() - 1
+        });
+        messages.attached[place] = Some(at);
+        drop(messages);
+        Self { ring: ring.clone(), at, attached: Some(place) }
+    }
+
+    /// Gives `each` the messages that come next, the first of them and more while no `limit` bytes of them are
+    /// reached; returns the position behind them, for [`advance`](Self::advance).
+    pub fn peek(&self, limit: usize, mut each: impl FnMut(&[u8])) -> u64 {
+        let mut messages = self.ring.lock();
+        let mut offset = self.at.saturating_sub(messages.first) as usize;
+        let mut given = 0;
+        let bytes = messages.bytes.make_contiguous();
+        while given < limit {
+            let Some((length, rest)) = bytes.get(offset..).and_then(|rest| rest.split_first_chunk()) else {
+                break;
+            };
+            let Some(message) = rest.get(..u32::from_le_bytes(*length) as usize) else { break };
+            each(message);
+            given += message.len().max(1);
+            offset += LENGTH + message.len();
+        }
+        messages.first + offset as u64
+    }
+
+    /// Goes on at `position`: what is before it may leave the ring.
+    pub fn advance(&mut self, position: u64) {
+        self.at = position;
+        if let Some(place) = self.attached {
+            self.ring.lock().attached[place] = Some(position);
+        }
+    }
+
+    /// Ready when there is a message.
+    pub fn poll_message(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut messages = self.ring.lock();
+        if messages.end() > self.at {
+            return Poll::Ready(());
+        }
+        if !messages.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            messages.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(place) = self.attached {
+            self.ring.lock().attached[place] = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(size: usize) -> Arc<Ring> {
+        Arc::new(Ring::new("r", "r", size, 64))
+    }
+
+    fn all(reader: &Reader) -> Vec<String> {
+        let mut seen = Vec::new();
+        reader.peek(usize::MAX, |message| seen.push(String::from_utf8_lossy(message).into_owned()));
+        seen
+    }
+
+    #[test]
+    fn a_full_ring_forgets_its_oldest_messages() {
+        let ring = ring(24);
+        for number in 0..5 {
+            assert!(ring.write(format!("m{number:03}").as_bytes()));
+        }
+        assert_eq!(all(&Reader::oldest(&ring)), ["m002", "m003", "m004"], "three times eight bytes");
+        assert_eq!(ring.dropped(), 0);
+        assert!(all(&Reader::newest(&ring)).is_empty());
+    }
+
+    #[test]
+    fn an_attached_reader_misses_nothing_and_what_does_not_fit_is_counted() {
+        let ring = ring(24);
+        let mut reader = Reader::attach(&ring);
+        let written = (0..5).filter(|number| ring.write(format!("m{number:03}").as_bytes())).count();
+        assert_eq!((written, ring.dropped()), (3, 2));
+        let behind_one = reader.peek(1, |_| {});
+        reader.advance(behind_one);
+        assert!(ring.write(b"m005"));
+        assert_eq!(all(&reader), ["m001", "m002", "m005"]);
+        drop(reader);
+        assert!(ring.write(b"m006"), "nobody holds the oldest any more");
+    }
+
+    #[test]
+    fn a_reader_that_was_overtaken_goes_on_with_the_oldest_message() {
+        let ring = ring(24);
+        ring.write(b"m000");
+        let reader = Reader::oldest(&ring);
+        (1..6).for_each(|number| assert!(ring.write(format!("m{number:03}").as_bytes())));
+        assert_eq!(all(&reader), ["m003", "m004", "m005"]);
+    }
+
+    #[test]
+    fn a_message_longer_than_the_ring_is_refused() {
+        let ring = ring(8);
+        assert!(ring.write(b"1234"));
+        assert!(!ring.write(b"12345"));
+        assert_eq!(ring.dropped(), 1);
+        assert_eq!(all(&Reader::oldest(&ring)), ["1234"]);
+    }
+
+    #[test]
+    fn whoever_waits_is_woken_by_a_message() {
+        use std::sync::atomic::AtomicUsize;
+        struct Counter(AtomicUsize);
+        impl std::task::Wake for Counter {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Relaxed);
+            }
+        }
+        let counter = Arc::new(Counter(AtomicUsize::new(0)));
+        let waker = Waker::from(counter.clone());
+        let mut context = Context::from_waker(&waker);
+        let ring = ring(64);
+        let reader = Reader::newest(&ring);
+        assert!(reader.poll_message(&mut context).is_pending());
+        assert!(reader.poll_message(&mut context).is_pending());
+        ring.write(b"x");
+        assert_eq!(counter.0.load(Relaxed), 1, "once, however often it looked");
+        assert!(reader.poll_message(&mut context).is_ready());
+    }
+}

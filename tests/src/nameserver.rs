@@ -1,0 +1,181 @@
+//! A name server for the program to ask: over UDP and TCP at one port, from a zone that the test changes as it goes.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
+use hickory_proto::rr::rdata::{A, AAAA, SRV};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+
+/// What is said of a name.
+#[derive(Debug, Clone)]
+pub enum Zone {
+    /// Its addresses; those of the family asked for are told.
+    Addresses(Vec<&'static str>),
+    /// Its SRV records: weight, port, host, and the host's address where the answer tells it too.
+    Services(Vec<(u16, u16, &'static str, Option<&'static str>)>),
+    /// The same as addresses, but only over TCP: datagrams are cut short.
+    Long(Vec<&'static str>),
+    /// It does not exist.
+    NoName,
+    /// The question is refused.
+    Refused,
+    /// There is no answer.
+    Silence,
+}
+
+#[derive(Default)]
+struct Shared {
+    zone: Mutex<HashMap<String, Zone>>,
+    datagrams: AtomicUsize,
+    streams: AtomicUsize,
+    stop: AtomicBool,
+}
+
+/// A running name server. Ends with the value.
+pub struct NameServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl NameServer {
+    /// Answers from `zone`; names that are not there do not exist.
+    pub fn start(zone: &[(&str, Zone)]) -> NameServer {
+        let (datagrams, listener) = bind();
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let shared = Arc::new(Shared::default());
+        let own = shared.clone();
+        std::thread::spawn(move || serve_datagrams(&datagrams, &own));
+        let own = shared.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if own.stop.load(Relaxed) {
+                    break;
+                }
+                let own = own.clone();
+                std::thread::spawn(move || serve_stream(stream, &own));
+            }
+        });
+        let server = NameServer { address, shared };
+        zone.iter().for_each(|(name, said)| server.say(name, said.clone()));
+        server
+    }
+
+    /// Changes what is said of a name.
+    pub fn say(&self, name: &str, said: Zone) {
+        self.shared.zone.lock().expect("no holder panics").insert(name.to_ascii_lowercase(), said);
+    }
+
+    /// Its port of 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Questions that came so far in datagrams, and over connections.
+    pub fn questions(&self) -> (usize, usize) {
+        (self.shared.datagrams.load(Relaxed), self.shared.streams.load(Relaxed))
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        // The threads wait for something to come.
+        let _ = TcpStream::connect(self.address);
+        if let Ok(socket) = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)) {
+            let _ = socket.send_to(&[], self.address);
+        }
+    }
+}
+
+/// Both sockets at one port.
+fn bind() -> (UdpSocket, TcpListener) {
+    for _ in 0..100 {
+        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+        let address = datagrams.local_addr().expect("a bound socket has an address");
+        if let Ok(listener) = TcpListener::bind(address) {
+            return (datagrams, listener);
+        }
+    }
+    panic!("no port is free for both UDP and TCP");
+}
+
+fn serve_datagrams(socket: &UdpSocket, shared: &Shared) {
+    let mut buffer = [0; 65_535];
+    while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+        if shared.stop.load(Relaxed) {
+            return;
+        }
+        shared.datagrams.fetch_add(1, Relaxed);
+        if let Some(answer) = answer(&buffer[..length], false, shared) {
+            let _ = socket.send_to(&answer, from);
+        }
+    }
+}
+
+fn serve_stream(mut stream: TcpStream, shared: &Shared) {
+    let mut length = [0; 2];
+    while stream.read_exact(&mut length).is_ok() {
+        let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+        if stream.read_exact(&mut question).is_err() {
+            return;
+        }
+        shared.streams.fetch_add(1, Relaxed);
+        let Some(answer) = answer(&question, true, shared) else { continue };
+        let mut framed = (answer.len() as u16).to_be_bytes().to_vec();
+        framed.extend_from_slice(&answer);
+        if stream.write_all(&framed).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(question: &[u8], stream: bool, shared: &Shared) -> Option<Vec<u8>> {
+    let question = Message::from_vec(question).ok()?;
+    let query = question.queries.first()?.clone();
+    let mut message = Message::new(question.metadata.id, MessageType::Response, OpCode::Query);
+    let name = query.name.to_ascii().trim_end_matches('.').to_ascii_lowercase();
+    let said = shared.zone.lock().ok()?.get(&name).cloned().unwrap_or(Zone::NoName);
+    let mut add = |data| {
+        message.add_answer(Record::from_rdata(query.name.clone(), 0, data));
+    };
+    match said {
+        Zone::Addresses(addresses) => {
+            addresses.iter().filter_map(|text| address(text, query.query_type)).for_each(add);
+        }
+        Zone::Long(addresses) if stream => {
+            addresses.iter().filter_map(|text| address(text, query.query_type)).for_each(add);
+        }
+        Zone::Long(_) => message.metadata.truncation = true,
+        Zone::Services(services) if query.query_type == RecordType::SRV => {
+            let host = |text: &str| Name::from_ascii(format!("{text}.")).expect("the test's own name");
+            for (weight, port, target, _) in &services {
+                add(RData::SRV(SRV::new(1, *weight, *port, host(target))));
+            }
+            for (_, _, target, told) in services {
+                for kind in [RecordType::A, RecordType::AAAA] {
+                    if let Some(data) = told.and_then(|told| address(told, kind)) {
+                        message.add_additional(Record::from_rdata(host(target), 0, data));
+                    }
+                }
+            }
+        }
+        Zone::Services(_) => {}
+        Zone::NoName => message.metadata.response_code = ResponseCode::NXDomain,
+        Zone::Refused => message.metadata.response_code = ResponseCode::Refused,
+        Zone::Silence => return None,
+    }
+    message.add_query(query);
+    message.to_vec().ok()
+}
+
+fn address(text: &str, asked: RecordType) -> Option<RData> {
+    match (text.parse().expect("the test's own address"), asked) {
+        (IpAddr::V4(address), RecordType::A) => Some(RData::A(A(address))),
+        (IpAddr::V6(address), RecordType::AAAA) => Some(RData::AAAA(AAAA(address))),
+        _ => None,
+    }
+}

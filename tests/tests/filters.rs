@@ -1,0 +1,169 @@
+//! Filters: bytes held back by limits of bandwidth and passed on in random portions arrive whole, and no sooner than the
+//! limits allow. Of time only lower bounds are asserted, far below what it takes.
+
+use std::time::{Duration, Instant};
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, Weir, eventually, free_port};
+
+fn start(mode: &str, rules: &str, origin: &Origin) -> (Weir, u16) {
+    let port = free_port();
+    let text = format!(
+        "global\n nbthread 2\n stats socket runtime level admin\n\
+         defaults\n mode {mode}\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         listen l\n bind 127.0.0.1:{port}\n{rules} server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    (Weir::start(&text, &[port]), port)
+}
+
+/// Bytes that no part of can be taken for another.
+fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 7 + at) as u8).collect()
+}
+
+/// Answers with so many bytes, and `x-got` with how many came; chunked where the path says so.
+fn origin(length: usize) -> Origin {
+    Origin::start(move |head, body| {
+        let (intact, body_length) = (body == content(body.len()), body.len());
+        let bytes = content(length);
+        let mut answer = format!("HTTP/1.1 200 OK\r\nX-Got: {body_length} {intact}\r\n").into_bytes();
+        if head.starts_with("GET /chunked") {
+            answer.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+            for part in bytes.chunks(1000) {
+                answer.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
+                answer.extend_from_slice(part);
+                answer.extend_from_slice(b"\r\n");
+            }
+            answer.extend_from_slice(b"0\r\n\r\n");
+        } else {
+            answer.extend_from_slice(format!("Content-Length: {length}\r\n\r\n").as_bytes());
+            answer.extend_from_slice(&bytes);
+        }
+        answer
+    })
+}
+
+fn unchunked(mut coded: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    while let Some(end) = coded.windows(2).position(|two| two == b"\r\n") {
+        let size =
+            std::str::from_utf8(&coded[..end]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
+        let size = size.expect("the size of a chunk");
+        if size == 0 {
+            break;
+        }
+        plain.extend_from_slice(&coded[end + 2..end + 2 + size]);
+        coded = &coded[end + 2 + size + 2..];
+    }
+    plain
+}
+
+fn get(client: &mut Client, path: &str) -> (Vec<u8>, Duration) {
+    let began = Instant::now();
+    let response =
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).response().expect("an answer");
+    assert_eq!(response.status, 200);
+    let chunked = response.header("transfer-encoding").is_some();
+    let body = if chunked { unchunked(&response.body) } else { response.body };
+    (body, began.elapsed())
+}
+
+#[test]
+fn responses_are_no_faster_than_their_limit_and_arrive_whole() {
+    let origin = origin(5000);
+    let rules = " filter bwlim-out slow default-limit 1000 default-period 100ms\n \
+                 http-request set-bandwidth-limit slow if { path_beg /slow } || { path_beg /chunked }\n \
+                 http-response set-bandwidth-limit slow limit int(2500) period int(200) if { status 200 } { src 127.0.0.1 } { capture.req.uri /other }\n";
+    let (_weir, port) = start("http", rules, &origin);
+    let mut client = Client::connect(port);
+    for (path, least) in
+        [("/fast", 0), ("/slow", 400), ("/chunked", 400), ("/other", 200), ("/slow?again", 400)]
+    {
+        let (body, time) = get(&mut client, path);
+        assert!(body == content(5000), "{path}");
+        assert!(time >= Duration::from_millis(least), "{path}: {time:?}");
+    }
+}
+
+#[test]
+fn a_small_limit_outlasts_no_timeout() {
+    let origin = origin(60);
+    let rules = " timeout client 300ms\n timeout server 300ms\n \
+                 filter bwlim-out slow default-limit 20 default-period 400ms min-size 20\n \
+                 http-request set-bandwidth-limit slow\n";
+    let (_weir, port) = start("http", rules, &origin);
+    let (body, time) = get(&mut Client::connect(port), "/");
+    assert!(body == content(60));
+    assert!(time >= Duration::from_millis(800), "{time:?}");
+}
+
+#[test]
+fn requests_are_limited_too() {
+    let origin = origin(1);
+    let rules = " filter bwlim-in slow default-limit 1k default-period 100ms min-size 500\n \
+                 http-request set-bandwidth-limit slow limit req.hdr(x-limit)\n";
+    let (_weir, port) = start("http", rules, &origin);
+    let mut client = Client::connect(port);
+    for (limit, least) in [("1000000", 0), ("1000", 400), ("nonsense", 350)] {
+        let began = Instant::now();
+        let mut request =
+            format!("POST / HTTP/1.1\r\nHost: a\r\nX-Limit: {limit}\r\nContent-Length: 5000\r\n\r\n")
+                .into_bytes();
+        request.extend_from_slice(&content(5000));
+        let response = client.send(request).response().expect("an answer");
+        assert_eq!(response.header("x-got"), Some("5000 true"), "{limit}");
+        assert!(began.elapsed() >= Duration::from_millis(least), "{limit}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn tcp_streams_are_limited_in_both_directions() {
+    let origin = origin(5000);
+    let rules = " filter bwlim-in up default-limit 10k default-period 1s\n \
+                 filter bwlim-out down default-limit 1000 default-period 100ms\n \
+                 option splice-response\n \
+                 tcp-request content set-bandwidth-limit up\n \
+                 tcp-response content set-bandwidth-limit down\n";
+    let (_weir, port) = start("tcp", rules, &origin);
+    let mut client = Client::connect(port);
+    let (body, time) = get(&mut client, "/");
+    assert!(body == content(5000));
+    assert!(time >= Duration::from_millis(400), "{time:?}");
+}
+
+#[test]
+fn a_filter_left_out_of_the_sequence_does_nothing() {
+    let origin = origin(5000);
+    let rules = " filter bwlim-out slow default-limit 1 default-period 1m\n filter trace name SEEN\n \
+                 filter-sequence response trace\n filter-sequence request bwlim-out\n \
+                 http-request set-bandwidth-limit slow\n";
+    let (weir, port) = start("http", rules, &origin);
+    assert!(get(&mut Client::connect(port), "/").0 == content(5000));
+    assert!(eventually(|| weir.messages().contains("response] end: 5000 bytes of payload")));
+    assert!(!weir.messages().contains("request]"), "{}", weir.messages());
+}
+
+#[test]
+fn traced_bytes_pass_in_random_portions_and_arrive_whole() {
+    let origin = origin(200_000);
+    let rules = " filter trace name BEFORE random-forwarding quiet\n \
+                 filter trace name AFTER random-forwarding max-fwd 900 hexdump\n option splice-auto\n";
+    let (weir, port) = start("http", rules, &origin);
+    let mut client = Client::connect(port);
+    for path in ["/", "/chunked"] {
+        assert!(get(&mut client, path).0 == content(200_000), "{path}");
+    }
+    let mut request = b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n".to_vec();
+    request.extend_from_slice(&content(100_000));
+    let response = client.send(request).response().expect("an answer");
+    assert_eq!(response.header("x-got"), Some("100000 true"));
+    assert!(eventually(|| weir.messages().contains("request] end: 100000 bytes of payload")));
+    let messages = weir.messages();
+    for told in ["head: GET / HTTP/1.1", "head: HTTP/1.1 200 OK", "\t0x000000: 00 ", "[AFTER"] {
+        assert!(messages.contains(told), "{told}");
+    }
+    assert!(!messages.contains("BEFORE"));
+    let portions = messages.lines().filter_map(|line| line.split(" len=").nth(1)?.parse::<usize>().ok());
+    assert!(portions.clone().all(|length| length <= 900) && portions.count() > 500);
+}

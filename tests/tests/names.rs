@@ -1,0 +1,344 @@
+//! Names resolved while the program runs (`resolvers`): addresses, ports, weights and states of servers follow what name
+//! servers say, by their own clock of a few milliseconds.
+
+use weir_tests::client::Client;
+use weir_tests::{NameServer, Origin, Weir, Zone, eventually, free_port};
+
+/// The program with a section `dns` that asks these name servers often, and one backend; and its port.
+fn start(nameservers: &[&NameServer], section: &str, backend: &str) -> (Weir, u16) {
+    let port = free_port();
+    let lines: String = nameservers
+        .iter()
+        .enumerate()
+        .map(|(at, server)| format!(" nameserver ns{} 127.0.0.1:{}\n", at + 1, server.port()))
+        .collect();
+    let text = format!(
+        "global\n nbthread 2\n stats socket runtime level admin\n dns-accept-family ipv4,ipv6\n\
+         resolvers dns\n{lines} timeout resolve 20ms\n timeout retry 40ms\n{section}\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n timeout queue 20s\n\
+         frontend f\n bind 127.0.0.1:{port}\n default_backend b\n\
+         backend b\n default-server init-addr none resolvers dns resolve-prefer ipv4\n{backend}"
+    );
+    (Weir::start(&text, &[port]), port)
+}
+
+fn body(port: u16) -> String {
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    match Client::connect(port).send(request).response() {
+        Some(response) if response.status == 200 => String::from_utf8_lossy(&response.body).into_owned(),
+        Some(response) => response.status.to_string(),
+        None => String::new(),
+    }
+}
+
+/// Columns of a server in `show servers state`: address, administrative state, weight, name, port.
+fn state(weir: &Weir, server: &str) -> String {
+    let all = weir.ask("show servers state b");
+    let line = all.lines().find(|line| line.split(' ').nth(3) == Some(server)).unwrap_or_default();
+    let words: Vec<&str> = line.split(' ').collect();
+    [4, 6, 7, 17, 18].map(|at| words.get(at).copied().unwrap_or_default()).join(" ")
+}
+
+fn becomes(weir: &Weir, server: &str, wanted: &str) {
+    let found = eventually(|| state(weir, server) == wanted);
+    assert!(found, "`{}` is not `{wanted}`: {}", state(weir, server), weir.messages());
+}
+
+/// A counter of `show resolvers`.
+fn counted(weir: &Weir, nameserver: &str, name: &str) -> u64 {
+    let all = weir.ask("show resolvers dns");
+    let own = all.split(" nameserver ").find(|part| part.starts_with(&format!("{nameserver}:")));
+    let line =
+        own.and_then(|own| own.lines().find(|line| line.trim_start().starts_with(&format!("{name}:"))));
+    line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok()).unwrap_or(u64::MAX)
+}
+
+#[test]
+fn a_server_follows_its_name_from_nowhere_to_elsewhere_and_back() {
+    let origin = Origin::text("here");
+    let names = NameServer::start(&[("app.test", Zone::NoName)]);
+    let server = format!(" server s1 app.test:{} \n", origin.port());
+    let (weir, port) = start(&[&names], " hold nx 0\n hold refused 0\n", &server);
+    let at = origin.port();
+    assert_eq!(body(port), "503");
+    assert_eq!(state(&weir, "s1"), format!("- 32 1 app.test {at}"));
+    assert!(weir.ask("show stat b 4 -1").contains("MAINT (resolution)"));
+
+    names.say("app.test", Zone::Addresses(vec!["127.0.0.1", "::1"]));
+    becomes(&weir, "s1", &format!("127.0.0.1 0 1 app.test {at}"));
+    assert_eq!(body(port), "here");
+    let told = [
+        "b/s1: IP changed from '(none)' to '127.0.0.1' by 'dns/ns1'.",
+        "Server b/s1 ('app.test') is UP/READY (resolves again).",
+        "Server b/s1 administratively READY thanks to valid DNS answer.",
+    ];
+    for line in told {
+        assert!(eventually(|| weir.messages().contains(line)), "{line}: {}", weir.messages());
+    }
+
+    names.say("app.test", Zone::Addresses(vec!["127.0.0.9"]));
+    becomes(&weir, "s1", &format!("127.0.0.9 0 1 app.test {at}"));
+    names.say("app.test", Zone::Addresses(vec!["::1"]));
+    becomes(&weir, "s1", &format!("::1 0 1 app.test {at}"));
+
+    names.say("app.test", Zone::NoName);
+    becomes(&weir, "s1", &format!("- 32 1 app.test {at}"));
+    assert_eq!(body(port), "503");
+    let line =
+        "Server b/s1 is going DOWN for maintenance (DNS NX status). 0 active and 0 backup servers left.";
+    assert!(eventually(|| weir.messages().contains(line)), "{}", weir.messages());
+    assert!(weir.messages().contains("backend 'b' has no server available!"));
+
+    names.say("app.test", Zone::Addresses(vec!["127.0.0.1"]));
+    becomes(&weir, "s1", &format!("127.0.0.1 0 1 app.test {at}"));
+    assert_eq!(body(port), "here");
+    names.say("app.test", Zone::Refused);
+    becomes(&weir, "s1", &format!("- 32 1 app.test {at}"));
+    assert!(weir.messages().contains("(DNS refused status)"));
+    assert!(counted(&weir, "ns1", "update") >= 4);
+    assert!(counted(&weir, "ns1", "refused") > 0);
+}
+
+#[test]
+fn idle_connections_to_an_old_address_are_not_used_again() {
+    let (old, new) = (Origin::text("old"), Origin::text("new"));
+    let at = |origin: &Origin| Zone::Services(vec![(1, origin.port(), "x.test", Some("127.0.0.1"))]);
+    let names = NameServer::start(&[("_http._tcp.test", at(&old))]);
+    let template = " http-reuse always\n server-template t 1 _http._tcp.test\n";
+    let (weir, port) = start(&[&names], "", template);
+    becomes(&weir, "t1", &format!("127.0.0.1 0 1 x.test {}", old.port()));
+    let mut client = Client::connect(port);
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for _ in 0..3 {
+        assert_eq!(client.send(request).response().unwrap().body, b"old");
+    }
+    names.say("_http._tcp.test", at(&new));
+    becomes(&weir, "t1", &format!("127.0.0.1 0 1 x.test {}", new.port()));
+    assert!(eventually(|| client.send(request).response().unwrap().body == b"new"));
+}
+
+#[test]
+fn an_answer_outweighs_errors_as_long_as_it_is_held() {
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let (weir, _) = start(&[&names], " hold nx 1h\n", " server s1 app.test:80\n");
+    becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
+    names.say("app.test", Zone::NoName);
+    // Three tries of both families each: the second resolution has ended too.
+    assert!(eventually(|| counted(&weir, "ns1", "nx") > 12));
+    assert_eq!(state(&weir, "s1"), "127.0.0.1 0 1 app.test 80");
+}
+
+#[test]
+fn one_name_server_that_answers_is_enough() {
+    let silent = NameServer::start(&[("app.test", Zone::Silence)]);
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let (weir, _) = start(&[&silent, &names], "", " server s1 app.test:80\n");
+    becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
+    assert!(weir.messages().contains("by 'dns/ns2'"));
+    names.say("app.test", Zone::NoName);
+    assert!(eventually(|| counted(&weir, "ns1", "timeout") > 0 && counted(&weir, "ns2", "nx") > 0));
+    assert_eq!(state(&weir, "s1"), "127.0.0.1 0 1 app.test 80");
+}
+
+#[test]
+fn name_servers_that_are_silent_are_asked_again_and_then_given_up() {
+    let one = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let two = NameServer::start(&[("app.test", Zone::Silence)]);
+    let (weir, _) = start(&[&one, &two], " hold timeout 0\n resolve_retries 2\n", " server s1 app.test:80\n");
+    becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
+    one.say("app.test", Zone::Silence);
+    becomes(&weir, "s1", "- 32 1 app.test 80");
+    assert!(weir.messages().contains("(DNS timeout status)"));
+    assert!(counted(&weir, "ns1", "timeout") >= 2);
+}
+
+#[test]
+fn answers_that_do_not_fit_a_datagram_come_over_a_connection() {
+    let names = NameServer::start(&[("app.test", Zone::Long(vec!["127.0.0.1"]))]);
+    let (weir, _) = start(&[&names], "", " server s1 app.test:80\n");
+    becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
+    assert!(counted(&weir, "ns1", "truncated") > 0);
+    assert!(names.questions().1 > 0);
+}
+
+#[test]
+fn a_name_server_may_be_asked_over_tcp_alone() {
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let line = format!(" nameserver ns1 tcp@127.0.0.1:{}\n", names.port());
+    let (weir, _) = start(&[], &line, " server s1 app.test:80\n");
+    becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
+    assert_eq!(names.questions().0, 0);
+}
+
+#[test]
+fn servers_come_and_go_with_srv_records() {
+    let (one, two) = (Origin::text("one"), Origin::text("two"));
+    let service = |origin: &Origin, host, address| (65535, origin.port(), host, address);
+    let names = NameServer::start(&[
+        ("_http._tcp.test", Zone::Services(vec![service(&one, "one.test", None)])),
+        ("one.test", Zone::Addresses(vec!["127.0.0.1"])),
+    ]);
+    let (weir, port) = start(&[&names], "", " server-template t 3 _http._tcp.test\n");
+    becomes(&weir, "t1", &format!("127.0.0.1 0 256 one.test {}", one.port()));
+    assert_eq!(state(&weir, "t2"), "- 32 1 - 0");
+    assert_eq!(body(port), "one");
+
+    let both = vec![service(&two, "two.test", Some("127.0.0.1")), (1, one.port(), "one.test", None)];
+    names.say("_http._tcp.test", Zone::Services(both));
+    becomes(&weir, "t2", &format!("127.0.0.1 0 256 two.test {}", two.port()));
+    becomes(&weir, "t1", &format!("127.0.0.1 0 1 one.test {}", one.port()));
+    let line = format!("port changed from '0' to '{}' by 'DNS additional record'.", two.port());
+    assert!(weir.messages().contains(&line), "{}", weir.messages());
+
+    names.say("_http._tcp.test", Zone::Services(vec![service(&two, "two.test", Some("127.0.0.1"))]));
+    becomes(&weir, "t1", "- 32 1 - 0");
+    assert!(weir.messages().contains("(entry removed from SRV record)"));
+    assert_eq!(body(port), "two");
+    assert!(weir.ask("show servers state b").contains(" _http._tcp.test "));
+
+    // The freed server takes the next record.
+    let more = vec![service(&two, "two.test", None), (256, 8080, "one.test", None)];
+    names.say("_http._tcp.test", Zone::Services(more));
+    becomes(&weir, "t1", "127.0.0.1 0 1 one.test 8080");
+}
+
+#[test]
+fn weights_of_srv_records_may_be_ignored() {
+    let services = vec![(65535, 80, "x.test", Some("127.0.0.1"))];
+    let names = NameServer::start(&[("_http._tcp.test", Zone::Services(services))]);
+    let template = " server-template t 1 _http._tcp.test weight 7 resolve-opts ignore-weight\n";
+    let (weir, _) = start(&[&names], "", template);
+    becomes(&weir, "t1", "127.0.0.1 0 7 x.test 80");
+}
+
+#[test]
+fn servers_of_one_name_share_its_addresses_out() {
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1", "127.0.0.2"]))]);
+    let (weir, _) = start(&[&names], "", " server-template t 3 app.test:80\n");
+    becomes(&weir, "t1", "127.0.0.1 0 1 app.test 80");
+    becomes(&weir, "t2", "127.0.0.2 0 1 app.test 80");
+    becomes(&weir, "t3", "- 32 1 app.test 80");
+    names.say("app.test", Zone::Addresses(vec!["127.0.0.2", "127.0.0.3"]));
+    becomes(&weir, "t1", "127.0.0.3 0 1 app.test 80");
+    assert_eq!(state(&weir, "t2"), "127.0.0.2 0 1 app.test 80");
+
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let (weir, _) = start(&[&names], "", " server-template t 2 app.test:80 resolve-opts allow-dup-ip\n");
+    becomes(&weir, "t1", "127.0.0.1 0 1 app.test 80");
+    becomes(&weir, "t2", "127.0.0.1 0 1 app.test 80");
+}
+
+#[test]
+fn near_addresses_are_taken_first() {
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["192.0.2.1", "127.0.0.5"]))]);
+    let (weir, _) = start(&[&names], "", " server s1 app.test:80 resolve-net 127.0.0.0/8,10.0.0.0/8\n");
+    becomes(&weir, "s1", "127.0.0.5 0 1 app.test 80");
+}
+
+#[test]
+fn a_server_gets_another_name_on_the_runtime_socket() {
+    let names = NameServer::start(&[
+        ("old.test", Zone::Addresses(vec!["127.0.0.1"])),
+        ("new.test", Zone::Addresses(vec!["127.0.0.2"])),
+    ]);
+    let (weir, _) = start(&[&names], "", " server s1 old.test:80\n server s2 192.0.2.1:80\n");
+    becomes(&weir, "s1", "127.0.0.1 0 1 old.test 80");
+    let answer = weir.ask("set server b/s1 fqdn new.test");
+    assert_eq!(answer.trim(), "b/s1 changed its FQDN from old.test to new.test by 'stats socket command'");
+    becomes(&weir, "s1", "127.0.0.2 64 1 new.test 80");
+    weir.ask("set server b/s2 fqdn old.test");
+    becomes(&weir, "s2", "127.0.0.1 64 1 old.test 80");
+    weir.ask("clear counters all");
+    assert!(counted(&weir, "ns1", "update") < 3);
+}
+
+#[test]
+fn servers_that_track_one_without_an_address_are_in_maintenance_with_it() {
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let servers = " server s1 app.test:80 check inter 1h\n server s2 192.0.2.1:80 track b/s1\n";
+    let (weir, _) = start(&[&names], " hold nx 0\n", servers);
+    becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
+    names.say("app.test", Zone::NoName);
+    becomes(&weir, "s2", "192.0.2.1 2 1 - 80");
+    names.say("app.test", Zone::Addresses(vec!["127.0.0.1"]));
+    becomes(&weir, "s2", "192.0.2.1 0 1 - 80");
+}
+
+/// A proxy whose rules find the server's address in the name that the client asked for.
+fn start_lookups(names: &NameServer, section: &str, rules: &str, port_of_server: u16) -> (Weir, u16) {
+    let port = free_port();
+    let text = format!(
+        "global\n nbthread 2\n stats socket runtime level admin\n dns-accept-family ipv4,ipv6\n\
+         resolvers dns\n nameserver ns1 127.0.0.1:{}\n timeout retry 40ms\n{section}\
+         defaults\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         listen l\n bind 127.0.0.1:{port}\n{rules} server s 0.0.0.0:{port_of_server}\n",
+        names.port()
+    );
+    (Weir::start(&text, &[port]), port)
+}
+
+fn get(client: &mut Client, host: &str) -> String {
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let response = client.send(request).response().expect("an answer");
+    if response.status == 200 {
+        String::from_utf8_lossy(&response.body).into_owned()
+    } else {
+        response.status.to_string()
+    }
+}
+
+#[test]
+fn a_rule_finds_the_address_of_a_name_in_the_request() {
+    let origin = Origin::text("found");
+    let names = NameServer::start(&[
+        ("app.test", Zone::Addresses(vec!["::1", "127.0.0.1"])),
+        ("refused.test", Zone::Refused),
+        ("silent.test", Zone::Silence),
+    ]);
+    let rules = " mode http\n http-request do-resolve(txn.ip,dns,ipv4) hdr(host),host_only\n \
+                 http-request return status 404 hdr x-ip %[var(txn.ip)] unless { var(txn.ip) -m found }\n \
+                 http-request set-dst var(txn.ip)\n";
+    let (weir, port) = start_lookups(&names, " hold valid 1h\n", rules, origin.port());
+    let mut client = Client::connect(port);
+    for (host, body) in [
+        ("app.test", "found"),
+        ("APP.test:80", "found"),
+        ("nowhere.test", "404"),
+        ("refused.test", "404"),
+        ("silent.test", "404"),
+        ("192.0.2.1", "404"),
+        ("app.test", "found"),
+        ("..", "404"),
+    ] {
+        assert_eq!(get(&mut client, host), body, "{host}");
+    }
+    assert_eq!(counted(&weir, "ns1", "valid"), 1, "a fresh answer is not asked for again");
+    assert_eq!(counted(&weir, "ns1", "update"), 0);
+}
+
+#[test]
+fn a_rule_asks_again_once_the_answer_is_no_longer_fresh() {
+    let origin = Origin::text("found");
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let rules =
+        " mode http\n http-request do-resolve(txn.ip,dns) hdr(host)\n http-request set-dst var(txn.ip)\n";
+    let (weir, port) = start_lookups(&names, " hold valid 0\n", rules, origin.port());
+    let mut client = Client::connect(port);
+    for _ in 0..3 {
+        assert_eq!(get(&mut client, "app.test"), "found");
+    }
+    assert_eq!(counted(&weir, "ns1", "valid"), 3);
+}
+
+#[test]
+fn a_tcp_rule_finds_the_address_of_a_name_too() {
+    let origin = Origin::text("found");
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let rules = " mode tcp\n tcp-request inspect-delay 10s\n \
+                 tcp-request content do-resolve(txn.ip,dns,ipv4) req.payload(22,8)\n \
+                 tcp-request content set-dst var(txn.ip)\n";
+    let (_weir, port) = start_lookups(&names, "", rules, origin.port());
+    let mut client = Client::connect(port);
+    // "GET / HTTP/1.1\r\nHost: " is 22 bytes long.
+    assert_eq!(get(&mut client, "app.test"), "found");
+}
