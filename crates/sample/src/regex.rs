@@ -94,6 +94,12 @@ impl Regex {
             copied = range.end;
         };
         match &self.0 {
+            // Groups take memory to be noted in: not where the template names none.
+            Engine::Linear(regex) if memchr::memchr(b'\\', template).is_none() => {
+                for found in regex.find_iter(bytes).take(if all { usize::MAX } else { 1 }) {
+                    one(found.range(), &|_| None);
+                }
+            }
             Engine::Linear(regex) => {
                 for found in regex.captures_iter(bytes).take(if all { usize::MAX } else { 1 }) {
                     let Some(whole) = found.get(0) else { break };
