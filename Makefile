@@ -6,6 +6,7 @@
 #   make bench-balance      what balancing costs and does, simulated and beside haproxy
 #   make bench-busy-polling latency of one connection at a time
 #   make bench-checks       what health checks cost, many threads
+#   make bench-expressions  ns a fetch, a converter, a condition, a format
 #   make bench-load         time and memory to load 33,000 backends
 #   make bench-diff         random expressions over random requests, results beside haproxy's
 #   make bench-lookups      large lists of patterns: load, memory, lookups
@@ -17,7 +18,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build test lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-load bench-lookups bench-threads bench-variables tools docs clean
+.PHONY: run build test lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -48,6 +49,9 @@ docs:
 bench-busy-polling: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/busy-polling.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-expressions:
+	$(CARGO) bench -p weir-sample --bench expressions
 
 bench-diff: tools
 	$(CARGO) build -p weir -p weir-bench

@@ -346,3 +346,20 @@ fn a_soft_stop_ends_silent_senders_and_tells_which_proxies_stopped() {
     assert!(weir.messages().contains("Proxy own stopped"), "{}", weir.messages());
     assert!(!weir.messages().contains("Proxy l stopped"), "{}", weir.messages());
 }
+
+#[test]
+fn places_for_captured_headers_are_shown_whoever_answers() {
+    let collector = Collector::new();
+    let port = free_port();
+    let logs = format!("log 127.0.0.1:{} format raw local0", collector.port());
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  option dontlognull\n  {logs}\n  log-format \"%hr %hs %hsl\"\n  \
+             capture request header Host len 9\n  capture request header X-None len 9\n  capture response header X-Some len 9\n  \
+             http-request return status 200\n"
+        ),
+        &[port],
+    );
+    get(port, "/");
+    assert_eq!(collector.next(), "{h|} {} -\n");
+}

@@ -300,7 +300,6 @@ fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Optio
 /// `capture response header`, and `capture cookie` of the server's.
 fn capture(client: &Connection, x: &mut Exchange) {
     let frontend = &client.frontend;
-    x.txn.response_captures.resize(frontend.response_captures.len(), None);
     for (index, capture) in frontend.response_captures.iter().enumerate() {
         let Some(name) = &capture.header else { continue };
         if let Some(value) = x.txn.response.nth_line(name, -1) {

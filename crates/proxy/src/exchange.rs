@@ -224,7 +224,9 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
 
 async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<Next, Stop> {
     request::receive(client, x, arrival).await?;
-    report::accepted(client, x);
+    if x.upgrade == Upgrade::None {
+        report::accepted(client, x);
+    }
     report::step(client, x, LogOrigin::Request);
     let backend = match (x.upgrade, x.backend.clone()) {
         (Upgrade::ByBackend, Some(backend)) => backend,

@@ -69,7 +69,6 @@ fn may_upgrade(client: &Connection) -> bool {
 async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     report::accepted(client, x);
     rules_step::of_tcp_frontend(client, x).await?;
-    report::step(client, x, LogOrigin::Request);
     if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
         // Whether the client ever says something is only known when it ends; see `finish`.
         x.phase = Phase::Request;
@@ -79,6 +78,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     if backend.mode == Mode::Http {
         return Err(Stop::Upgrade(Upgrade::ByBackend));
     }
+    report::step(client, x, LogOrigin::Request);
     rules_step::of_tcp_backend(client, x, &backend).await?;
     crate::fields::make_unique_id(client, x);
     route::bind_server(client, x, &backend);

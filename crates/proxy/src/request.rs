@@ -155,6 +155,8 @@ fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
         note_request_line(client, x);
     }
+    // Empty places for the response too: logs show how many there are, whoever answers.
+    x.txn.response_captures.resize(client.frontend.response_captures.len(), None);
     if !client.frontend.request_captures.is_empty() || client.frontend.cookie_capture.is_some() {
         capture(client, x);
     }

@@ -94,6 +94,12 @@ impl Regex {
             copied = range.end;
         };
         match &self.0 {
+            // Groups take memory to be noted in: not where the template names none.
+            Engine::Linear(regex) if memchr::memchr(b'\\', template).is_none() => {
+                for found in regex.find_iter(bytes).take(if all { usize::MAX } else { 1 }) {
+                    one(found.range(), &|_| None);
+                }
+            }
             Engine::Linear(regex) => {
                 for found in regex.captures_iter(bytes).take(if all { usize::MAX } else { 1 }) {
                     let Some(whole) = found.get(0) else { break };
@@ -298,7 +304,21 @@ pub(crate) fn translate(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut class_start: Option<usize> = None;
     let mut chars = pattern.char_indices().peekable();
+    // Whether what was just read repeats what is before it: then `+` makes it possessive.
+    let mut repeats = false;
     while let Some((at, c)) = chars.next() {
+        if class_start.is_none() && c == '+' && repeats {
+            // The other crate would take `a++` for `(a+)+`: it gets what it does not know, and PCRE2 the pattern.
+            return "(?=)".to_owned();
+        }
+        repeats = class_start.is_none()
+            && match c {
+                '*' | '+' => true,
+                // Behind another it means the shortest match.
+                '?' => !repeats,
+                '}' => ends_repetition(&bytes[..at]),
+                _ => false,
+            };
         match (c, class_start) {
             ('\\', _) => {
                 out.push(c);

@@ -294,11 +294,27 @@ pub fn process_variables() -> Vec<(Box<str>, Arc<ProcessVariable>)> {
     list
 }
 
+/// The names that a plan mentions, and their slots; grows while the plan is resolved.
+#[derive(Debug, Default)]
+pub struct Mentioned(RwLock<Vec<(VarScope, Box<str>, u32)>>);
+
+impl Mentioned {
+    /// Calls `show` for each that is set, in the order in which they were mentioned first.
+    pub fn each(&self, scope: VarScope, env: &Env<'_>, show: &mut impl FnMut(&str, Value<'static>)) {
+        let Some(slots) = slots(scope, env) else { return };
+        let all = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for (_, name, slot) in all.iter().filter(|(of, ..)| *of == scope) {
+            slots.get(*slot).into_iter().for_each(|value| show(name, value));
+        }
+    }
+}
+
 /// The variables of a plan: which name has which slot; and what else its expressions ask to be kept.
 #[derive(Debug, Default)]
 pub struct Variables {
     names: HashMap<(VarScope, Box<str>), u32>,
     next: [u32; 6],
+    mentioned: Arc<Mentioned>,
     wants_request_line: bool,
     wants_backend_source: bool,
     wants_server_tcp: bool,
@@ -335,11 +351,19 @@ impl Variables {
             }
         };
         let next = &mut self.next[scope as usize];
+        let mentioned = &self.mentioned.0;
         let slot = *self.names.entry((scope, name.into())).or_insert_with(|| {
+            let mut all = mentioned.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+            all.push((scope, name.into(), *next));
             *next += 1;
             *next - 1
         });
         Ok(Var::Slot(scope, slot))
+    }
+
+    /// The names mentioned, now and later.
+    pub fn mentioned(&self) -> Arc<Mentioned> {
+        Arc::clone(&self.mentioned)
     }
 
     /// Notes that an expression or format of the plan reads the request line as it was received.

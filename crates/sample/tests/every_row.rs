@@ -521,7 +521,7 @@ const CONVERTERS: &[(&str, &str, &str)] = &[
     ("tcp.seq", "bin(e1f2115d01af4e3e00000000a002ffd7fe3000000204ffd70402080a01c2a71a0000000001030307),tcp.seq", "sint:28266046"),
     ("tcp.src", "bin(e1f2115d01af4e3e00000000a002ffd7fe3000000204ffd70402080a01c2a71a0000000001030307),tcp.src", "sint:57842"),
     ("tcp.win", "bin(e1f2115d01af4e3e00000000a002ffd7fe3000000204ffd70402080a01c2a71a0000000001030307),tcp.win", "sint:65495"),
-    ("mqtt_is_valid", "bin(101600044d5154540480003c0003636964),mqtt_is_valid", "bool:0"),
+    ("mqtt_is_valid", "bin(101600044d5154540480003c000363696400056d75736572),mqtt_is_valid", "bool:1"),
     ("mqtt_field_value", "bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(connect,username)", "bin:muser"),
     ("protobuf", "bin(089601),protobuf(1,int32)", "sint:150"),
     ("ungrpc", "bin(0000000003089601),ungrpc(1,int32)", "sint:150"),

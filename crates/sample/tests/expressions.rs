@@ -313,3 +313,27 @@ fn a_client_hello_tells_its_server_name() {
     assert_eq!(world.eval("req.ssl_sigalgs"), "none");
     assert_eq!(world.test("{ req_ssl_hello_type 1 }"), Ok(Test::Yes));
 }
+
+#[test]
+fn variables_are_dumped_by_scope_prefix_and_delimiter() {
+    let world = World::new();
+    for set in [
+        "str(John \"Doe\"\n),set-var(txn.name)",
+        "bin(48656c6c6f),set-var(txn.data)",
+        "int(42),set-var(req.count)",
+        "bool(true),set-var(sess.active)",
+        "src,set-var(res.client)",
+        "method,set-var(txn.method)",
+    ] {
+        assert!(!world.eval(&set.replace('"', "\\\"")).starts_with("error"), "{set}");
+    }
+    let all = "sess.active=true, txn.name=\"John \\\"Doe\\\"\\n\", txn.data=x48656c6c6f, txn.method=\"GET\", req.count=42, res.client=192.0.2.7";
+    let found = world.eval("dump_all_vars");
+    assert!(found.starts_with(&format!("str:{all}")), "{found}");
+    assert_eq!(world.eval("dump_all_vars(txn,da)"), "str:txn.data=x48656c6c6f");
+    assert_eq!(world.eval("dump_all_vars(txn,,'; ')").matches("; ").count(), 2);
+    assert_eq!(
+        world.eval("dump_all_vars(galaxy)"),
+        "error: `dump_all_vars`: `galaxy` is no scope; they are sess, txn, req, res and proc"
+    );
+}

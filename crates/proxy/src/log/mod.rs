@@ -1,9 +1,9 @@
 //! Log lines on their way out (configuration manual, 4.2 `log`): profiles, sampling, levels, and sending without ever
 //! waiting. What cannot be sent is counted.
 //!
-//! Who makes lines (`finish`, health checks, log forwarders) calls [`Outbox`]. What stands before a line is
+//! Who makes lines (`report`, health checks, log forwarders) calls [`Outbox`]. What stands before a line is
 //! `header`, where it leaves for good `socket`, how rings are sent on `feed`, how messages of others come in
-//! `receive` and `syslog`.
+//! `receive` and `syslog`, and `mirror` keeps the files of rings.
 
 pub mod feed;
 mod header;

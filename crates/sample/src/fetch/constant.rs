@@ -21,7 +21,6 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ipv6",         &[arg(Kind::Ip6)],                         Type::Ip6,    Columns::ALWAYS,  "a constant IPv6 address",                         constant),
     row("meth",         &[arg(Kind::Str)],                         Type::Method, Columns::ALWAYS,  "a constant HTTP method",                          constant_meth),
     row("var",          &[arg(Kind::Variable), opt(Kind::Str)],    Type::Any,    Columns::ALWAYS,  "a variable, or the default value",                var),
-    row("dump_all_vars",&[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)], Type::Str, Columns::ALWAYS, "all variables as text",                       dump_all_vars).prepared(prepare_dump),
     row("acl",          &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],
                                                                    Type::Bool,   Columns::ALWAYS,  "whether all the named ACLs match",                acl).prepared(prepare_acl),
     row("env",          &[arg(Kind::Str)],                         Type::Str,    Columns::ALWAYS,  "an environment variable, as it was at start",     env_value).prepared(prepare_env),
@@ -82,39 +81,6 @@ fn constant_meth<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<V
 fn var<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let Arg::Var(var) = args.get(0) else { return None };
     var.get(env).or_else(|| args.bytes(1).map(Value::str))
-}
-
-/// Replaces the arguments by separator and the variables that the plan has by then.
-fn prepare_dump(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
-    let scope = crate::args::text_of(&args[0]);
-    if !matches!(scope, b"" | b"proc") {
-        return Err("only the scope `proc` is supported yet".into());
-    }
-    Ok(())
-}
-
-fn dump_all_vars<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let prefix = args.bytes(1).unwrap_or_default();
-    let separator = args.bytes(2).unwrap_or(b", ");
-    let mut out = Scratch::new();
-    for (name, variable) in crate::vars::process_variables() {
-        let Some(value) = variable.get().filter(|_| name.as_bytes().starts_with(prefix)) else { continue };
-        if !out.is_empty() {
-            out.extend_from_slice(separator);
-        }
-        out.extend_from_slice(b"proc.");
-        out.extend_from_slice(name.as_bytes());
-        out.push(b'=');
-        match value {
-            Value::Str(bytes) => {
-                out.push(b'"');
-                out.extend_from_slice(&bytes);
-                out.push(b'"');
-            }
-            other => other.write_text(&mut out),
-        }
-    }
-    Some(Value::made(out))
 }
 
 fn acl<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

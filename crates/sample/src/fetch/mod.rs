@@ -8,6 +8,7 @@ mod connection;
 mod constant;
 mod cookie;
 mod distcc;
+mod dump;
 mod header;
 mod htx;
 mod internal;
@@ -137,6 +138,7 @@ static TABLES: &[&[Fetch]] = &[
     socket::FETCHES,
     stream::FETCHES,
     distcc::FETCHES,
+    dump::FETCHES,
     htx::FETCHES,
 ];
 

@@ -1,0 +1,110 @@
+//! All variables as one text (manual, `dump_all_vars`).
+
+use std::sync::Arc;
+
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, Prepared, Spec, opt, text_of};
+use crate::env::{Env, Scope};
+use crate::place::Columns;
+use crate::value::{Scratch, Type, Value};
+use crate::vars::{Mentioned, VarScope};
+
+const DUMP: &[Spec] = &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)];
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    //  name             arguments  gives      where             what it is
+    row("dump_all_vars", DUMP,      Type::Str, Columns::ALWAYS,  "all variables as text, or those of a scope that begin so", dump_all_vars).prepared(prepare),
+];
+
+/// The scopes in the order of the text.
+const SCOPES: &[(&str, VarScope)] = &[
+    ("sess", VarScope::Session),
+    ("txn", VarScope::Transaction),
+    ("req", VarScope::Request),
+    ("res", VarScope::Response),
+    ("proc", VarScope::Proc),
+];
+
+/// What is wanted, and the names that the plan mentions, now and later.
+#[derive(Debug)]
+struct Wanted(Option<VarScope>, Arc<Mentioned>);
+
+impl Prepared for Wanted {}
+
+fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    let wanted = match text_of(&args[0]) {
+        b"" => None,
+        text => {
+            let text = String::from_utf8_lossy(text);
+            let found = SCOPES.iter().find(|(name, _)| *name == text);
+            Some(
+                found
+                    .ok_or_else(|| format!("`{text}` is no scope; they are sess, txn, req, res and proc"))?
+                    .1,
+            )
+        }
+    };
+    args.push(Arg::Prepared(Arc::new(Wanted(wanted, scope.variables.borrow().mentioned()))));
+    Ok(())
+}
+
+fn dump_all_vars<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let Wanted(wanted, mentioned) = args.prepared(3)?;
+    let prefix = args.bytes(1).unwrap_or_default();
+    let separator = args.bytes(2).unwrap_or(b", ");
+    let mut out = Scratch::new();
+    for (word, scope) in SCOPES.iter().filter(|(_, scope)| wanted.is_none_or(|wanted| wanted == *scope)) {
+        let mut show = |name: &str, value: Value<'_>| {
+            if !name.as_bytes().starts_with(prefix) {
+                return;
+            }
+            if !out.is_empty() {
+                out.extend_from_slice(separator);
+            }
+            for part in [word.as_bytes(), b".", name.as_bytes(), b"="] {
+                out.extend_from_slice(part);
+            }
+            write(&value, &mut out);
+        };
+        match scope {
+            VarScope::Proc => {
+                for (name, variable) in crate::vars::process_variables() {
+                    variable.get().into_iter().for_each(|value| show(&name, value));
+                }
+            }
+            scope => mentioned.each(*scope, env, &mut show),
+        }
+    }
+    Some(Value::made(out))
+}
+
+/// Text in quotes, bytes in hexadecimal, the rest as it stands.
+fn write(value: &Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Str(bytes) | Value::Method(bytes) => {
+            out.push(b'"');
+            for byte in bytes.iter() {
+                let escaped: &[u8] = match byte {
+                    b'"' => b"\\\"",
+                    b'\\' => b"\\\\",
+                    b'\r' => b"\\r",
+                    b'\n' => b"\\n",
+                    0x08 => b"\\b",
+                    0 => b"\\0",
+                    other => std::slice::from_ref(other),
+                };
+                out.extend_from_slice(escaped);
+            }
+            out.push(b'"');
+        }
+        Value::Bin(bytes) => {
+            out.push(b'x');
+            for byte in bytes.iter() {
+                out.extend_from_slice(format!("{byte:02x}").as_bytes());
+            }
+        }
+        Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+        other => other.write_text(out),
+    }
+}
