@@ -82,17 +82,22 @@ pub fn check(file: &Path, directory: &Path) -> Verdict {
 
 /// What the process behind a runtime socket answers to a command.
 pub fn ask(socket: &Path, command: &str) -> String {
-    let mut stream = None;
+    let mut answer = None;
+    // A master that executes itself anew drops the connections it has just taken.
     eventually(|| {
-        stream = UnixStream::connect(socket).ok();
-        stream.is_some()
+        answer = try_ask(socket, command).ok();
+        answer.is_some()
     });
-    let mut stream = stream.expect("the runtime socket takes connections");
+    answer.expect("the runtime socket takes a command")
+}
+
+fn try_ask(socket: &Path, command: &str) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
     let mut answer = String::new();
-    stream.set_read_timeout(Some(crate::PATIENCE)).expect("the timeout is not zero");
-    stream.write_all(format!("{command}\n").as_bytes()).expect("the runtime socket takes a command");
+    stream.set_read_timeout(Some(crate::PATIENCE))?;
+    stream.write_all(format!("{command}\n").as_bytes())?;
     let _ = stream.read_to_string(&mut answer);
-    answer
+    Ok(answer)
 }
 
 /// A running program. Ends with the value.

@@ -1,6 +1,8 @@
 //! What expressions cost: ns a fetch, a converter, a condition, a format, over one request that is at hand. `make bench-expressions`; a word
 //! behind `--` chooses those whose text has it.
 
+#![allow(missing_docs, reason = "criterion makes a public function without any")]
+
 #[path = "../tests/common/mod.rs"]
 mod common;
 

@@ -214,8 +214,10 @@ impl Master {
 
     /// Takes note of workers that have ended; how all ended when the one that serves did, or none is left.
     fn bury(&self, asked: Option<i32>) -> Option<Ending> {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        loop {
+            // The lock comes first: a reload on another thread would hand on a worker that nobody waits for any more.
             let mut state = self.state();
+            let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else { return None };
             let pid = pid.as_raw_nonzero().get();
             let Some(at) = state.children.iter().position(|child| child.pid == pid) else { continue };
             let was_current = state.current().is_some_and(|child| child.pid == pid);
@@ -244,7 +246,6 @@ impl Master {
                 });
             }
         }
-        None
     }
 
     /// Executes the program anew; comes back only when that fails. `client` is told how the reload went.
