@@ -147,7 +147,7 @@ pub fn proxy_protocol(bytes: &[u8]) {
     }
 }
 
-/// A log format is refused, or writes a line without line breaks of its own accord.
+/// A log format is refused, or writes a line; one that is all JSON writes JSON.
 pub fn log_format(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let quoted: String = text.chars().filter(|one| !one.is_control()).flat_map(|one| ['\\', one]).collect();
@@ -158,6 +158,16 @@ pub fn log_format(bytes: &[u8]) {
         format.render(&Env::new(&process, 0), &mut line);
         let with_request = Env { transaction: Some(&transaction), ..Env::new(&process, 1_000) };
         format.render(&with_request, &mut line);
+        // A later `%o` may turn the encoding off again.
+        if quoted.starts_with("\\%\\{\\+\\j\\s\\o\\n\\}\\o") && quoted.matches("\\}\\o").count() == 1 {
+            let objects: Vec<_> = serde_json::Deserializer::from_slice(&line).into_iter().collect();
+            assert!(
+                objects.len() == 2
+                    && objects.iter().all(|one: &serde_json::Result<serde_json::Value>| one.is_ok()),
+                "{}",
+                line.escape_ascii()
+            );
+        }
     }
     // What was compiled before is compiled again: nothing of a plan outlives it.
     static FIRST: OnceLock<bool> = OnceLock::new();

@@ -159,3 +159,33 @@ fn a_backend_that_places_its_servers_once_takes_no_more() {
     let weir = Weir::start(&text, &[port]);
     assert!(weir.ask("add server l/x 127.0.0.1:1").contains("uses a non dynamic load balancing method"));
 }
+
+#[test]
+fn dynamic_cookies_are_switched_and_get_another_key() {
+    let origin = Origin::text("x");
+    let port = free_port();
+    let text = format!(
+        "global\n stats socket runtime level admin\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         listen l\n bind 127.0.0.1:{port}\n cookie SRV insert\n server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let weir = Weir::start(&text, &[port]);
+    let cookie = || {
+        let response = client::get(port, "/").expect("an answer");
+        response.header("set-cookie").map(str::to_owned)
+    };
+    assert_eq!(cookie(), None);
+    assert_eq!(weir.ask("enable dynamic-cookie backend l").trim(), "");
+    assert_eq!(cookie(), None, "there is no key");
+    assert_eq!(weir.ask("set dynamic-cookie-key backend l one").trim(), "");
+    let one = cookie().expect("a cookie");
+    assert_eq!(weir.ask("set dynamic-cookie-key backend l two").trim(), "");
+    assert!(cookie().is_some_and(|two| two != one));
+    assert_eq!(weir.ask("set dynamic-cookie-key backend l one").trim(), "");
+    assert_eq!(cookie(), Some(one));
+    assert_eq!(weir.ask("disable dynamic-cookie backend l").trim(), "");
+    assert_eq!(cookie(), None);
+    assert_eq!(weir.ask("enable dynamic-cookie backend nope").trim(), "No such backend.");
+    assert_eq!(weir.ask("set dynamic-cookie-key backend l").trim(), "String value expected.");
+}

@@ -2,7 +2,7 @@
 //! servers say, by their own clock of a few milliseconds.
 
 use weir_tests::client::Client;
-use weir_tests::{NameServer, Origin, Weir, Zone, eventually, free_port};
+use weir_tests::{NameServer, Origin, Weir, Zone, eventually, free_port, scratch};
 
 /// The program with a section `dns` that asks these name servers often, and one backend; and its port.
 fn start(nameservers: &[&NameServer], section: &str, backend: &str) -> (Weir, u16) {
@@ -341,4 +341,69 @@ fn a_tcp_rule_finds_the_address_of_a_name_too() {
     let mut client = Client::connect(port);
     // "GET / HTTP/1.1\r\nHost: " is 22 bytes long.
     assert_eq!(get(&mut client, "app.test"), "found");
+}
+
+#[test]
+fn addresses_and_names_outlive_a_restart_in_the_state_file() {
+    let names = NameServer::start(&[
+        (
+            "_http._tcp.test",
+            Zone::Services(vec![(512, 81, "x.test", Some("127.0.0.7")), (512, 82, "y.test", None)]),
+        ),
+        ("y.test", Zone::Addresses(vec!["127.0.0.8"])),
+        ("app.test", Zone::Addresses(vec!["127.0.0.1"])),
+        ("set.test", Zone::Addresses(vec!["127.0.0.2"])),
+    ]);
+    let silent = NameServer::start(&[]);
+    for name in ["_http._tcp.test", "y.test", "app.test", "set.test"] {
+        silent.say(name, Zone::Silence);
+    }
+    let directory = scratch("names");
+    let file = directory.join("states");
+    std::fs::write(&file, "").expect("a file");
+    let configuration = |names: &NameServer, port| {
+        format!(
+            "global\n nbthread 2\n stats socket runtime level admin\n server-state-file {}\n\
+             resolvers dns\n nameserver ns1 127.0.0.1:{}\n timeout resolve 20ms\n timeout retry 10s\n\
+             defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+             load-server-state-from-file global\n\
+             frontend f\n bind 127.0.0.1:{port}\n default_backend b\n\
+             backend b\n default-server init-addr last,none resolvers dns resolve-prefer ipv4\n\
+             server-template t 2 _http._tcp.test\n server s1 app.test:80\n server s2 app.test:80\n\
+             server s3 gone.test:80\n",
+            file.display(),
+            names.port()
+        )
+    };
+    let port = free_port();
+    let weir = Weir::start(&configuration(&names, port), &[port]);
+    becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
+    weir.ask("set server b/s2 fqdn set.test");
+    let wanted = [
+        ("t1", "127.0.0.7 0 2 x.test 81"),
+        ("t2", "127.0.0.8 0 2 y.test 82"),
+        ("s1", "127.0.0.1 0 1 app.test 80"),
+        ("s2", "127.0.0.2 64 1 set.test 80"),
+        ("s3", "- 32 1 gone.test 80"),
+    ];
+    wanted.iter().for_each(|(server, state)| becomes(&weir, server, state));
+    std::fs::write(&file, weir.ask("show servers state")).expect("a file");
+    drop(weir);
+
+    // Nobody can be asked now.
+    let port = free_port();
+    let weir = Weir::start(&configuration(&silent, port), &[port]);
+    for (server, wanted) in wanted {
+        assert_eq!(state(&weir, server), wanted);
+    }
+    drop(weir);
+
+    // The records are dealt out as before, also when they come in another order.
+    let services = vec![(512, 82, "y.test", Some("127.0.0.8")), (512, 81, "x.test", Some("127.0.0.9"))];
+    names.say("_http._tcp.test", Zone::Services(services));
+    let port = free_port();
+    let weir = Weir::start(&configuration(&names, port), &[port]);
+    becomes(&weir, "t1", "127.0.0.9 0 2 x.test 81");
+    assert_eq!(state(&weir, "t2"), "127.0.0.8 0 2 y.test 82");
+    let _ = std::fs::remove_dir_all(directory);
 }

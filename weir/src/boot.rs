@@ -82,6 +82,8 @@ fn start(
         }
         system::write_pidfile(global)?;
     }
+    // Files belong to who starts the program, wherever it goes then.
+    proxy::log::open_mirrors(&plan)?;
     system::confine(global)?;
     let exposes = global.stats_sockets.iter().any(|bind| bind.expose_fds) || link.is_some();
     let exposed = if exposes { Exposed::of(&plan, &bound) } else { Ok(Exposed::default()) };
@@ -144,7 +146,6 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     process.session_limit.store(plan.global.max_session_rate, Relaxed);
     limit_descriptors(&plan, &process, &limits);
     count_panics(&process);
-    proxy::log::open_mirrors(&plan)?;
     let teller = Teller::default();
     let view = view::of(&plan, &limits);
     states::restore(&plan, &view, messages);

@@ -43,7 +43,8 @@ impl Teller {
     }
 }
 
-fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
+/// Tells the loggers of a proxy.
+pub(crate) fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
     let Some(plan) = shared.plan.proxies.iter().find(|plan| plan.state.id == proxy.id) else { return };
     if plan.loggers.is_empty() {
         return;

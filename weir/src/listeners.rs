@@ -97,6 +97,7 @@ fn bind_datagrams(plan: &Plan, bound: &mut Vec<Bound>, failures: &mut Vec<String
                 namespace: one.namespace.as_deref(),
                 transparent: one.transparent,
                 reuse_port: !plan.global.no_reuseport,
+                buffers: (plan.global.tune.rcvbuf_frontend, 0),
                 ..Options::default()
             };
             match listen::udp(one.address, &options) {

@@ -98,6 +98,9 @@ impl Keeper for Servers {
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (index, proxy) = self.backend(backend).ok_or("No such backend.")?;
         let prepared = &self.shared.proxies[index];
+        if proxy.mode == state::Mode::Log {
+            return Err("Dynamic servers cannot be used with log backends.".to_owned());
+        }
         if !prepared.is_dynamic() {
             return Err(format!("backend '{backend}' uses a non dynamic load balancing method"));
         }

@@ -12,6 +12,7 @@ use proxy::Shared;
 use state::proxy::Admission;
 use state::sessions::{self, Activity, Kill};
 
+use crate::checks;
 use crate::hand_over::Exposed;
 use crate::messages::Messages;
 
@@ -20,6 +21,9 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// A connection that was idle for less may have its next request on the way: it is told to close in the answer to it.
 const SETTLED: Duration = Duration::from_millis(500);
+
+/// The syslog level of what ends.
+const WARNING: u8 = 4;
 
 /// A soft stop under way.
 #[derive(Debug)]
@@ -115,6 +119,17 @@ fn close_listeners(shared: &Shared, messages: Messages) {
     for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
         messages.say(Severity::Warning, &format!("Stopping frontend {} in 0 ms.", proxy.state.name));
         proxy.state.set_admission(Admission::Stopped);
+    }
+    for proxy in shared.plan.proxies.iter().filter(|proxy| !proxy.is_hidden() && !proxy.disabled) {
+        let frontend: u64 = proxy.state.frontend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
+        let backend: u64 = proxy.state.backend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
+        let name = &proxy.state.name;
+        let text = format!("Proxy {name} stopped (cumulated conns: FE: {frontend}, BE: {backend}).");
+        messages.say(Severity::Warning, &text);
+        checks::log(shared, &proxy.state, WARNING, &text);
+    }
+    for worker in 0..runtime::shard::workers() {
+        runtime::worker::post(worker, proxy::log::feed::stop);
     }
     for socket in &shared.plan.global.stats_sockets {
         socket.listener.wake();

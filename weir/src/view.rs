@@ -36,6 +36,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         timeout: global.stats_timeout,
         max_sessions: global.stats_maxconn,
         line_length: global.tune.bufsize,
+        payload_length: global.tune.cli_payload,
         environment: plan.environment.clone(),
         startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
@@ -94,7 +95,6 @@ fn server_view(server: &Arc<ServerSettings>) -> ServerView {
         check_port: server.check.as_ref().and_then(|check| check.port),
         pool_max: server.pool_max_conn,
         pool_purge: server.pool_purge_delay,
-        resolved: server.resolution.is_some(),
     }
 }
 

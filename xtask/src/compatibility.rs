@@ -116,6 +116,7 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         "converter" => of(sample::convert::find(name).is_some()),
         "acl" => of(sample::fetch::find(signature.split(' ').next().unwrap_or(name)).is_some()),
         "cli" => of(control::commands().any(|command| command.built && command.words == name)),
+        "filter" => of(config::tables::filter::BUILT.contains(&name)),
         "service" => {
             let reachable = rules::ACTIONS.iter().any(|row| row.built && row.name == "use-service");
             of(reachable && name == "prometheus-exporter")

@@ -188,6 +188,11 @@ fn mistakes_about_logs_are_explained() {
             "[ALERT] [2] : unusable address 'udp@127.0.0.1:1': datagram servers need 'mode log'.",
         ),
         (
+            "backend b\n mode log\n http-request deny\n",
+            "3:2 `http-request` is ignored: backend `b` is in `mode log`",
+            "[WARNING] [3] : Cannot use 'http-request' with 'mode log' in backend 'b'. It will be ignored.",
+        ),
+        (
             "backend b\n mode log\n balance leastconn\n",
             "3:10 `balance leastconn` is not for backends in `mode log`",
             "[ALERT] [3] : 'balance leastconn' is not usable in log mode.",

@@ -179,7 +179,7 @@ fn proxy_keywords_set_the_proxy() {
             })
         }),
         ("cookie SRV insert dynamic\n dynamic-cookie-key secret", |p| {
-            p.cookie.as_ref().and_then(|c| c.dynamic_key.as_deref()) == Some("secret")
+            p.state.cookie_key().is_some_and(|key| &**key == "secret")
         }),
         ("capture request header Host len 32\n declare capture request len 8", |p| {
             p.request_captures.len() == 2 && p.request_captures[1].header.is_none()

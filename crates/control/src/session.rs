@@ -12,9 +12,6 @@ use crate::events::Follow;
 use crate::line;
 use crate::view::{Level, Runtime, SeverityOutput};
 
-/// The largest payload; `tune.cli.max-payload-size` is 128 KiB by default.
-const MAX_PAYLOAD: usize = 128 * 1024;
-
 /// What commands may change about their connection.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -91,6 +88,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         runtime: runtime.clone(),
         settings,
         longest: view.line_length,
+        longest_payload: view.payload_length,
         hand_over,
     };
     session.run().await
@@ -101,6 +99,7 @@ struct Session<S> {
     runtime: Arc<Runtime>,
     settings: Settings,
     longest: usize,
+    longest_payload: usize,
     hand_over: Option<HandOver>,
 }
 
@@ -162,14 +161,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             if self.settings.prompt {
                 self.write("+ ").await?;
             }
-            let Some(line) = self.read_line(MAX_PAYLOAD).await? else { return Ok(None) };
+            let Some(line) = self.read_line(self.longest_payload).await? else { return Ok(None) };
             let line = line.strip_suffix('\r').unwrap_or(&line);
             if line == end {
                 return Ok(Some(payload));
             }
             payload.push_str(line);
             payload.push('\n');
-            if payload.len() > MAX_PAYLOAD {
+            if payload.len() > self.longest_payload {
                 self.write("Payload too large\n").await?;
                 return Ok(None);
             }

@@ -99,7 +99,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
         "addr" => change_address(server, call),
         "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
-        "fqdn" => change_fqdn(call, proxy, server),
+        "fqdn" => change_fqdn(call, server),
         "check-port" => match call.arg(2).parse::<u16>() {
             _ if !server.health.configured.load(Relaxed) => {
                 error("Health checks are not enabled on this server.")
@@ -115,7 +115,8 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         }
         "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => Reply::Done,
         "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
-        option @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "name" | "ssl") => {
+        "name" => rename(proxy, server, call.arg(2)),
+        option @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "ssl") => {
             error(format!("'set server <srv> {option}' is not supported yet."))
         }
         _ => error(SET_SERVER_USAGE),
@@ -154,9 +155,31 @@ fn change_address(server: &Server, call: &Call<'_>) -> Reply {
     Reply::Message(Severity::Notice, format!("{} by 'stats socket command'", said.join(", ")))
 }
 
-fn change_fqdn(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> Reply {
+/// Only a server in maintenance, which nothing of the configuration calls by its name, may have another.
+fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
+    if name.is_empty() {
+        return error("set server <b>/<s> name requires a new name.");
+    }
+    if !server.admin().in_maintenance() {
+        return error("Server must be in maintenance mode to be renamed.");
+    }
+    if name.chars().any(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'))) {
+        return error("Server name contains invalid characters.");
+    }
+    if server.referenced.load(Relaxed) {
+        return error("This server is statically referenced by its name in the configuration.");
+    }
+    let servers = proxy.state.servers.load();
+    if servers.iter().any(|other| other.id != server.id && *other.name == *name) {
+        return error("A server with the same name already exists in backend.");
+    }
+    server.name.set(name);
+    Reply::Message(Severity::Notice, "Server name updated.".into())
+}
+
+fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> Reply {
     let failed = |why: &str| error(format!("set server <b>/<s> fqdn failed because {why}."));
-    if !proxy.server(server.id).is_some_and(|view| view.resolved) {
+    if !server.resolved.load(Relaxed) {
         return failed("no resolution is configured");
     }
     if server.srv_record.get().is_some() {
@@ -249,6 +272,42 @@ fn set_published(call: &mut Call<'_>, published: bool) -> Reply {
     proxy.state.unpublished.store(!published, Relaxed);
     let done = if published { "Backend published." } else { "Backend unpublished." };
     Reply::Message(Severity::Notice, done.into())
+}
+
+/// Runs `change` on the backend that the first argument names.
+fn with_backend(call: &Call<'_>, change: impl FnOnce(&state::Proxy) -> Reply) -> Reply {
+    if call.arg(0).is_empty() {
+        return error("A backend name is expected.");
+    }
+    match call.runtime.view().backend(call.arg(0)) {
+        Some(proxy) => change(&proxy.state),
+        None => error("No such backend."),
+    }
+}
+
+pub(crate) fn enable_dynamic_cookie(call: &mut Call<'_>) -> Reply {
+    with_backend(call, |proxy| {
+        proxy.dynamic_cookies.store(true, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn disable_dynamic_cookie(call: &mut Call<'_>) -> Reply {
+    with_backend(call, |proxy| {
+        proxy.dynamic_cookies.store(false, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn dynamic_cookie_key(call: &mut Call<'_>) -> Reply {
+    let key = call.arg(1);
+    if key.is_empty() {
+        return error("String value expected.");
+    }
+    with_backend(call, |proxy| {
+        proxy.dynamic_key.store(Some(Arc::new(key.into())));
+        Reply::Done
+    })
 }
 
 pub(crate) fn disable_frontend(call: &mut Call<'_>) -> Reply {

@@ -2,7 +2,7 @@
 //! before a restart is put back. Pure but for the servers it changes; the binary reads the file at boot.
 
 use base::clock::now_ms;
-use state::server::Operational;
+use state::server::{Operational, ServerAddress};
 use state::{Admin, Server};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,11 @@ struct Line<'a> {
     initial_weight: u32,
     since: u64,
     level: u32,
+    /// The host name, unless there was none.
+    fqdn: Option<&'a str>,
     port: u16,
+    /// The name of the SRV records, unless there were none.
+    srv_record: Option<&'a str>,
 }
 
 impl<'a> Line<'a> {
@@ -44,20 +48,42 @@ impl<'a> Line<'a> {
             initial_weight: words[8].parse().ok()?,
             since: words[9].parse().ok()?,
             level: words[12].parse().ok()?,
+            fqdn: Some(words[17]).filter(|name| *name != "-"),
             port: words[18].parse().ok()?,
+            srv_record: words.get(19).copied().filter(|name| *name != "-"),
         })
+    }
+
+    /// Puts back the host name that an SRV record or an operator gave the server, and the record's port. The address itself
+    /// is what `init-addr` makes of it.
+    fn apply_name(&self, server: &Server, now: u64) {
+        let Some(fqdn) = self.fqdn else { return };
+        if let Some(own) = server.srv_record.get() {
+            if self.srv_record != Some(own) {
+                return;
+            }
+            server.set_fqdn(Some(fqdn));
+            server.service_port.store(self.port.into(), Relaxed);
+            if let ServerAddress::Ip(address) = &**server.address.load() {
+                server.set_address(ServerAddress::Ip(SocketAddr::new(address.ip(), self.port)));
+            }
+        } else if self.admin & Admin::FQDN_SET != 0 && server.resolved.load(Relaxed) {
+            server.set_fqdn(Some(fqdn));
+            server.change_admin(Admin::FQDN_SET, 0, now);
+        }
     }
 
     /// Puts the state back. Of the administrative states only those set by hand; the weight only if the
     /// configuration's is still the one it was set against; nothing operational without checks.
     fn apply(&self, server: &Server) {
         let now = now_ms();
-        if let (Some(ip), state::server::ServerAddress::Ip(own)) = (self.address, &**server.address.load())
+        if let (Some(ip), ServerAddress::Ip(own)) = (self.address, &**server.address.load())
             && own.ip().is_unspecified()
         {
             let port = if self.port > 0 { self.port } else { own.port() };
-            server.set_address(state::server::ServerAddress::Ip(SocketAddr::new(ip, port)));
+            server.set_address(ServerAddress::Ip(SocketAddr::new(ip, port)));
         }
+        self.apply_name(server, now);
         if self.initial_weight == server.initial_weight {
             server.set_weight(self.user_weight);
         }

@@ -59,8 +59,6 @@ pub struct ServerView {
     pub pool_max: i64,
     /// `pool-purge-delay`.
     pub pool_purge: Duration,
-    /// Whether its name is resolved while it runs (`resolvers`).
-    pub resolved: bool,
 }
 
 /// A proxy, as far as its configuration matters here.
@@ -119,6 +117,8 @@ pub struct View {
     pub max_sessions: u32,
     /// Largest command line, `tune.bufsize`.
     pub line_length: usize,
+    /// Longest payload of a command, `tune.cli.max-payload-size`.
+    pub payload_length: usize,
     /// The environment, for `show env`.
     pub environment: Vec<(String, String)>,
     /// What was said while starting, for `show startup-logs`.
@@ -148,6 +148,7 @@ impl Default for View {
             timeout: Duration::from_secs(10),
             max_sessions: 10,
             line_length: 16_384,
+            payload_length: 128 * 1024,
             environment: Vec::new(),
             startup_log: String::new(),
             busy_polling: false,

@@ -58,7 +58,6 @@ fn proxy(id: u32, name: &str, is_frontend: bool, is_backend: bool, servers: Vec<
         check_port: None,
         pool_max: -1,
         pool_purge: Duration::from_secs(5),
-        resolved: false,
         state,
     };
     ProxyView {
@@ -377,6 +376,17 @@ impl sample::Names for NoNames {
     fn read_file(&self, _: &str) -> Result<Vec<u8>, String> {
         Ok(b"/a 1\n/b two words\n".to_vec())
     }
+}
+
+#[test]
+fn a_payload_beyond_its_limit_changes_nothing() {
+    let mut sets = sample::pattern::PatternSets::default();
+    sets.file("m.map", true, &NoNames).unwrap();
+    let view = View { patterns: Arc::new(sets), payload_length: 8, ..View::default() };
+    let runtime = Arc::new(Runtime::new(Arc::default(), view));
+    assert_eq!(ask(&runtime, "add map m.map <<\n/c 3\n/d 4\n\n"), "Payload too large\n");
+    assert_eq!(ask(&runtime, "add map m.map <<\n/c 3\n\n"), "\n");
+    assert_eq!(ask(&runtime, "show map m.map\n"), "0x1 /a 1\n0x2 /b two words\n0x3 /c 3\n\n");
 }
 
 #[test]

@@ -99,6 +99,9 @@ fn udp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
     if options.transparent {
         sys::set_transparent(socket.as_fd(), address.ip())?;
     }
+    if options.buffers.0 > 0 {
+        socket.set_recv_buffer_size(options.buffers.0)?;
+    }
     socket.bind(&address.into())?;
     Ok(socket.into())
 }

@@ -50,11 +50,11 @@ fn read_date(text: &[u8]) -> Option<u64> {
 }
 
 /// The value that means `server`: its own, or the one made from its address (`dynamic`).
-fn value_of(cookie: &Cookie, server: &ServerSettings) -> Option<Box<[u8]>> {
+fn value_of(key: Option<&str>, server: &ServerSettings) -> Option<Box<[u8]>> {
     if let Some(value) = &server.cookie {
         return Some(value.as_bytes().into());
     }
-    let key = cookie.dynamic_key.as_ref()?;
+    let key = key?;
     // HAProxy's own recipe, so that a cluster of both agrees: key, address, port in four bytes.
     let mut seed = key.as_bytes().to_vec();
     let state::server::ServerAddress::Ip(address) = &**server.state.address.load() else { return None };
@@ -66,7 +66,7 @@ fn value_of(cookie: &Cookie, server: &ServerSettings) -> Option<Box<[u8]>> {
     Some(format!("{:016x}", hash::xxh64(&seed, 0)).into_bytes().into())
 }
 
-fn find_server(client: &Connection, backend: &Proxy, cookie: &Cookie, value: &[u8]) -> Option<usize> {
+fn find_server(client: &Connection, backend: &Proxy, value: &[u8]) -> Option<usize> {
     let by_value = client.worker.proxy(backend.index).by_cookie.get(value).copied();
     let here = |server: &ServerSettings| !server.state.removed.load(Relaxed);
     let added = || {
@@ -76,8 +76,11 @@ fn find_server(client: &Connection, backend: &Proxy, cookie: &Cookie, value: &[u
         backend.servers.iter_added().find(named).map(|server| server.index)
     };
     by_value.filter(|index| here(&backend.servers[*index])).or_else(added).or_else(|| {
-        cookie.dynamic_key.as_ref()?;
-        backend.servers.iter().position(|server| value_of(cookie, server).is_some_and(|own| *own == *value))
+        let key = backend.state.cookie_key()?;
+        let named = |server: &std::sync::Arc<ServerSettings>| {
+            value_of(Some(&key), server).is_some_and(|own| *own == *value)
+        };
+        backend.servers.iter().position(named)
     })
 }
 
@@ -102,7 +105,7 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
     };
     let dates = rest.filter(|_| cookie.operation != CookieOperation::Prefix);
     let age = age_of(cookie, dates);
-    let found = if value.is_empty() { None } else { find_server(client, backend, cookie, value) };
+    let found = if value.is_empty() { None } else { find_server(client, backend, value) };
     let mut state = match (age, found) {
         (Age::Old, _) => b'O',
         (Age::Idle, _) => b'E',
@@ -181,7 +184,9 @@ pub(crate) fn of_response(client: &Connection, x: &mut Exchange, backend: &Proxy
     }
     let Some(cookie) = &backend.cookie else { return };
     x.txn.termination.set_cookie = b'N';
-    let Some(value) = value_of(cookie, lease.settings()) else { return };
+    let own = lease.settings().cookie.is_some();
+    let key = if own { None } else { backend.state.cookie_key() };
+    let Some(value) = value_of(key.as_ref().map(|key| &***key), lease.settings()) else { return };
     let index = lease.settings().index;
     let name = cookie.name.as_bytes();
     match cookie.operation {

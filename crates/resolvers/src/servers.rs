@@ -31,6 +31,16 @@ struct Follower {
 }
 
 impl Follower {
+    /// A server for whom nothing is asked yet. One that stood for a record in an earlier process still does.
+    fn new(backend: Arc<Proxy>, index: usize) -> Self {
+        let server = &backend.servers[index].state;
+        let record = server.srv_record.get().and_then(|_| {
+            let host = server.fqdn.load();
+            host.as_ref().map(|host| (Box::clone(host), server.port()))
+        });
+        Self { backend, index, host: None, records: None, record }
+    }
+
     fn server(&self) -> &Arc<Server> {
         &self.backend.servers[self.index].state
     }
@@ -70,14 +80,7 @@ impl Followers {
             for server in backend.servers.iter() {
                 let own = server.resolution.as_ref().is_some_and(|own| Arc::ptr_eq(&own.resolvers, section));
                 if own {
-                    let backend = backend.clone();
-                    list.push(Follower {
-                        backend,
-                        index: server.index,
-                        host: None,
-                        records: None,
-                        record: None,
-                    });
+                    list.push(Follower::new(backend.clone(), server.index));
                 }
             }
         }

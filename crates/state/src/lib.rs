@@ -9,6 +9,7 @@ pub mod counters;
 pub mod errors;
 mod health;
 pub mod latency;
+mod name;
 pub mod process;
 pub mod proxy;
 pub mod queue;
@@ -22,6 +23,7 @@ pub mod transition;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
 pub use latency::{Answer, Latency};
+pub use name::ServerName;
 pub use process::Process;
 pub use proxy::{Listener, Mode, Proxy};
 pub use queue::{Queue, Ticket};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use runtime::Sharded;
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
@@ -99,6 +99,10 @@ pub struct Proxy {
     pub capture_lengths: std::sync::OnceLock<[Box<[usize]>; 2]>,
     /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by the runtime socket.
     pub unpublished: AtomicBool,
+    /// Whether cookies are made of the servers' addresses (`cookie … dynamic`). Written by the runtime socket.
+    pub dynamic_cookies: AtomicBool,
+    /// `dynamic-cookie-key`. Written likewise.
+    pub dynamic_key: ArcSwapOption<Box<str>>,
 }
 
 /// What makes a proxy at boot.
@@ -123,6 +127,11 @@ pub struct ProxySeed {
 }
 
 impl Proxy {
+    /// The key that cookies of the servers' addresses are made with; `None` where they are not.
+    pub fn cookie_key(&self) -> Option<Arc<Box<str>>> {
+        self.dynamic_cookies.load(Relaxed).then(|| self.dynamic_key.load_full()).flatten()
+    }
+
     /// A proxy without servers or listeners.
     pub fn new(seed: ProxySeed) -> Self {
         Self {
@@ -146,6 +155,8 @@ impl Proxy {
             last_session: AtomicU64::new(0),
             downs: AtomicU32::new(0),
             unpublished: AtomicBool::new(false),
+            dynamic_cookies: AtomicBool::new(false),
+            dynamic_key: ArcSwapOption::empty(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: std::sync::OnceLock::new(),

@@ -97,6 +97,10 @@ impl Ring {
     pub fn write(&self, message: &[u8]) -> bool {
         let need = LENGTH + message.len();
         let mut messages = self.lock();
+        if messages.bytes.capacity() == 0 {
+            // All of it with the first message: it never grows, and one that is not used costs nothing.
+            messages.bytes.reserve_exact(self.size);
+        }
         if need > self.size || !messages.make_room(need, self.size) {
             drop(messages);
             self.dropped.fetch_add(1, Relaxed);
@@ -176,18 +180,27 @@ impl Reader {
     /// Gives `each` the messages that come next, the first of them and more while no `limit` bytes of them are
     /// reached; returns the position behind them, for [`advance`](Self::advance).
     pub fn peek(&self, limit: usize, mut each: impl FnMut(&[u8])) -> u64 {
-        let mut messages = self.ring.lock();
+        let messages = self.ring.lock();
         let mut offset = self.at.saturating_sub(messages.first) as usize;
         let mut given = 0;
-        let bytes = messages.bytes.make_contiguous();
-        while given < limit {
-            let Some((length, rest)) = bytes.get(offset..).and_then(|rest| rest.split_first_chunk()) else {
-                break;
-            };
-            let Some(message) = rest.get(..u32::from_le_bytes(*length) as usize) else { break };
-            each(message);
-            given += message.len().max(1);
-            offset += LENGTH + message.len();
+        let mut whole = Vec::new();
+        let (front, back) = messages.bytes.as_slices();
+        while given < limit && offset < messages.bytes.len() {
+            let start = offset + LENGTH;
+            let end = start + messages.length_at(offset);
+            if end <= front.len() {
+                each(&front[start..end]);
+            } else if start >= front.len() {
+                each(&back[start - front.len()..end - front.len()]);
+            } else {
+                // The one message that lies over the end of the memory.
+                whole.clear();
+                whole.extend_from_slice(&front[start..]);
+                whole.extend_from_slice(&back[..end - front.len()]);
+                each(&whole);
+            }
+            given += (end - start).max(1);
+            offset = end;
         }
         messages.first + offset as u64
     }
@@ -267,6 +280,21 @@ mod tests {
         let reader = Reader::oldest(&ring);
         (1..6).for_each(|number| assert!(ring.write(format!("m{number:03}").as_bytes())));
         assert_eq!(all(&reader), ["m003", "m004", "m005"]);
+    }
+
+    #[test]
+    fn messages_of_any_length_come_out_as_they_went_in() {
+        let ring = Arc::new(Ring::new("r", "r", 97, 64));
+        let mut reader = Reader::attach(&ring);
+        for round in 0..500usize {
+            let message = vec![b'a' + (round % 26) as u8; round * 7 % 41];
+            assert!(ring.write(&message));
+            let mut seen = Vec::new();
+            let behind = reader.peek(usize::MAX, |message| seen.push(message.to_vec()));
+            reader.advance(behind);
+            assert_eq!(seen, [message], "round {round}");
+        }
+        assert_eq!(ring.lock().bytes.capacity(), 97, "it never grew");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use runtime::{Sharded, timer};
 
 use crate::counters::ServerCounters;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
+use crate::name::ServerName;
 use crate::queue::Queue;
 use crate::served::Counted;
 use runtime::shared::Shared;
@@ -105,7 +106,7 @@ pub struct Server {
     /// `id`, unique within the backend.
     pub id: u32,
     /// Its name.
-    pub name: Box<str>,
+    pub name: ServerName,
     /// The name of its backend.
     pub proxy: Box<str>,
     /// Whether it is used only when no other is up (`backup`).
@@ -124,6 +125,8 @@ pub struct Server {
     pub fqdn: ArcSwapOption<Box<str>>,
     /// The name of the SRV records that name, port and weight come from; set once, by the configuration.
     pub srv_record: OnceLock<Box<str>>,
+    /// Whether name servers are asked for its name while it runs (`resolvers`); set by the configuration.
+    pub resolved: AtomicBool,
     /// The port of the configuration or of an SRV record: what a server without an address will have.
     pub service_port: AtomicU32,
     /// The weight of the configuration (`initial weight`), 0 to 256.
@@ -209,7 +212,7 @@ impl Server {
         };
         Arc::new(Self {
             id: seed.id,
-            name: seed.name,
+            name: seed.name.into(),
             proxy: seed.proxy,
             backup: seed.backup,
             maxconn: AtomicU32::new(seed.maxconn),
@@ -219,6 +222,7 @@ impl Server {
             moves: AtomicU32::new(0),
             fqdn: ArcSwapOption::empty(),
             srv_record: OnceLock::new(),
+            resolved: AtomicBool::new(false),
             service_port: AtomicU32::new(port.into()),
             initial_weight: seed.weight,
             weight: AtomicU32::new(seed.weight),

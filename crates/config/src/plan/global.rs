@@ -163,6 +163,8 @@ pub enum MultiQueue {
 pub struct Tune {
     /// `tune.bufsize`, in bytes.
     pub bufsize: usize,
+    /// `tune.cli.max-payload-size`, in bytes.
+    pub cli_payload: usize,
     /// `tune.maxrewrite`, in bytes.
     pub maxrewrite: usize,
     /// `tune.http.maxhdr`.
@@ -183,6 +185,10 @@ pub struct Tune {
     pub rcvbuf_client: usize,
     /// Likewise.
     pub rcvbuf_server: usize,
+    /// `tune.rcvbuf.frontend`: of sockets that receive datagrams.
+    pub rcvbuf_frontend: usize,
+    /// `tune.sndbuf.backend`: of sockets that send them.
+    pub sndbuf_backend: usize,
     /// Likewise.
     pub sndbuf_client: usize,
     /// Likewise.
@@ -206,6 +212,7 @@ impl Default for Tune {
         Self {
             default_shards: Shards::default(),
             bufsize: 16_384,
+            cli_payload: 128 * 1024,
             maxrewrite: 1_024,
             max_headers: 101,
             cookie_length: 63,
@@ -216,6 +223,8 @@ impl Default for Tune {
             idle_pool_shared: true,
             rcvbuf_client: 0,
             rcvbuf_server: 0,
+            rcvbuf_frontend: 0,
+            sndbuf_backend: 0,
             sndbuf_client: 0,
             sndbuf_server: 0,
             pipesize: 0,

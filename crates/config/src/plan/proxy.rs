@@ -407,8 +407,8 @@ pub struct Cookie {
     pub max_idle: Option<Duration>,
     /// Likewise.
     pub max_life: Option<Duration>,
-    /// `dynamic`, with `dynamic-cookie-key`.
-    pub dynamic_key: Option<Box<str>>,
+    /// `dynamic`: values made of the servers' addresses; [`state::Proxy::cookie_key`] is what counts while it runs.
+    pub dynamic: bool,
 }
 
 /// What is done to the cookie.

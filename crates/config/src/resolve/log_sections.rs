@@ -115,7 +115,7 @@ fn compiled(word: Option<&Word>, context: &Context<'_>) -> Result<Option<Format>
 pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
     let size = context.global.tune.bufsize;
     let buffer = Arc::new(Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH));
-    add_ring(RingSettings { ring: buffer, format: LogFormat::Raw, backing_file: None }, context);
+    add_ring(RingSettings { ring: buffer, format: LogFormat::Timed, backing_file: None }, context);
     let mut seen: HashMap<&str, &Section> = HashMap::new();
     for proxy in pending.iter().filter(|proxy| proxy.settings.kind == Kind::Ring) {
         if let Some(other) = seen.insert(proxy.settings.name, proxy.section) {

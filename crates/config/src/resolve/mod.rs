@@ -11,6 +11,7 @@ mod check;
 mod filters;
 mod formats;
 mod inherited;
+mod last;
 pub(crate) mod log;
 mod log_sections;
 pub(crate) mod names;
@@ -76,6 +77,8 @@ pub(crate) struct Context<'a> {
     pub(crate) log: log::LogNames,
     /// Servers whose lines were refused, as `backend/server`: what refers to them is not wrong too.
     pub(crate) refused: HashSet<String>,
+    /// Addresses that servers had before.
+    pub(crate) last: last::LastAddresses,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
     /// Whether the line being compiled is inherited from a defaults section.
@@ -122,6 +125,7 @@ pub(crate) fn resolve(
         placement: Placement::default(),
         log: log::LogNames::default(),
         refused: HashSet::new(),
+        last: last::LastAddresses::default(),
         hosts: HashMap::new(),
         inherited: false,
     };
@@ -411,6 +415,8 @@ fn publish_settings(state: &state::Proxy, settings: &Settings<'_>) {
     }
     state.retries.store(settings.retries, Relaxed);
     state.unpublished.store(settings.unpublished, Relaxed);
+    state.dynamic_cookies.store(settings.cookie.as_ref().is_some_and(|cookie| cookie.dynamic), Relaxed);
+    state.dynamic_key.store(settings.dynamic_cookie_key.map(|key| Arc::new(key.into())));
     if let Some(name) = settings.default_backend.filter(|_| settings.is_frontend()) {
         let _ = state.default_backend.set(name.as_str().into());
     }

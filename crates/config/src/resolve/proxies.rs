@@ -8,7 +8,7 @@ use rules::RuleSet;
 
 use crate::draft::Kind;
 use crate::plan::log::RingSettings;
-use crate::plan::proxy::{Capture, Cookie, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
+use crate::plan::proxy::{Capture, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::check::Sources;
@@ -18,7 +18,7 @@ use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
 use crate::resolve::rules::{Rules, check_modes, compile, no_backend};
 use crate::resolve::server_settings::server_settings;
-use crate::resolve::servers::MadeServer;
+use crate::resolve::servers::{MadeServer, state_file};
 use crate::resolve::{Context, Pending, warnings};
 use crate::settings::Settings;
 
@@ -109,7 +109,7 @@ pub(crate) fn resolve(
         use_servers: compiled.use_servers,
         force_persist: compiled.force_persist,
         ignore_persist: compiled.ignore_persist,
-        cookie: cookie(settings),
+        cookie: settings.cookie.as_deref().cloned(),
         retries: settings.retries,
         redispatch: settings.redispatch,
         retry_on: settings.retry_on.as_deref().cloned().unwrap_or_default(),
@@ -184,22 +184,11 @@ fn default_backend(
     Some(found)
 }
 
-/// The file of a backend's server states: its name is relative to `server-state-base`.
 fn server_state(settings: &Settings<'_>, context: &Context<'_>) -> StateFile {
     match settings.server_state {
-        StateFile::Local(_) => {
-            let base = context.global.server_state_base.clone().unwrap_or_default();
-            StateFile::Local(base.join(settings.server_state_name.unwrap_or(settings.name)))
-        }
+        StateFile::Local(_) => state_file(settings, context).map_or(StateFile::None, StateFile::Local),
         ref other => other.clone(),
     }
-}
-
-fn cookie(settings: &Settings<'_>) -> Option<Cookie> {
-    let own = settings.cookie.as_deref()?;
-    // `dynamic` left an empty key; the key is a line of its own.
-    let dynamic_key = own.dynamic_key.as_ref().and(settings.dynamic_cookie_key).map(Into::into);
-    Some(Cookie { dynamic_key, ..own.clone() })
 }
 
 fn stats_page(

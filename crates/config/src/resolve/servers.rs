@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,12 +15,13 @@ use syntax::Word;
 
 use crate::args::Args;
 use crate::draft::{Kind, Statement, is_name_character};
+use crate::plan::proxy::StateFile;
 use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
 use crate::server::{
     InitAddr, ServerDraft, ServerPlace, host_name, origin, parse_params, parse_place, refuse_datagrams,
 };
-use crate::settings::DefaultServers;
+use crate::settings::{DefaultServers, Settings};
 
 /// A server whose state is made and whose settings still lack what refers to names.
 pub(crate) struct MadeServer<'a> {
@@ -241,6 +243,7 @@ fn make_server<'a>(
     }
     state.agent.configured.store(draft.agent, Relaxed);
     state.agent_checked.store(draft.agent, Relaxed);
+    state.resolved.store(draft.resolvers.is_some(), Relaxed);
     if let Place::Ip { host: Host::Name { name, .. }, ports } = &place.place {
         match is_service(name) && draft.resolvers.is_some() {
             // Set once: the server is new.
@@ -294,8 +297,15 @@ fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>)
     let mut failure = None;
     for method in methods {
         match method {
-            // The state file is read when the plan is there: what it says takes the place of what is found here.
-            InitAddr::Last => {}
+            InitAddr::Last => {
+                let file = state_file(&proxy.settings, context);
+                let host = shown_name(line);
+                let found =
+                    file.and_then(|file| context.last.find(&file, proxy.settings.name, &line.name, host));
+                if found.is_some() {
+                    return found;
+                }
+            }
             InitAddr::None => {
                 if let Some(failure) = failure {
                     unresolved_notice(line, proxy, failure, context);
@@ -339,6 +349,16 @@ fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>)
     context.diagnostics.push(diagnostic.at(address.span()));
     // Any address will do: the plan is not used.
     Some(Ipv4Addr::UNSPECIFIED.into())
+}
+
+/// The file of a backend's server states: its name is relative to `server-state-base`.
+pub(crate) fn state_file(settings: &Settings<'_>, context: &Context<'_>) -> Option<PathBuf> {
+    let base = context.global.server_state_base.clone().unwrap_or_default();
+    match settings.server_state {
+        StateFile::None => None,
+        StateFile::Global => Some(base.join(context.global.server_state_file.as_ref()?)),
+        StateFile::Local(_) => Some(base.join(settings.server_state_name.unwrap_or(settings.name))),
+    }
 }
 
 /// The name alone, without port: what HAProxy's messages show.

@@ -20,8 +20,11 @@ pub(crate) fn check(
 ) {
     let settings = &proxy.settings;
     // What only logs concerns has neither requests nor timeouts that must be said.
-    if settings.disabled || settings.mode == Mode::Log {
+    if settings.disabled {
         return;
+    }
+    if settings.mode == Mode::Log {
+        return not_for_logs(proxy, context);
     }
     if settings.kind == crate::draft::Kind::Frontend && binds == 0 && settings.binds.is_empty() {
         warn(proxy, context, |kind, name| {
@@ -36,6 +39,47 @@ pub(crate) fn check(
     log_format(proxy, loggers, context);
     unused_checks(proxy, context);
     missing_timeouts(proxy, servers, context);
+}
+
+/// Lines about requests, which a log backend has none of: the first words of their keywords.
+const ABOUT_REQUESTS: &[&str] = &[
+    "acl",
+    "cookie",
+    "errorfile",
+    "errorfiles",
+    "errorloc",
+    "errorloc302",
+    "errorloc303",
+    "force-persist",
+    "http-after-response",
+    "http-error",
+    "http-request",
+    "http-response",
+    "http-reuse",
+    "http-send-name-header",
+    "ignore-persist",
+    "redirect",
+    "retry-on",
+    "tcp-request",
+    "tcp-response",
+    "use-server",
+];
+
+/// Warns of lines of a log backend that are about requests; what it inherits is for others.
+fn not_for_logs(proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let (kind, name) = (proxy.settings.kind_name(), proxy.settings.name);
+    for statement in &proxy.section.statements {
+        let keyword = statement.keyword.name;
+        if keyword.split(' ').next().is_some_and(|first| ABOUT_REQUESTS.contains(&first)) {
+            context.diagnostics.push(
+                Diagnostic::warning(format!("`{keyword}` is ignored: {kind} `{name}` is in `mode log`"))
+                    .at(statement.keyword_span())
+                    .haproxy(format!(
+                        "Cannot use '{keyword}' with 'mode log' in {kind} '{name}'. It will be ignored."
+                    )),
+            );
+        }
+    }
 }
 
 /// Lines about checks of another kind than the one that is made.

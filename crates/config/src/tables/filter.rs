@@ -18,6 +18,9 @@ pub static TABLE: &[Keyword] = &[
     proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
 ];
 
+/// The filters that there are.
+pub const BUILT: &[&str] = &["trace", "bwlim-in", "bwlim-out"];
+
 /// The filters of HAProxy that are not built here.
 const OTHERS: &[&str] =
     &["cache", "comp-req", "comp-res", "compression", "fcgi-app", "opentelemetry", "opentracing", "spoe"];
@@ -31,7 +34,7 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             return Err(not_supported(&format!("filter {name}")).at(word.span()));
         }
         name => {
-            let known = ["trace", "bwlim-in", "bwlim-out"].into_iter().chain(OTHERS.iter().copied());
+            let known = BUILT.iter().chain(OTHERS).copied();
             let near = diag::suggest(name, known);
             let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
             return Err(Diagnostic::alert(format!("there is no filter `{name}`"))

@@ -115,7 +115,7 @@ fn cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         attributes: Vec::new(),
         max_idle: None,
         max_life: None,
-        dynamic_key: None,
+        dynamic: false,
     };
     while let Some(word) = args.next() {
         match word.as_str() {
@@ -128,7 +128,7 @@ fn cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             "preserve" => own.preserve = true,
             "httponly" => own.httponly = true,
             "secure" => own.secure = true,
-            "dynamic" => own.dynamic_key = Some("".into()),
+            "dynamic" => own.dynamic = true,
             "domain" => own.domains.push(args.value()?.as_str().into()),
             "attr" => own.attributes.push(args.value()?.as_str().into()),
             "maxidle" => own.max_idle = Some(lifetime(args)?),

@@ -1,11 +1,12 @@
 //! Sending what is in rings to their servers, over streams (configuration manual, 12.5; RFC 6587): one task a server,
 //! which lives as long as its worker. While a server is away its messages stay in the ring.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use config::plan::ServerSettings;
@@ -23,6 +24,31 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How many bytes of messages are taken from a ring at once.
 const BATCH: usize = 16 * 1024;
+
+thread_local! {
+    /// Whether the process stops, and the tasks of this worker to be told.
+    static STOP: RefCell<(bool, Vec<Waker>)> = const { RefCell::new((false, Vec::new())) };
+}
+
+/// Lets the calling worker's tasks end once their rings are empty: a process that stops takes no connection away from its
+/// successor, and waits for none that is its own.
+pub fn stop() {
+    let waiting = STOP.with_borrow_mut(|(stopping, waiting)| {
+        *stopping = true;
+        std::mem::take(waiting)
+    });
+    waiting.into_iter().for_each(Waker::wake);
+}
+
+/// Whether the process stops; the task is woken when it does.
+fn is_stopping(context: &mut Context<'_>) -> bool {
+    STOP.with_borrow_mut(|(stopping, waiting)| {
+        if !*stopping && !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        *stopping
+    })
+}
 
 /// Starts this worker's share of the tasks.
 pub fn start(worker: &Rc<Worker>) {
@@ -42,6 +68,9 @@ async fn feed(worker: Rc<Worker>, server: RingServer) {
         if let Ok(mut stream) = connect(&worker, &server, &timer).await {
             // Why it ended does not matter: the next connection goes on behind what was taken.
             let _ = pump(&mut stream, &mut reader, &server, &timer).await;
+        }
+        if STOP.with_borrow(|(stopping, _)| *stopping) {
+            return;
         }
         // A server that served for a while may be back at once.
         if now_ms().saturating_sub(connected) < PAUSE.as_millis() as u64 {
@@ -111,7 +140,12 @@ async fn pump(
     loop {
         poll_fn(|context| match poll_closed(stream, context) {
             Poll::Ready(closed) => Poll::Ready(Err(closed)),
-            Poll::Pending => reader.poll_message(context).map(Ok),
+            Poll::Pending => match reader.poll_message(context) {
+                Poll::Pending if is_stopping(context) => {
+                    Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
+                }
+                message => message.map(Ok),
+            },
         })
         .await?;
         out.clear();

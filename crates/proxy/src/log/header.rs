@@ -108,10 +108,7 @@ impl Outbox {
         match line.stamp {
             Stamp::Rfc3164(stamp) => out.extend_from_slice(stamp),
             Stamp::Now | Stamp::Iso(_) => {
-                let mut text = String::with_capacity(16);
-                // Writing to a string cannot fail.
-                let _ = self.dates.local(WallTime::now().seconds).write_rfc3164(&mut text);
-                out.extend_from_slice(text.as_bytes());
+                let _ = self.dates.local(WallTime::now().seconds).write_rfc3164(&mut Text(out));
             }
         }
         let (host, pid) = self.who(line);
@@ -157,14 +154,20 @@ impl Outbox {
             return out.extend_from_slice(stamp);
         }
         let now = WallTime::now();
-        let mut text = String::with_capacity(32);
-        let _ = self.dates.local(now.seconds).write_iso(Some(now.micros()), &mut text);
-        out.extend_from_slice(text.as_bytes());
+        let _ = self.dates.local(now.seconds).write_iso(Some(now.micros()), &mut Text(out));
     }
 }
 
 fn bracketed(number: u32, out: &mut Vec<u8>) {
-    let mut text = String::with_capacity(8);
-    let _ = write!(text, "<{number}>");
-    out.extend_from_slice(text.as_bytes());
+    let _ = write!(Text(out), "<{number}>");
+}
+
+/// Text appended to bytes; it never fails.
+struct Text<'a>(&'a mut Vec<u8>);
+
+impl std::fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
 }

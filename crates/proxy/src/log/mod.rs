@@ -77,7 +77,7 @@ impl Outbox {
             process: shared.process.clone(),
             host,
             pid: std::process::id().to_string().into_bytes().into(),
-            sockets: Sockets::default(),
+            sockets: Sockets::new(global.tune.sndbuf_backend),
             seen: HashMap::new(),
             dates: DateCache::default(),
             lines: Lines::default(),

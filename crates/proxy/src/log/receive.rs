@@ -13,6 +13,7 @@ use config::plan::log::{HostStrategy, LogForward};
 use runtime::timer::now_ms;
 use sample::Endpoint;
 use state::proxy::Admission;
+use state::sessions::Activity;
 use tokio::net::UdpSocket;
 
 use super::header::Origin;
@@ -31,7 +32,12 @@ pub(crate) async fn stream(mut connection: Box<Connection>) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
+    // None of its messages is a request that is still to come.
+    connection.entry.requests.set(1);
     loop {
+        // An idle stream may be ended by a soft stop, whose successor takes the sender's next connection.
+        connection.entry.activity.set(Activity::Waiting);
+        connection.entry.active_ms.set(now_ms());
         connection.timer.set_after(now_ms(), allowed);
         let read = poll_fn(|context| {
             if connection.poll_killed(context).is_ready() {

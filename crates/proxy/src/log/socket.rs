@@ -17,18 +17,25 @@ enum Socket {
 }
 
 /// Those of one worker that were used before.
-#[derive(Default)]
-pub(super) struct Sockets(HashMap<LogAddress, Socket>);
+pub(super) struct Sockets {
+    open: HashMap<LogAddress, Socket>,
+    /// `tune.sndbuf.backend`, 0 for the kernel's choice.
+    send_buffer: usize,
+}
 
 impl Sockets {
+    pub(super) fn new(send_buffer: usize) -> Self {
+        Self { open: HashMap::new(), send_buffer }
+    }
+
     /// Sends a line; says whether it left.
     pub(super) fn send(&mut self, address: &LogAddress, bytes: &[u8]) -> bool {
-        if !self.0.contains_key(address) {
+        if !self.open.contains_key(address) {
             // Tried again with the next line: the collector may come up.
-            let Ok(socket) = open(address) else { return false };
-            self.0.insert(address.clone(), socket);
+            let Ok(socket) = open(address, self.send_buffer) else { return false };
+            self.open.insert(address.clone(), socket);
         }
-        let Some(socket) = self.0.get(address) else { return false };
+        let Some(socket) = self.open.get(address) else { return false };
         let sent = match socket {
             Socket::Udp(socket) => socket.send(bytes).map(|_| ()),
             Socket::Unix(socket) => socket.send(bytes).map(|_| ()),
@@ -41,10 +48,10 @@ impl Sockets {
         );
         if gone && matches!(socket, Socket::Unix(_)) {
             // The daemon behind a UNIX socket was restarted: connect anew and try once more.
-            self.0.remove(address);
-            let Ok(Socket::Unix(socket)) = open(address) else { return false };
+            self.open.remove(address);
+            let Ok(Socket::Unix(socket)) = open(address, self.send_buffer) else { return false };
             let sent = socket.send(bytes).is_ok();
-            self.0.insert(address.clone(), Socket::Unix(socket));
+            self.open.insert(address.clone(), Socket::Unix(socket));
             return sent;
         }
         // A refused datagram tells of an earlier one; this one may have gone.
@@ -52,13 +59,16 @@ impl Sockets {
     }
 }
 
-fn open(address: &LogAddress) -> io::Result<Socket> {
+fn open(address: &LogAddress, send_buffer: usize) -> io::Result<Socket> {
     Ok(match address {
         LogAddress::Udp(address) => {
             let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             let socket = UdpSocket::bind(any)?;
             socket.connect(address)?;
             socket.set_nonblocking(true)?;
+            if send_buffer > 0 {
+                rustix::net::sockopt::set_socket_send_buffer_size(&socket, send_buffer)?;
+            }
             Socket::Udp(socket)
         }
         LogAddress::Unix(path) => {

@@ -206,6 +206,31 @@ mod tests {
     }
 
     #[test]
+    fn whatever_comes_its_text_is_the_end_of_it() {
+        let seeds: [&[u8]; 3] = [
+            b"<34>1 2003-10-11T22:14:15.003Z host su 12 ID47 [a@1 x=\"\\]\"][b] 'su root' failed",
+            b"<34>Oct 11 22:14:15 mymachine su[12]: 'su root' failed",
+            b"<13>x",
+        ];
+        let telling = b"<>[]\"\\ :-1\0\xff";
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..20_000 {
+            let mut bytes = seeds[random.usize(..seeds.len())].to_vec();
+            for _ in 0..random.usize(1..6) {
+                let at = random.usize(..bytes.len());
+                match random.u8(..3) {
+                    0 => bytes[at] = telling[random.usize(..telling.len())],
+                    1 => bytes.insert(at, telling[random.usize(..telling.len())]),
+                    _ => bytes.truncate(at.max(1)),
+                }
+            }
+            let line = parse(&bytes);
+            assert!(bytes.ends_with(line.text), "{}", bytes.escape_ascii());
+            assert!(line.level < 8 && line.facility.is_none_or(|facility| facility < 24));
+        }
+    }
+
+    #[test]
     fn structured_data_that_never_end_are_no_header() {
         assert!(matches!(parse(b"<13>1 - h t p m [a \"b] c").received, LogFormat::Priority));
         assert!(matches!(parse(b"<13>1 - h t p m [a]x c").received, LogFormat::Priority));

@@ -1,0 +1,85 @@
+//! The name of a server, which the runtime socket may change (`set server … name`).
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwapOption;
+
+/// Names given at run time. They are kept for good, each once, so that who reads a name need not hold on to it.
+static GIVEN: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+
+/// A name that reads as a `str` and may be replaced while others read it.
+pub struct ServerName {
+    first: Box<str>,
+    given: ArcSwapOption<&'static str>,
+}
+
+impl ServerName {
+    /// Replaces the name.
+    pub fn set(&self, name: &str) {
+        if *name == *self.first {
+            self.given.store(None);
+            return;
+        }
+        // A panic while a name was put in left the others whole.
+        let mut given = GIVEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let given = given.get_or_insert_default();
+        let kept = given.get(name).copied().unwrap_or_else(|| {
+            let kept: &'static str = Box::leak(name.into());
+            given.insert(kept);
+            kept
+        });
+        self.given.store(Some(Arc::new(kept)));
+    }
+}
+
+impl From<Box<str>> for ServerName {
+    fn from(first: Box<str>) -> Self {
+        Self { first, given: ArcSwapOption::empty() }
+    }
+}
+
+impl Deref for ServerName {
+    type Target = str;
+
+    #[inline]
+    fn deref(&self) -> &str {
+        match &*self.given.load() {
+            None => &self.first,
+            Some(given) => **given,
+        }
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+impl fmt::Debug for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_changes_under_those_who_read_it() {
+        let name = ServerName::from(Box::<str>::from("one"));
+        let read: &str = &name;
+        name.set("two");
+        assert_eq!((read, &*name), ("one", "two"));
+        name.set("one");
+        assert_eq!(format!("{name} {name:?} {name:>5}"), "one \"one\"   one");
+        let other = ServerName::from(Box::<str>::from("x"));
+        name.set("two");
+        other.set("two");
+        assert!(std::ptr::eq::<str>(&*name, &*other), "a name is kept once");
+    }
+}

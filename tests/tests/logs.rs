@@ -1,0 +1,348 @@
+//! Where log lines go, seen from outside: rings and their servers, `show events`, log forwarders, log backends.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+
+use weir_tests::client::Client;
+use weir_tests::{PATIENCE, Weir, eventually, free_port};
+
+/// A socket that takes datagrams, as text.
+struct Collector(UdpSocket);
+
+impl Collector {
+    fn new() -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+        socket.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        Self(socket)
+    }
+
+    fn port(&self) -> u16 {
+        self.0.local_addr().expect("a bound socket has an address").port()
+    }
+
+    fn next(&self) -> String {
+        let mut buffer = [0; 4096];
+        let length = self.0.recv(&mut buffer).expect("a datagram comes");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    }
+}
+
+/// A port of 127.0.0.1 that no datagram socket has.
+fn free_datagram_port() -> u16 {
+    Collector::new().port()
+}
+
+fn get(port: u16, path: &str) {
+    let answer = Client::connect(port)
+        .send(format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"))
+        .read_to_end();
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+}
+
+/// The beginning of every configuration here.
+const GLOBAL: &str = "global\n  nbthread 2\n  stats socket runtime level admin\n";
+const DEFAULTS: &str =
+    "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
+
+/// A frontend that answers by itself and logs the path.
+fn frontend(port: u16, logs: &str) -> String {
+    format!(
+        "frontend f\n  bind 127.0.0.1:{port}\n  option dontlognull\n  log-format \"path=%HP\"\n  {logs}\n  http-request return status 200\n"
+    )
+}
+
+/// Accepts a connection of the program.
+fn accept(listener: &TcpListener) -> BufReader<TcpStream> {
+    listener.set_nonblocking(true).expect("a listener");
+    let mut accepted = None;
+    assert!(eventually(|| {
+        accepted = listener.accept().ok();
+        accepted.is_some()
+    }));
+    let (stream, _) = accepted.expect("a connection");
+    stream.set_nonblocking(false).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+    BufReader::new(stream)
+}
+
+#[test]
+fn a_ring_keeps_its_messages_while_the_server_is_away_and_sends_them_in_order() {
+    let (port, server) = (free_port(), free_port());
+    let weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}{}ring r\n  size 16384\n  maxlen 200\n  timeout connect 1s\n  server s 127.0.0.1:{server} log-proto octet-count\n",
+            frontend(port, "log ring@r local0")
+        ),
+        &[port],
+    );
+    get(port, "/1");
+    get(port, "/2");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, server)).expect("the port is free");
+    let mut first = accept(&listener);
+    let mut bytes = [0; 18];
+    first.read_exact(&mut bytes).expect("both messages come");
+    assert_eq!(&bytes, b"7 path=/17 path=/2");
+    drop(first);
+    // The server left: what is logged now waits for its next connection.
+    get(port, "/3");
+    let mut second = accept(&listener);
+    get(port, "/4");
+    let mut rest = Vec::new();
+    assert!(eventually(|| {
+        let mut byte = [0];
+        second.read_exact(&mut byte).expect("more comes");
+        rest.push(byte[0]);
+        rest.ends_with(b"7 path=/4")
+    }));
+    assert_eq!(weir.ask("show events r").trim_end(), "path=/1\npath=/2\npath=/3\npath=/4");
+}
+
+#[test]
+fn a_full_ring_before_a_server_that_is_away_drops_new_messages_and_counts_them() {
+    let (port, server) = (free_port(), free_port());
+    let weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}{}ring r\n  size 60\n  description \"a small one\"\n  server s 127.0.0.1:{server}\nring free\n  size 60\n",
+            frontend(port, "log ring@r local0\n  log ring@free local0")
+        ),
+        &[port],
+    );
+    for number in 0..9 {
+        get(port, &format!("/{number}"));
+    }
+    // Eleven bytes each.
+    let held = "path=/0\npath=/1\npath=/2\npath=/3\npath=/4";
+    assert_eq!(weir.ask("show events r").trim_end(), held);
+    assert_eq!(weir.ask("show events free").trim_end(), "path=/4\npath=/5\npath=/6\npath=/7\npath=/8");
+    let sinks = weir.ask("show events");
+    assert!(sinks.contains("    r          : type=buffer, 4 dropped, a small one\n"), "{sinks}");
+    assert!(sinks.contains("    free       : type=buffer, 0 dropped, free\n"), "{sinks}");
+    assert!(weir.ask("show info").contains("DroppedLogs: 4\n"));
+}
+
+#[test]
+fn events_are_shown_as_they_come_until_anything_is_said() {
+    let port = free_port();
+    let weir = Weir::start(&format!("{GLOBAL}{DEFAULTS}{}", frontend(port, "log ring@buf0 local0")), &[port]);
+    get(port, "/old");
+    let connect = |command: &str| {
+        let mut stream = UnixStream::connect(weir.directory().join("runtime")).expect("the runtime socket");
+        stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        stream.write_all(command.as_bytes()).expect("it takes a command");
+        BufReader::new(stream)
+    };
+    let mut all = connect("show events buf0 -w -0\n");
+    let mut seen = Vec::new();
+    all.read_until(0, &mut seen).expect("a message");
+    let seen = String::from_utf8_lossy(&seen);
+    assert!(seen.starts_with("<6>20") && seen.ends_with(" path=/old\0"), "{seen}");
+    let mut new = connect("show events buf0 -nw\n");
+    // Only what comes behind the command is shown: it has been read once the next answer is there.
+    let mut number = 0;
+    let mut shown = String::new();
+    new.get_ref().set_read_timeout(Some(std::time::Duration::from_millis(50))).expect("not zero");
+    assert!(eventually(|| {
+        number += 1;
+        get(port, &format!("/new{number}"));
+        let _ = new.read_line(&mut shown);
+        shown.ends_with('\n')
+    }));
+    assert!(shown.contains(" path=/new"), "{shown}");
+    new.get_mut().write_all(b"\n").expect("it takes a line");
+    let mut rest = String::new();
+    new.get_ref().set_read_timeout(Some(PATIENCE)).expect("not zero");
+    new.read_to_string(&mut rest).expect("it ends");
+    assert!(rest.ends_with("\n\n") || rest == "\n", "{rest:?}");
+    assert_eq!(weir.ask("show events nope").trim_end(), "No such event sink");
+    assert_eq!(weir.ask("show events buf0 -x").trim_end(), "unknown option");
+}
+
+#[test]
+fn messages_are_forwarded_in_the_form_that_each_target_asks_for() {
+    let collectors: Vec<Collector> = (0..5).map(|_| Collector::new()).collect();
+    let [same, modern, old, raw, high] = &collectors[..] else { panic!("five") };
+    let (port, udp) = (free_port(), free_datagram_port());
+    let weir = Weir::start(
+        &format!(
+            "{GLOBAL}log-forward l\n  bind 127.0.0.1:{port}\n  dgram-bind 127.0.0.1:{udp}\n  timeout client 20s\n  \
+             log 127.0.0.1:{} local0\n  log 127.0.0.1:{} format rfc5424 local0\n  log 127.0.0.1:{} format rfc3164 local0\n  \
+             log 127.0.0.1:{} format raw local0\n  log 127.0.0.1:{} format raw local0 err\n",
+            same.port(),
+            modern.port(),
+            old.port(),
+            raw.port(),
+            high.port()
+        ),
+        &[port],
+    );
+    let sender = Collector::new();
+    let send = |text: &str| {
+        sender.0.send_to(text.as_bytes(), (Ipv4Addr::LOCALHOST, udp)).expect("a datagram leaves");
+    };
+    send("<34>Oct 11 22:14:15 host su[12]: failed");
+    assert_eq!(same.next(), "<34>Oct 11 22:14:15 host su[12]: failed\n");
+    let text = modern.next();
+    assert!(text.starts_with("<34>1 20") && text.ends_with(" host su 12 - - failed\n"), "{text}");
+    assert_eq!(old.next(), "<34>Oct 11 22:14:15 host su[12]: failed\n");
+    assert_eq!(raw.next(), "failed\n");
+    assert_eq!(high.next(), "failed\n");
+    // A level that `err` does not take, a host that is not said, and structured data.
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port takes connections");
+    stream.write_all(b"<14>1 2026-11-22T02:51:39.5Z - app - ID [x@1 a=\"b\"] one\n").expect("it takes bytes");
+    let sent = "<14>1 2026-11-22T02:51:39.5Z 127.0.0.1 app - ID [x@1 a=\"b\"] one\n";
+    assert_eq!((same.next(), modern.next()), (sent.to_owned(), sent.to_owned()));
+    let text = old.next();
+    assert!(text.starts_with("<14>") && text.ends_with(" 127.0.0.1 app: one\n"), "{text}");
+    assert_eq!(raw.next(), "one\n");
+    // Lengths before messages, a message in two parts, and one without any form.
+    stream.write_all(b"7 <11>twobare text\n10 <11>th").expect("it takes bytes");
+    assert_eq!((same.next(), raw.next(), high.next()), ("<11>two\n".into(), "two\n".into(), "two\n".into()));
+    assert_eq!((same.next(), raw.next()), ("bare text\n".into(), "bare text\n".into()));
+    stream.write_all(b"ree!!").expect("it takes bytes");
+    assert_eq!(
+        (same.next(), raw.next(), high.next()),
+        ("<11>three!\n".into(), "three!\n".into(), "three!\n".into())
+    );
+    assert!(eventually(|| weir.ask("show info").contains("CumRecvLogs: 5\n")), "{}", weir.ask("show info"));
+    assert!(!weir.ask("show stat").contains("\nl,FRONTEND"), "a forwarder is no frontend");
+}
+
+#[test]
+fn a_stream_whose_framing_is_broken_is_closed() {
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}log-forward l\n  bind 127.0.0.1:{port}\n  timeout client 20s\n  log stderr local0\n"
+        ),
+        &[port],
+    );
+    for bytes in [&b"12x <1>a\n"[..], b"99999999999 a", &[b'a'; 40_000]] {
+        let answer = Client::connect(port).send(bytes).read_to_end();
+        assert!(answer.is_empty());
+    }
+}
+
+#[test]
+fn a_log_backend_shares_lines_out_and_leaves_servers_that_are_down() {
+    let collectors: Vec<Collector> = (0..3).map(|_| Collector::new()).collect();
+    let port = free_port();
+    let ports: Vec<u16> = collectors.iter().map(Collector::port).collect();
+    let [a, b, c] = ports[..] else { panic!("three") };
+    let weir = Weir::start(
+        &format!(
+            "{GLOBAL}  thread-groups 1\n{DEFAULTS}{}backend turns\n  mode log\n  balance roundrobin\n  server a udp@127.0.0.1:{a}\n  \
+             server b udp@127.0.0.1:{b}\nbackend one\n  mode log\n  balance sticky\n  server c udp@127.0.0.1:{c}\n  \
+             server d udp@127.0.0.1:9 disabled\n",
+            frontend(port, "log backend@turns format raw local0\n  log backend@one format short local0")
+        ),
+        &[port],
+    );
+    for number in 0..4 {
+        get(port, &format!("/{number}"));
+    }
+    let mut seen: Vec<String> = [0, 0, 1, 1].iter().map(|at: &usize| collectors[*at].next()).collect();
+    seen.sort();
+    assert_eq!(seen, ["path=/0\n", "path=/1\n", "path=/2\n", "path=/3\n"]);
+    let sticky: Vec<String> = (0..4).map(|_| collectors[2].next()).collect();
+    assert_eq!(sticky, ["<6>path=/0\n", "<6>path=/1\n", "<6>path=/2\n", "<6>path=/3\n"]);
+    weir.ask("disable server turns/a");
+    get(port, "/5");
+    get(port, "/6");
+    assert_eq!((collectors[1].next(), collectors[1].next()), ("path=/5\n".into(), "path=/6\n".into()));
+    let stat = weir.ask("show stat turns 4 -1");
+    assert!(
+        stat.lines().any(|line| line.starts_with("turns,b,") && line.split(',').nth(7) == Some("4")),
+        "{stat}"
+    );
+    weir.ask("disable server turns/b");
+    get(port, "/7");
+    assert!(eventually(|| weir.ask("show info").contains("DroppedLogs: 1\n")));
+}
+
+#[test]
+fn connections_that_never_become_a_stream_are_logged_too() {
+    let collector = Collector::new();
+    let (port, custom) = (free_port(), free_port());
+    let log = format!("log 127.0.0.1:{} format raw local0", collector.port());
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{port} accept-proxy name door\n  option dontlognull\n  {log}\n\
+             frontend g\n  bind 127.0.0.1:{custom} accept-proxy\n  {log}\n  error-log-format \"%OG of %ci on %f\"\n  option dontlognull\n"
+        ),
+        &[port, custom],
+    );
+    Client::connect(port).send("GET / HTTP/1.1\r\n\r\n").read_to_end();
+    let text = collector.next();
+    assert!(
+        text.starts_with("127.0.0.1:")
+            && text
+                .ends_with("] f/door: Received something which does not look like a PROXY protocol header\n"),
+        "{text}"
+    );
+    Client::connect(custom).send("GET / HTTP/1.1\r\n\r\n").read_to_end();
+    assert_eq!(collector.next(), "sess_error of 127.0.0.1 on g\n");
+}
+
+#[test]
+fn a_frontend_without_a_format_tells_who_connected_where() {
+    let collector = Collector::new();
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  log 127.0.0.1:{} format raw local0\n  option dontlognull\n  http-request return status 200\n",
+            collector.port()
+        ),
+        &[port],
+    );
+    get(port, "/");
+    let text = collector.next();
+    assert!(
+        text.starts_with("Connect from 127.0.0.1:")
+            && text.ends_with(&format!(" to 127.0.0.1:{port} (f/HTTP)\n")),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_backing_file_of_a_ring_has_its_messages() {
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}{}ring r\n  size 200\n  backing-file ring.file\n",
+            frontend(port, "log ring@r local0")
+        ),
+        &[port],
+    );
+    get(port, "/kept");
+    let file = weir.directory().join("ring.file");
+    let holds =
+        || std::fs::read(&file).is_ok_and(|bytes| bytes.starts_with(b"path=/kept\n") && bytes.len() == 200);
+    assert!(eventually(holds), "{:?}", std::fs::read(&file));
+}
+
+#[test]
+fn a_soft_stop_ends_silent_senders_and_tells_which_proxies_stopped() {
+    let collector = Collector::new();
+    let (port, relay) = (free_port(), free_port());
+    let mut weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}{}log-forward l\n  bind 127.0.0.1:{relay}\n  log stderr local0\n\
+             backend own\n  mode log\n  server s 127.0.0.1:{relay}\n",
+            frontend(
+                port,
+                &format!("log backend@own local0\n  log 127.0.0.1:{} format raw local0", collector.port())
+            )
+        ),
+        &[port, relay],
+    );
+    let mut silent = Client::connect(relay);
+    get(port, "/");
+    assert_eq!(collector.next(), "path=/\n");
+    weir.signal("USR1");
+    assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
+    assert!(silent.read_to_end().is_empty());
+    assert!(collector.next().starts_with("Proxy f stopped (cumulated conns: FE: "));
+    assert!(weir.messages().contains("Proxy own stopped"), "{}", weir.messages());
+    assert!(!weir.messages().contains("Proxy l stopped"), "{}", weir.messages());
+}
