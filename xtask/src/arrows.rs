@@ -29,7 +29,7 @@ const ROOMS: &[Room] = &[
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state"]),
     ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["config", "diag", "http", "net", "sample", "state"]),
+    ("weir-tests", "tests",          &["config", "diag", "http", "net", "rules", "sample", "state"]),
 ];
 
 /// The crate that may switch the check of `unsafe` off for one of its files, and that file.
