@@ -430,3 +430,112 @@ fn wrong_rules_are_refused_with_the_reason() {
         }
     }
 }
+
+#[test]
+fn headers_come_and_go_by_the_dozen_from_one_value() {
+    let value = |names: &[(&str, &str)]| {
+        let mut packed = Vec::new();
+        for text in names.iter().flat_map(|(name, value)| [*name, *value]) {
+            sample::packed::write_length(&mut packed, text.len());
+            packed.extend_from_slice(text.as_bytes());
+        }
+        packed.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let two = value(&[("X-New", "1"), ("Host", "other")]);
+    // Names alone, for what is removed.
+    let names = "04686f737406636f6f6b6965";
+    let cases: &[(String, &[&str], &[&str])] = &[
+        (
+            format!("add-headers-bin bin({two})"),
+            &["X-New: 1", "Host: other", "Host: www.Example.com:8080"],
+            &[],
+        ),
+        (format!("add-headers-bin bin({two}) prefix x-"), &["X-New: 1"], &["Host: other"]),
+        (
+            format!("set-headers-bin bin({two})"),
+            &["X-New: 1", "Host: other"],
+            &["Host: www.Example.com:8080"],
+        ),
+        (format!("del-headers-bin bin({names})"), &["User-Agent"], &["Host:", "Cookie:"]),
+        ("del-headers-bin bin(05782d666f72) -m beg".to_owned(), &["Host"], &["X-Forwarded-For"]),
+        ("set-headers-bin var(txn.none)".to_owned(), &["Host: www.Example.com:8080"], &[]),
+    ];
+    for (line, there, gone) in cases {
+        let mut world = World::new();
+        let outcome = run(&mut world, Ruleset::HttpRequest, &[line]);
+        assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}");
+        let head = head(&world, false);
+        for text in *there {
+            assert!(head.contains(text), "{line}: no `{text}` in {head}");
+        }
+        for text in *gone {
+            assert!(!head.contains(text), "{line}: `{text}` in {head}");
+        }
+    }
+    // A name that is no token, and a value that is cut short, are failures.
+    let bad = value(&[("no token", "1")]);
+    for line in [format!("add-headers-bin bin({bad})"), "add-headers-bin bin(0161)".to_owned()] {
+        let outcome = run(&mut World::new(), Ruleset::HttpRequest, &[&line]);
+        assert!(matches!(outcome, Outcome::Final(Final::Internal)), "{line}: {outcome:?}");
+    }
+}
+
+#[test]
+fn marks_towards_the_server_and_switching_are_told_to_the_caller() {
+    let mut world = World::new();
+    let lines = ["set-bc-mark 0x10", "set-bc-tos int(184)"];
+    assert!(matches!(run(&mut world, Ruleset::HttpRequest, &lines), Outcome::Done));
+    assert_eq!((world.transaction.server_mark, world.transaction.server_tos), (Some(16), Some(184)));
+    let outcome = run(&mut world, Ruleset::TcpRequest, &["switch-mode http proto h1"]);
+    assert!(matches!(outcome, Outcome::Final(Final::SwitchMode)), "{outcome:?}");
+    for (line, expected) in [
+        ("switch-mode", "`switch-mode` needs the mode `http`"),
+        ("switch-mode tcp", "`tcp` is no mode to switch to"),
+        ("switch-mode http proto h2", "`proto h2` is not supported yet: it needs HTTP/2"),
+        ("switch-mode http proto spdy", "`spdy` is no protocol of HTTP"),
+        ("set-bc-tos 256", "`256` is not between 0 and 255"),
+    ] {
+        let error = compile(&world, Ruleset::TcpRequest, &[line]).map(|_| ()).unwrap_err();
+        assert_eq!(error, expected, "{line}");
+    }
+}
+
+#[test]
+fn every_action_that_is_built_has_a_line_that_is_taken() {
+    #[rustfmt::skip]
+    let lines: &[&str] = &[
+        "accept", "add-acl(l) %[src]", "add-header X-A a", "add-headers-bin req.hdrs_bin prefix x-", "allow", "auth realm R", "capture src id 0", "close",
+        "del-acl(l) %[src]", "del-header X-A -m beg", "del-headers-bin req.hdrs_bin -m end", "del-map(m) %[src]", "deny status 429", "disable-l7-retry",
+        "do-log", "early-hint Link %[path]", "expect-proxy layer4", "normalize-uri path-merge-slashes", "pause 10ms", "redirect location /", "reject",
+        "replace-header Host a b", "replace-path a b", "replace-pathq a b", "replace-uri a b", "replace-value Cookie a b", "return status 204",
+        "set-bc-mark 1", "set-bc-tos 1", "set-dst src", "set-dst-port int(1)", "set-fc-mark 1", "set-fc-tos 1", "set-header X-A a",
+        "set-headers-bin req.hdrs_bin", "set-log-level silent", "set-map(m) %[src] 1", "set-mark 1", "set-method GET", "set-nice 1", "set-path /", "set-pathq /",
+        "set-priority-class int(1)", "set-priority-offset int(1)", "set-query a=1", "set-retries 1", "set-src src", "set-src-port int(1)", "set-status 200",
+        "set-timeout server 1s", "set-tos 1", "set-uri /", "set-var(txn.x) src", "set-var-fmt(txn.x) %[src]", "silent-drop rst-ttl 3", "strict-mode off",
+        "switch-mode http", "tarpit", "unset-var(txn.x)", "use-service prometheus-exporter", "wait-for-body time 1s", "wait-for-handshake",
+    ];
+    // What names a section or a filter is tried where there are such.
+    let elsewhere = ["do-resolve", "set-bandwidth-limit", "cache-use", "cache-store"];
+    for row in rules::ACTIONS.iter().filter(|row| row.built && !elsewhere.contains(&row.name)) {
+        let named = |line: &&&str| line.split(['(', ' ']).next() == Some(row.name);
+        let Some(line) = lines.iter().find(named) else { panic!("no line for `{}`", row.name) };
+        let sets = Ruleset::ALL.into_iter().filter(|set| row.sets & *set as u8 != 0);
+        let mut errors = Vec::new();
+        let taken = sets.clone().any(|set| {
+            // Some belong to one side only.
+            let mut world = World::new();
+            world.files.insert("l", "");
+            world.files.insert("m", "");
+            let first = compile(&world, set, &[line]);
+            world.frontend = Arc::clone(&world.backend);
+            let second = compile(&world, set, &[line]);
+            errors.extend(first.as_ref().err().cloned());
+            first.is_ok() || second.is_ok()
+        });
+        assert!(taken, "{line}: {errors:?}");
+        for other in Ruleset::ALL.into_iter().filter(|set| row.sets & *set as u8 == 0) {
+            let error = compile(&World::new(), other, &[line]).map(|_| ()).unwrap_err();
+            assert_eq!(error, format!("action `{}` is not allowed in `{}`", row.name, other.name()));
+        }
+    }
+}

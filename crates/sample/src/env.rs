@@ -114,6 +114,11 @@ pub trait Names {
     fn http_errors(&self, name: &str) -> Option<HttpErrors>;
     /// Reads a file named in the configuration (pattern files, error files), relative to the working directory.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// The ring of that name, for the converter `debug`.
+    fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {
+        let _ = name;
+        None
+    }
     /// The certificates that expressions name, those of `crt-store` sections with `jwt on` among them.
     fn certificates(&self) -> Arc<crate::keys::Certificates> {
         Arc::default()

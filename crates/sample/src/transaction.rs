@@ -423,6 +423,17 @@ impl Transaction {
         }
     }
 
+    /// Whether anything was captured of the message of `slot`, or looked for to be captured.
+    pub fn captures_any(&self, slot: CaptureSlot) -> bool {
+        let same = |other: &CaptureSlot| std::mem::discriminant(other) == std::mem::discriminant(&slot);
+        let late =
+            self.late_captures.try_borrow().is_ok_and(|late| late.iter().any(|(other, _)| same(other)));
+        late || !match slot {
+            CaptureSlot::Request(_) => self.request_captures.is_empty(),
+            CaptureSlot::Response(_) => self.response_captures.is_empty(),
+        }
+    }
+
     /// What was captured in `slot`.
     pub fn captured(&self, slot: CaptureSlot) -> Option<Bytes<'_>> {
         if let Ok(late) = self.late_captures.try_borrow()

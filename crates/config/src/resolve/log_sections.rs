@@ -128,6 +128,7 @@ pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
 }
 
 fn add_ring(settings: RingSettings, context: &mut Context<'_>) {
+    context.names.rings.insert(settings.ring.name.clone(), settings.ring.clone());
     context.log.all_rings.push(settings.ring.clone());
     context.log.rings.insert(settings.ring.name.clone(), settings);
 }

@@ -37,6 +37,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) resolvers: Vec<Arc<Resolvers>>,
     /// `log-profile` sections.
     pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
+    /// Rings, for the converter `debug`.
+    pub(crate) rings: HashMap<Box<str>, Arc<state::Ring>>,
     /// Certificates for JSON Web Tokens.
     pub(crate) certificates: Arc<sample::keys::Certificates>,
     /// `default-path`.
@@ -64,6 +66,7 @@ impl<'a> NameTable<'a> {
             http_errors: HashMap::new(),
             resolvers: Vec::new(),
             log_profiles: HashMap::new(),
+            rings: HashMap::new(),
             certificates: Arc::default(),
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
@@ -142,6 +145,10 @@ impl sample::Names for NameTable<'_> {
             })
         };
         Some(self.directory_of_proxies.get_or_init(make).clone())
+    }
+
+    fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {
+        self.rings.get(name).cloned()
     }
 
     fn certificates(&self) -> Arc<sample::keys::Certificates> {

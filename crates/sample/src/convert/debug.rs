@@ -1,9 +1,10 @@
 //! Showing what passes through an expression, for those who look for faults in it.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, Spec, opt, text_of};
+use crate::args::{Arg, Args, Kind, Prepared, Spec, opt, text_of};
 use crate::env::{Env, Scope};
 use crate::value::{Scratch, Type, Value};
 
@@ -12,28 +13,45 @@ const DEBUG: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name     arguments  takes      gives       what it does
-    row("debug", DEBUG,     Type::Any, Type::Same, "the same, and a line about it on stdout or stderr", debug).prepared(prepare),
+    row("debug", DEBUG,     Type::Any, Type::Same, "the same, and a line about it in a ring, on stdout or on stderr", debug).prepared(prepare),
 ];
 
-fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
-    match text_of(&args[1]) {
-        b"stdout" | b"stderr" => Ok(()),
-        b"" | b"buf0" => {
-            Err("the ring `buf0` is not supported yet; the second argument may be stdout or stderr".into())
-        }
-        other => {
-            Err(format!("no such sink `{}`; stdout and stderr are there", String::from_utf8_lossy(other)))
-        }
-    }
+/// Where the line goes.
+#[derive(Debug)]
+enum Destination {
+    Stdout,
+    Stderr,
+    Ring(Arc<state::Ring>),
+}
+
+impl Prepared for Destination {}
+
+fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    let name = match text_of(&args[1]) {
+        b"" => "buf0".to_owned(),
+        text => String::from_utf8_lossy(text).into_owned(),
+    };
+    let destination = match &*name {
+        "stdout" => Destination::Stdout,
+        "stderr" => Destination::Stderr,
+        _ => Destination::Ring(scope.names.ring(&name).ok_or_else(|| {
+            format!("there is no sink `{name}`; stdout, stderr, buf0 and the rings of the configuration are")
+        })?),
+    };
+    args.push(Arg::Prepared(Arc::new(destination)));
+    Ok(())
 }
 
 fn debug<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let line = describe(&value, args.bytes(0).unwrap_or_default());
-    // A terminal that is gone is no reason to end a request.
-    let _ = match args.bytes(1) {
-        Some(b"stdout") => std::io::stdout().write_all(&line),
-        _ => std::io::stderr().write_all(&line),
-    };
+    // A terminal that is gone is no reason to end a request, nor is a ring that takes no more.
+    match args.prepared(2)? {
+        Destination::Stdout => drop(std::io::stdout().write_all(&line)),
+        Destination::Stderr => drop(std::io::stderr().write_all(&line)),
+        Destination::Ring(ring) => {
+            ring.write(line.strip_suffix(b"\n").unwrap_or(&line));
+        }
+    }
     Some(value)
 }
 
