@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use base::units::{DefaultUnit, parse_duration, parse_size};
 use diag::{Diagnostic, Span, suggest};
-use http::Name;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
@@ -13,15 +12,17 @@ use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var, VarScope};
 use sample::{LogOrigin, Scope, Word, Words};
 
-use crate::action::{Action, End, ListChange, NameMatch, Normalizer, Number, Part};
+use crate::action::{Action, End, ListChange, Normalizer, Number};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
 use crate::rule::Service;
 use crate::table::{Row, Ruleset};
 
 mod network;
+mod rewrite;
 
 pub(crate) use network::{do_resolve, set_bandwidth_limit};
+pub(crate) use rewrite::{del_header, header_format, replace_header, replace_uri_part, set_part, set_status};
 
 /// What an action's parser sees.
 pub(crate) struct Context<'c, 'w, 's> {
@@ -204,86 +205,6 @@ pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
         })?);
     }
     Ok(Action::SilentDrop { rst_ttl })
-}
-
-pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let name = context.need("a header name")?;
-    // A colon at the end is a common slip, which HAProxy sends as it is.
-    let token = name.text.strip_suffix(':').unwrap_or(name.text);
-    if !http::is_token(token.as_bytes()) {
-        return Err(Diagnostic::alert(format!("`{}` is no header name", name.text)).at(name.span));
-    }
-    let value = context.format("a value", FormatFor::Header)?;
-    let shown = name.text.as_bytes();
-    Ok(if context.row.name == "set-header" {
-        Action::SetHeader { name: Name::new(shown), shown: shown.into(), value }
-    } else {
-        Action::AddHeader { name: shown.into(), value }
-    })
-}
-
-pub(crate) fn del_header(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let name = context.need("a header name")?;
-    let lower = name.text.to_ascii_lowercase().into_bytes().into_boxed_slice();
-    if !context.words.take("-m") {
-        return Ok(Action::DelHeader(NameMatch::Exact(Name::new(name.text.as_bytes()))));
-    }
-    let method = context.need("a matching method")?;
-    Ok(Action::DelHeader(match method.text {
-        "str" => NameMatch::Exact(Name::new(name.text.as_bytes())),
-        "beg" => NameMatch::Begin(lower),
-        "end" => NameMatch::End(lower),
-        "sub" => NameMatch::Within(lower),
-        "reg" => {
-            NameMatch::Regex(Regex::new(name.text, true).map_err(|error| {
-                Diagnostic::alert(format!("bad regular expression: {error}")).at(name.span)
-            })?)
-        }
-        _ => return Err(wrong(method, "matching method here", &["str", "beg", "end", "sub", "reg"])),
-    }))
-}
-
-pub(crate) fn replace_header(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let name = Name::new(context.need("a header name")?.text.as_bytes());
-    let regex = context.regex()?;
-    let with = context.format("a replacement", FormatFor::Header)?;
-    Ok(Action::ReplaceHeader { name, regex, with, each_value: context.row.name == "replace-value" })
-}
-
-pub(crate) fn replace_uri_part(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let part = match context.row.name {
-        "replace-path" => Part::Path,
-        "replace-pathq" => Part::Pathq,
-        _ => Part::Uri,
-    };
-    let regex = context.regex()?;
-    let with = context.format("a replacement", FormatFor::Uri)?;
-    Ok(Action::ReplaceUri { part, regex, with })
-}
-
-pub(crate) fn set_part(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let part = match context.row.name {
-        "set-method" => Part::Method,
-        "set-path" => Part::Path,
-        "set-pathq" => Part::Pathq,
-        "set-query" => Part::Query,
-        _ => Part::Uri,
-    };
-    Ok(Action::SetPart { part, value: context.format("a value", FormatFor::Uri)? })
-}
-
-pub(crate) fn set_status(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let word = context.need("a status")?;
-    let status =
-        word.text.parse::<u16>().ok().filter(|status| (100..=999).contains(status)).ok_or_else(|| {
-            Diagnostic::alert(format!("`{}` is no status between 100 and 999", word.text)).at(word.span)
-        })?;
-    let reason = if context.words.take("reason") {
-        Some(context.need("a reason")?.text.as_bytes().into())
-    } else {
-        None
-    };
-    Ok(Action::SetStatus { status, reason })
 }
 
 /// Refuses a variable that cannot be changed in this set: of a parent stream, or of a request where there is none.
