@@ -5,12 +5,9 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use sample::pattern::{Line, List, Method};
+use sample::pattern::{Line, List, Method, NewLine as Entry};
 
 use crate::command::{Call, Reply, error};
-
-/// A line to be: pattern and value.
-type Entry = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// How many lines are shown before others of the worker get their turn.
 const PORTION: usize = 256;

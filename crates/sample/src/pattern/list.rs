@@ -29,6 +29,9 @@ impl From<Entry<'_>> for Line {
     }
 }
 
+/// A line to be: its pattern, and a map's value.
+pub type NewLine = (Box<[u8]>, Option<Box<[u8]>>);
+
 /// What one way of looking into a list makes of a value.
 #[derive(Debug)]
 pub struct Found {
@@ -358,7 +361,7 @@ impl List {
 
     /// Replaces all lines at once (`commit map`): no lookup sees a mixture. What is new is made before readers wait, and what is
     /// old goes after; long lists take long, so that this is nothing for a worker's turn.
-    pub fn replace(&self, lines: Vec<(Box<[u8]>, Option<Box<[u8]>>)>) {
+    pub fn replace(&self, lines: Vec<NewLine>) {
         let ways = self.read(|contents| {
             contents.indexed.iter().map(|indexed| (indexed.method, indexed.ignore_case)).collect::<Vec<_>>()
         });
