@@ -170,21 +170,11 @@ where
         return;
     }
     if connection.frontend.mode != Mode::Http {
-        let measured = exchanges.measured;
-        let mut turns = Turns::default();
-        let mut stream = Box::pin(crate::relay::relay(connection));
-        let upgraded = poll_fn(|context| match measured {
-            true => turns.measure(|| stream.as_mut().poll(context)),
-            false => stream.as_mut().poll(context),
-        })
-        .await;
-        let Some(back) = upgraded else { return };
-        let (back, next) = exchanges.run(back, Arrival::Ready).await;
-        if next == Next::Close {
-            return;
+        // Boxed: what a stream needs is nothing that a connection at rest should hold.
+        match Box::pin(stream(connection, &exchanges)).await {
+            Some(back) => connection = back,
+            None => return,
         }
-        connection = back;
-        connection.release_input();
     }
     loop {
         connection.entry.activity.set(Activity::Waiting);
@@ -201,6 +191,25 @@ where
         }
         connection.release_input();
     }
+}
+
+/// Serves a stream of TCP; the connection comes back when it went on as HTTP and asks for more.
+async fn stream<M, F>(connection: Box<Connection>, exchanges: &Exchanges<M, F>) -> Option<Box<Connection>>
+where
+    M: Fn(Box<Connection>, Arrival) -> F,
+    F: Future<Output = (Box<Connection>, Next)>,
+{
+    let measured = exchanges.measured;
+    let mut turns = Turns::default();
+    let mut stream = Box::pin(crate::relay::relay(connection));
+    let upgraded = poll_fn(|context| match measured {
+        true => turns.measure(|| stream.as_mut().poll(context)),
+        false => stream.as_mut().poll(context),
+    })
+    .await;
+    let (mut back, next) = exchanges.run(upgraded?, Arrival::Ready).await;
+    back.release_input();
+    (next != Next::Close).then_some(back)
 }
 
 /// Whether the frontend has no rule to be looked at before the first byte.
