@@ -6,13 +6,19 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::coop;
+
+/// Calls that move so much use up the task's turn: a peer that always has more must not keep the worker for itself.
+/// Smaller ones are messages, behind each of which the peer waits.
+const LARGE: usize = 4096;
 
 /// A connected socket of the calling worker.
 #[derive(Debug)]
@@ -28,21 +34,18 @@ impl Stream {
     #[inline]
     pub fn poll_read(&mut self, context: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         debug_assert!(!room.is_empty());
-        let mut buffer = ReadBuf::new(room);
-        ready!(match self {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(context, &mut buffer),
-            Self::Unix(stream) => Pin::new(stream).poll_read(context, &mut buffer),
-        })?;
-        Poll::Ready(Ok(buffer.filled().len()))
+        let wanted = room.len();
+        self.poll_move(context, Interest::READABLE, wanted, |socket| {
+            Ok(recv(socket, &mut *room, RecvFlags::empty())?.0)
+        })
     }
 
     /// Writes some of `bytes`.
     #[inline]
     pub fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
+        self.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| {
+            send(socket, bytes, SendFlags::NOSIGNAL)
+        })
     }
 
     /// Writes some of `parts`, one after the other.
@@ -52,15 +55,72 @@ impl Stream {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
-            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+        let wanted = parts.iter().map(|part| part.len()).sum();
+        self.poll_move(context, Interest::WRITABLE, wanted, |socket| {
+            sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+        })
+    }
+
+    /// Moves up to `wanted` bytes by `call` as soon as the socket is ready. Tries before it registers: a ready socket,
+    /// the usual case, costs a look at one word.
+    #[inline]
+    fn poll_move(
+        &self,
+        context: &mut Context<'_>,
+        interest: Interest,
+        wanted: usize,
+        mut call: impl FnMut(BorrowedFd<'_>) -> Result<usize, Errno>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            // A task that has used up its turn is told to wait by the registration below.
+            if coop::has_budget_remaining() {
+                match self.try_move(interest, wanted, || call(self.as_fd())) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    moved => {
+                        if moved.as_ref().is_ok_and(|n| *n >= LARGE)
+                            && let Poll::Ready(turn) = coop::poll_proceed(context)
+                        {
+                            turn.made_progress();
+                        }
+                        return Poll::Ready(moved);
+                    }
+                }
+            }
+            ready!(match interest {
+                Interest::READABLE => self.register_read(context),
+                _ => self.register_write(context),
+            })?;
+        }
+    }
+
+    /// Moves up to `wanted` bytes by `call` if the socket is believed ready. Fewer end that belief: the kernel had no
+    /// more, and need not be asked to say so.
+    #[inline]
+    fn try_move(
+        &self,
+        interest: Interest,
+        wanted: usize,
+        mut call: impl FnMut() -> Result<usize, Errno>,
+    ) -> io::Result<usize> {
+        let mut moved = None;
+        let outcome = self.try_io(interest, || {
+            let n = retry_on_intr(&mut call)?;
+            moved = Some(n);
+            if 0 < n && n < wanted { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        match moved {
+            Some(n) => Ok(n),
+            None => outcome.map(|()| 0),
         }
     }
 
     /// Ready when a read would not wait (data, end of stream, or an error).
     #[inline]
     pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_quiet() { self.register_read(context) } else { Poll::Ready(Ok(())) }
+    }
+
+    fn register_read(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(context),
             Self::Unix(stream) => stream.poll_read_ready(context),
@@ -70,6 +130,10 @@ impl Stream {
     /// Ready when a write would not wait.
     #[inline]
     pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.register_write(context)
+    }
+
+    fn register_write(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_write_ready(context),
             Self::Unix(stream) => stream.poll_write_ready(context),
@@ -89,7 +153,7 @@ impl Stream {
     /// far as the kernel has told. No system call.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
+        self.try_io(Interest::READABLE, || Ok(())).is_err()
     }
 
     /// Sends the end of our side; what the peer sends can still be read.
