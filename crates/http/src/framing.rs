@@ -92,6 +92,13 @@ fn connection(head: &mut Head, f: Field) {
 fn content_length(head: &mut Head, index: usize) -> Result<(), ParseError> {
     let f = head.fields[index];
     let value = f.value(&head.bytes);
+    if head.flags & HAS_LENGTH == 0
+        && let Some(number) = decimal(value)
+    {
+        head.content_length = number;
+        head.flags |= HAS_LENGTH;
+        return Ok(());
+    }
     let mut length = (head.flags & HAS_LENGTH != 0).then_some(head.content_length);
     for part in value.split(|&b| b == b',') {
         let number = decimal(trim(part)).ok_or(at(f, ErrorKind::ContentLength))?;

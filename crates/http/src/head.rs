@@ -103,16 +103,13 @@ impl Field {
 
     #[inline(always)]
     pub(crate) fn is(&self, bytes: &[u8], name: &Name) -> bool {
-        if self.is_dead() {
-            return false;
+        if name.is_any() {
+            return !self.is_dead();
         }
-        if name.known() != KnownName::Other {
-            return self.known == name.known();
-        }
-        name.is_any()
-            || (self.key == name.key()
-                && self.known == KnownName::Other
-                && self.name(bytes).eq_ignore_ascii_case(name.lower()))
+        self.key == name.key()
+            && !self.is_dead()
+            && self.known == name.known()
+            && (self.known != KnownName::Other || name.is(self.name(bytes)))
     }
 }
 
@@ -364,7 +361,7 @@ impl Head {
     }
 
     #[inline(always)]
-    fn may_have(&self, name: &Name) -> bool {
+    pub(crate) fn may_have(&self, name: &Name) -> bool {
         name.known() == KnownName::Other || self.seen & name.known().bit() != 0
     }
 

@@ -18,6 +18,7 @@ mod method;
 mod name;
 mod parse;
 mod scan;
+mod start_line;
 pub mod status;
 mod target;
 pub mod uri;

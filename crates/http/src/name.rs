@@ -1,6 +1,6 @@
 //! Header names: the known ones by number, any other by its bytes. A [`Name`] is prepared once, at configuration time.
 
-use crate::scan::token_is;
+use crate::scan::{same_token, token_is};
 
 macro_rules! known_names {
     ($($variant:ident $text:literal)*) => {
@@ -102,15 +102,36 @@ known_names! {
 
 const SLOTS: usize = 1024;
 
-/// A name's key: its length and three of its bytes in lower case, which tell all known names apart.
+/// A name's key: a hash of its length and of its first and last eight bytes (four, of short names) in lower case.
+/// Names of the same key are nearly always the same.
 #[inline(always)]
 const fn key(name: &[u8]) -> u32 {
+    const CASE: u64 = 0x2020_2020_2020_2020;
+    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let n = name.len();
-    let mark = if n >= 4 { name[n - 4] } else { name[0] };
-    (n as u32)
-        | (((name[0] | 0x20) as u32) << 8)
-        | (((name[n - 1] | 0x20) as u32) << 16)
-        | (((mark | 0x20) as u32) << 24)
+    let (first, last) = match n {
+        8.. => (eight(name, 0), eight(name, n - 8)),
+        4..8 => (four(name, 0), four(name, n - 4)),
+        _ => (name[0] as u64, ((name[n / 2] as u64) << 8) | name[n - 1] as u64),
+    };
+    let mixed = ((first | CASE) ^ (last | CASE).rotate_left(29)).wrapping_add(n as u64).wrapping_mul(MIX);
+    (mixed >> 32) as u32
+}
+
+#[inline(always)]
+const fn four(name: &[u8], at: usize) -> u64 {
+    match name.split_at(at).1.first_chunk() {
+        Some(bytes) => u32::from_le_bytes(*bytes) as u64,
+        None => 0,
+    }
+}
+
+#[inline(always)]
+const fn eight(name: &[u8], at: usize) -> u64 {
+    match name.split_at(at).1.first_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => 0,
+    }
 }
 
 const fn slot(key: u32, seed: u32) -> usize {
@@ -177,6 +198,8 @@ impl KnownName {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name {
     known: KnownName,
+    /// Whether it is a token that compares by words.
+    plain: bool,
     key: u32,
     lower: Box<[u8]>,
 }
@@ -186,15 +209,16 @@ impl Name {
     #[must_use]
     pub fn new(name: &[u8]) -> Name {
         let lower = name.to_ascii_lowercase().into_boxed_slice();
-        let (known, key) =
-            if crate::is_token(&lower) { KnownName::with_key(&lower) } else { (KnownName::Other, 0) };
-        Name { known, key, lower }
+        let is_token = crate::is_token(&lower);
+        let (known, key) = if is_token { KnownName::with_key(&lower) } else { (KnownName::Other, 0) };
+        let plain = is_token && !lower.iter().any(|b| matches!(b, b'^' | b'~'));
+        Name { known, plain, key, lower }
     }
 
     /// The name that matches every field: `hdr_cnt` without argument and the like.
     #[must_use]
     pub fn any() -> Name {
-        Name { known: KnownName::Other, key: 0, lower: Box::default() }
+        Name { known: KnownName::Other, plain: false, key: 0, lower: Box::default() }
     }
 
     /// Whether this is [`Name::any`].
@@ -214,6 +238,12 @@ impl Name {
         self.key
     }
 
+    /// Whether `token`, of the same key, is this name.
+    #[inline(always)]
+    pub(crate) fn is(&self, token: &[u8]) -> bool {
+        if self.plain { same_token(token, &self.lower) } else { token.eq_ignore_ascii_case(&self.lower) }
+    }
+
     /// Its bytes in lower case.
     #[must_use]
     pub fn lower(&self) -> &[u8] {
@@ -223,7 +253,7 @@ impl Name {
 
 impl From<KnownName> for Name {
     fn from(known: KnownName) -> Name {
-        Name { known, key: KnownName::with_key(known.text()).1, lower: known.text().into() }
+        Name { known, plain: true, key: KnownName::with_key(known.text()).1, lower: known.text().into() }
     }
 }
 

@@ -3,10 +3,11 @@
 //! It finds the spans; what header values mean (framing, `Host`, connection tokens) is checked by `framing` and
 //! `target` once the head is complete. Callers keep the bytes of an incomplete head at the start of their buffer.
 
-use crate::head::{CLEAN, DEAD, FOLDED, Field, Head, Span, Version};
+use crate::head::{CLEAN, DEAD, FOLDED, Field, Head};
 use crate::name::KnownName;
-use crate::scan::{is_token_byte, line_break, target_stop, token_end};
-use crate::{Method, framing, target};
+use crate::scan::{is_token_byte, line_break, name_stop, token_end};
+use crate::start_line::{request_line, status_line};
+use crate::{framing, target};
 
 /// Outcome of a parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,9 +176,9 @@ enum Phase {
 }
 
 /// `None` where the bytes do not suffice.
-type Scanned<T> = Result<Option<T>, ParseError>;
+pub(crate) type Scanned<T> = Result<Option<T>, ParseError>;
 
-fn fail<T>(kind: ErrorKind, offset: usize) -> Result<T, ParseError> {
+pub(crate) fn fail<T>(kind: ErrorKind, offset: usize) -> Result<T, ParseError> {
     Err(ParseError { kind, offset })
 }
 
@@ -190,6 +191,7 @@ macro_rules! have {
         }
     };
 }
+pub(crate) use have;
 
 /// Parses a request head at the start of `buf` into `head`, whose former content is dropped.
 ///
@@ -248,6 +250,9 @@ fn scan(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
         head.progress = Progress { line: at, phase: Phase::Fields };
     }
     loop {
+        while let Some(next) = usual_field(buf, at, head, options) {
+            at = next;
+        }
         match field_line(buf, at, head, options)? {
             Some(Line::Next(next)) => at = next,
             Some(Line::End(end)) => return Ok(Some(end)),
@@ -270,7 +275,7 @@ fn skip_empty_lines(buf: &[u8], options: &ParseOptions) -> Scanned<usize> {
 
 /// Steps over the CRLF or LF at `at`.
 #[inline(always)]
-fn line_end(buf: &[u8], at: usize, options: &ParseOptions) -> Scanned<usize> {
+pub(crate) fn line_end(buf: &[u8], at: usize, options: &ParseOptions) -> Scanned<usize> {
     if buf[at] == b'\r' {
         return match have!(buf.get(at + 1)) {
             b'\n' => Ok(Some(at + 2)),
@@ -281,13 +286,13 @@ fn line_end(buf: &[u8], at: usize, options: &ParseOptions) -> Scanned<usize> {
 }
 
 #[inline(always)]
-fn is_blank(b: u8) -> bool {
+pub(crate) fn is_blank(b: u8) -> bool {
     matches!(b, b' ' | b'\t')
 }
 
 /// First byte at or after `at` that is neither space nor tab.
 #[inline(always)]
-fn skip_blanks(buf: &[u8], mut at: usize) -> Option<usize> {
+pub(crate) fn skip_blanks(buf: &[u8], mut at: usize) -> Option<usize> {
     while is_blank(*buf.get(at)?) {
         at += 1;
     }
@@ -296,136 +301,13 @@ fn skip_blanks(buf: &[u8], mut at: usize) -> Option<usize> {
 
 /// Records the first breach let through.
 #[cold]
-fn tolerate(head: &mut Head, kind: ErrorKind, offset: usize) {
+pub(crate) fn tolerate(head: &mut Head, kind: ErrorKind, offset: usize) {
     head.violation.get_or_insert(ParseError { kind, offset });
-}
-
-fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
-    let method_end = token_end(buf, at);
-    if !is_blank(*have!(buf.get(method_end))) || method_end == at {
-        return fail(ErrorKind::Method, method_end);
-    }
-    let target = have!(skip_blanks(buf, method_end));
-    let target_end = have!(target_end(buf, target, head, options)?);
-    head.method = Span::new(at, method_end);
-    head.method_id = Method::from_bytes(&buf[at..method_end]);
-    head.target = Span::new(target, target_end);
-    let version = have!(skip_blanks(buf, target_end));
-    let plain = target == method_end + 1 && version == target_end + 1 && buf[method_end] == b' ';
-    if buf.get(version..version + 10) == Some(b"HTTP/1.1\r\n") {
-        head.version = Version::Http11;
-        if plain && buf[target_end] == b' ' {
-            head.start_line = Some(Span::new(at, version + 8));
-        }
-        return Ok(Some(version + 10));
-    }
-    if matches!(buf[version], b'\r' | b'\n') {
-        // HTTP/0.9: no version at all.
-        if !options.relaxed || head.method_id != Method::Get {
-            return fail(ErrorKind::Version, version);
-        }
-        tolerate(head, ErrorKind::Version, version);
-        head.version = Version::Http10;
-        return line_end(buf, version, options);
-    }
-    let (number, end) = have!(version_number(buf, version, head, options)?);
-    head.version = number;
-    if number == Version::new(2, 0) && &buf[at..method_end] == b"PRI" && &buf[target..target_end] == b"*" {
-        return fail(ErrorKind::Preface, at);
-    }
-    if !matches!(have!(buf.get(end)), b'\r' | b'\n') {
-        return fail(ErrorKind::Version, end);
-    }
-    line_end(buf, end, options)
-}
-
-/// End of the target that starts at `at`.
-#[inline(always)]
-fn target_end(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
-    let mut from = at;
-    loop {
-        let stop = target_stop(buf, from);
-        let kind = match *have!(buf.get(stop)) {
-            b' ' | b'\t' | b'\r' | b'\n' if stop > at => return Ok(Some(stop)),
-            b'#' if stop > at => ErrorKind::Fragment,
-            0x80..=0xff => ErrorKind::Target,
-            _ => return fail(ErrorKind::Target, stop),
-        };
-        if !options.relaxed {
-            return fail(kind, stop);
-        }
-        tolerate(head, kind, stop);
-        from = stop + 1;
-    }
-}
-
-/// A version at `at` and the index of the byte after it. `HTTP/1.1` once its end is seen, relaxed ones likewise.
-fn version_number(
-    buf: &[u8],
-    at: usize,
-    head: &mut Head,
-    options: &ParseOptions,
-) -> Scanned<(Version, usize)> {
-    let part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.');
-    let len = have!(buf[at..].iter().position(|b| !part(b)));
-    let text = &buf[at..at + len];
-    if let [b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] = text {
-        return Ok(Some((Version::new(major - b'0', minor - b'0'), at + len)));
-    }
-    if !options.relaxed {
-        return fail(ErrorKind::Version, at);
-    }
-    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u8>().ok();
-    let split = || {
-        let slash = memchr::memchr(b'/', text)?;
-        let dot = memchr::memchr(b'.', text)?;
-        let numbers = (number(text.get(slash + 1..dot)?)?, number(&text[dot + 1..])?);
-        text[..slash].iter().all(u8::is_ascii_alphabetic).then_some(numbers)
-    };
-    let Some((major, minor)) = split() else { return fail(ErrorKind::Version, at) };
-    tolerate(head, ErrorKind::Version, at);
-    Ok(Some((Version::new(major, minor), at + len)))
-}
-
-fn status_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
-    let (version, version_end) = if buf.get(at..at + 9) == Some(b"HTTP/1.1 ") {
-        (Version::Http11, at + 8)
-    } else {
-        have!(version_number(buf, at, head, options)?)
-    };
-    if !is_blank(*have!(buf.get(version_end))) {
-        return fail(ErrorKind::Version, version_end);
-    }
-    let code = have!(skip_blanks(buf, version_end));
-    let digits = have!(buf[code..].iter().position(|b| !b.is_ascii_digit()));
-    let code_end = code + digits;
-    if !matches!(buf[code_end], b' ' | b'\t' | b'\r' | b'\n') {
-        return fail(ErrorKind::StatusCode, code_end);
-    }
-    let value = std::str::from_utf8(&buf[code..code_end]).ok().and_then(|digits| digits.parse::<u16>().ok());
-    match value {
-        Some(value @ 100..) if digits == 3 => head.status = value,
-        Some(value @ 100..) if digits > 3 && options.relaxed => {
-            tolerate(head, ErrorKind::StatusCode, code);
-            head.status = value;
-        }
-        _ => return fail(ErrorKind::StatusCode, code),
-    }
-    head.version = version;
-    let reason = have!(skip_blanks(buf, code_end));
-    let reason_end = have!(value_end(buf, reason, head, options)?);
-    head.reason = Span::new(reason, reason_end);
-    let next = have!(line_end(buf, reason_end, options)?);
-    let plain = code == version_end + 1 && reason == code_end + 1 && next == reason_end + 2;
-    if plain && matches!(version, Version::Http11 | Version::Http10) {
-        head.start_line = Some(Span::new(at, reason_end));
-    }
-    Ok(Some(next))
 }
 
 /// Index of the CR or LF that ends a value or reason.
 #[inline(always)]
-fn value_end(buf: &[u8], from: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+pub(crate) fn value_end(buf: &[u8], from: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     let mut stop = line_break(buf, from);
     while *have!(buf.get(stop)) == 0 {
         if !options.relaxed {
@@ -442,8 +324,43 @@ enum Line {
     End(usize),
 }
 
-/// One header line, or the empty line.
+/// A header line as nearly all are: a token, a colon, one space, a value without blanks at its end, CRLF. The index
+/// behind it; `None`, and nothing done, for whatever needs a closer look.
 #[inline(always)]
+fn usual_field(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Option<usize> {
+    let colon = name_stop(buf, at);
+    let name = &buf[at..colon];
+    let value = colon + 2;
+    let [b':', b' ', first, ..] = buf[colon..] else { return None };
+    if is_blank(first) || name.is_empty() || name.len() > u16::MAX as usize {
+        return None;
+    }
+    let (known, key) = KnownName::with_key(name);
+    if known == KnownName::Other && !name.iter().all(|b| is_token_byte(*b)) {
+        return None;
+    }
+    let end = line_break(buf, value);
+    if buf.get(end..end + 2)? != b"\r\n"
+        || (end > value && is_blank(buf[end - 1]))
+        || head.fields.len() >= options.max_fields
+    {
+        return None;
+    }
+    head.seen |= known.bit();
+    head.fields.push(Field {
+        name: at as u32,
+        value: value as u32,
+        end: end as u32,
+        key,
+        name_len: name.len() as u16,
+        known,
+        flags: CLEAN,
+    });
+    Some(end + 2)
+}
+
+/// One header line, or the empty line.
+#[inline(never)]
 fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<Line> {
     let name_end = token_end(buf, at);
     if name_end == at {
@@ -543,4 +460,48 @@ fn finish(bytes: &[u8], head: &mut Head, options: &ParseOptions) -> Result<(), P
     }
     framing::check(head, options)?;
     if head.is_response { Ok(()) } else { target::check(head, options) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines made of the bytes that matter, by a small generator of our own: all of them up to a length would be too many.
+    fn lines() -> impl Iterator<Item = Vec<u8>> {
+        let alphabet = b"Host:x-a \t\r\n,\0\"\x7f\xff^";
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut next = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        (0..200_000).map(move |_| {
+            let begin: &[u8] = [&b"Host: "[..], b"x-a: ", b"content-length: 1", b""][next(4)];
+            let middle = (0..next(12)).map(|_| alphabet[next(alphabet.len())]).collect::<Vec<u8>>();
+            let end: &[u8] = [&b"\r\n"[..], b"\r\n\r\n", b"\n", b""][next(4)];
+            [begin, &middle, end].concat()
+        })
+    }
+
+    #[test]
+    fn the_short_way_through_a_line_ends_where_the_long_one_does() {
+        let options = ParseOptions::default();
+        let mut short_ways = 0;
+        for line in lines() {
+            let (mut short, mut long) = (Head::new(), Head::new());
+            let Some(next) = usual_field(&line, 0, &mut short, &options) else {
+                assert!(short.fields.is_empty());
+                continue;
+            };
+            short_ways += 1;
+            match field_line(&line, 0, &mut long, &options) {
+                Ok(Some(Line::Next(end))) => assert_eq!(next, end),
+                _ => panic!("the long way does not take {line:?}"),
+            }
+            assert_eq!(format!("{:?}", short.fields), format!("{:?}", long.fields));
+            assert_eq!((short.seen, short.dead), (long.seen, long.dead));
+        }
+        assert!(short_ways > 10_000, "only {short_ways} lines went the short way");
+    }
 }

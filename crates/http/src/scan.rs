@@ -52,6 +52,28 @@ pub(crate) fn token_end(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// Index of the first byte at or after `at` that is a colon or may stand in no name for being a space or a control
+/// character, or the length. Bytes before it need not be those of a token.
+#[inline(always)]
+pub(crate) fn name_stop(buf: &[u8], mut at: usize) -> usize {
+    while let Some(w) = word(buf, at) {
+        let colon = w ^ (ONES * b':' as u64);
+        // Lowest flagged byte is exact: borrows only travel upwards.
+        let stop = ((w.wrapping_sub(ONES * 0x21) & !w) | (colon.wrapping_sub(ONES) & !colon)) & HIGHS;
+        if stop != 0 {
+            return at + (stop.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while let Some(&b) = buf.get(at) {
+        if b < 0x21 || b == b':' {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
 /// Index of the first NUL, LF or CR at or after `at`, or the length. Other control characters pass, as in HAProxy.
 #[inline(always)]
 pub(crate) fn line_break(buf: &[u8], mut at: usize) -> usize {
@@ -120,6 +142,51 @@ pub(crate) fn token_is(name: &[u8], lower: &[u8]) -> bool {
     name.iter().zip(lower).all(|(a, b)| a | 0x20 == *b)
 }
 
+/// Whether two tokens without `^` and `~` are equal but for case: of all other token bytes, only the two cases of a
+/// letter become the same by setting bit 5.
+#[inline(always)]
+pub(crate) fn same_token(a: &[u8], b: &[u8]) -> bool {
+    const CASE: u64 = ONES * 0x20;
+    let n = b.len();
+    if a.len() != n {
+        return false;
+    }
+    if n < 8 {
+        return a.iter().zip(b).all(|(a, b)| a | 0x20 == b | 0x20);
+    }
+    let same = |at| matches!((word(a, at), word(b, at)), (Some(a), Some(b)) if a | CASE == b | CASE);
+    let mut at = 0;
+    while at + 8 < n {
+        if !same(at) {
+            return false;
+        }
+        at += 8;
+    }
+    same(n - 8)
+}
+
+/// Index of the first comma or double quote, or the length. Values are short: whole words, then bytes.
+#[inline(always)]
+pub(crate) fn list_stop(value: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(w) = word(value, at) {
+        let (comma, quote) = (w ^ (ONES * b',' as u64), w ^ (ONES * b'"' as u64));
+        // Lowest flagged byte is exact: borrows only travel upwards.
+        let stop = ((comma.wrapping_sub(ONES) & !comma) | (quote.wrapping_sub(ONES) & !quote)) & HIGHS;
+        if stop != 0 {
+            return at + (stop.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while let Some(&b) = value.get(at) {
+        if matches!(b, b',' | b'"') {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
 /// The sub-slice without spaces and tabs at either end.
 #[inline]
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
@@ -133,17 +200,15 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// A decimal number made of digits only, below 2^63.
+#[inline]
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
+    // So many digits cannot overflow.
+    const SURE: usize = 19;
+    let sound = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    if !sound || digits.len() > SURE && !digits[..digits.len() - SURE].iter().all(|b| *b == b'0') {
         return None;
     }
-    let mut n: u64 = 0;
-    for &b in digits {
-        if !b.is_ascii_digit() {
-            return None;
-        }
-        n = n.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
-    }
+    let n = digits.iter().fold(0, |n: u64, b| n.wrapping_mul(10).wrapping_add(u64::from(b - b'0')));
     (n <= i64::MAX as u64).then_some(n)
 }
 
@@ -167,6 +232,68 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn numbers_are_digits_below_two_to_the_63() {
+        for (digits, number) in [
+            ("0", Some(0)),
+            ("100", Some(100)),
+            ("9223372036854775807", Some(i64::MAX as u64)),
+            ("00000000000000000000009223372036854775807", Some(i64::MAX as u64)),
+            ("9223372036854775808", None),
+            ("9999999999999999999", None),
+            ("18446744073709551617", None),
+            ("10000000000000000000000", None),
+            ("", None),
+            ("+1", None),
+            ("1 ", None),
+        ] {
+            assert_eq!(decimal(digits.as_bytes()), number, "{digits}");
+        }
+    }
+
+    #[test]
+    fn names_stop_where_a_plain_loop_does() {
+        for filler in [b'a', b'9', b';', 0x22, 0xff] {
+            for at in 0..20 {
+                for b in 0..=255u8 {
+                    let mut buf = [filler; 20];
+                    buf[at] = b;
+                    let plain = buf.iter().position(|c| *c < 0x21 || *c == b':').unwrap_or(20);
+                    assert_eq!(name_stop(&buf, 0), plain, "{b} at {at} among {filler}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn list_values_stop_where_a_plain_loop_does() {
+        for filler in [b'a', b'+', b'-', b'!', b'#', b' ', 0xff] {
+            for at in 0..20 {
+                for b in 0..=255u8 {
+                    let mut buf = [filler; 20];
+                    buf[at] = b;
+                    let plain = buf.iter().position(|c| matches!(c, b',' | b'"')).unwrap_or(20);
+                    assert_eq!(list_stop(&buf), plain, "{b} at {at} among {filler}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn folded_tokens_are_equal_only_where_they_are_but_for_case() {
+        let tokens = || (0..=255u8).filter(|b| is_token_byte(*b) && !matches!(b, b'^' | b'~'));
+        for a in tokens() {
+            for b in tokens() {
+                for length in [1, 5, 8, 11] {
+                    let (mut one, mut two) = (vec![b'x'; length], vec![b'X'; length]);
+                    (one[length / 2], two[length / 2]) = (a, b);
+                    assert_eq!(same_token(&one, &two), a.eq_ignore_ascii_case(&b), "{a} and {b}");
+                }
+            }
+        }
+        assert!(!same_token(b"x-test", b"x-tests"));
     }
 
     #[test]

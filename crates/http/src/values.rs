@@ -1,8 +1,8 @@
 //! Comma-separated header values and occurrence numbers, with the rules of `req.hdr` and `req.fhdr` (manual 7.3.6).
 
-use crate::head::Head;
+use crate::head::{Field, Head};
 use crate::name::Name;
-use crate::scan::trim;
+use crate::scan::{list_stop, trim};
 
 /// Values of one header line: split at commas outside double quotes, trimmed; empty ones count.
 #[derive(Debug, Clone)]
@@ -18,8 +18,8 @@ pub fn list_values(line: &[u8]) -> ListValues<'_> {
 
 /// Where the value starting at 0 ends: the first comma outside quotes, or the length. A quote left open takes all.
 fn value_end(line: &[u8]) -> usize {
-    let Some(first) = memchr::memchr2(b',', b'"', line) else { return line.len() };
-    if line[first] == b',' {
+    let first = list_stop(line);
+    if line.get(first) != Some(&b'"') {
         return first;
     }
     let mut quoted = false;
@@ -39,6 +39,7 @@ fn value_end(line: &[u8]) -> usize {
 impl<'a> Iterator for ListValues<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let line = self.rest?;
         let end = value_end(line);
@@ -51,6 +52,14 @@ impl Head {
     /// Every comma-separated value of `name`, over all its lines, in order.
     pub fn values<'a, 'n>(&'a self, name: &'n Name) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
         self.get_all(name).flat_map(list_values)
+    }
+
+    /// Whether `look` says yes to one of the comma-separated values of `name`; those behind it are not looked at.
+    pub fn any_value<'a>(&'a self, name: &Name, mut look: impl FnMut(&'a [u8]) -> bool) -> bool {
+        let named = |field: &&Field| field.is(&self.bytes, name);
+        self.may_have(name)
+            && (self.fields.iter().filter(named))
+                .any(|field| list_values(field.value(&self.bytes)).any(&mut look))
     }
 
     /// Number of comma-separated values (`req.hdr_cnt`).

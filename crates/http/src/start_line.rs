@@ -1,0 +1,167 @@
+//! Start lines: a request's method, target and version; a response's version, status and reason.
+//!
+//! Called by `parse`, which has skipped the empty lines before them.
+
+use crate::Method;
+use crate::head::{Head, Span, Version};
+use crate::parse::{
+    ErrorKind, ParseOptions, Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end,
+};
+use crate::scan::{target_stop, token_end};
+
+/// The line of a request; the index behind it.
+pub(crate) fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let method_end = token_end(buf, at);
+    if !is_blank(*have!(buf.get(method_end))) || method_end == at {
+        return fail(ErrorKind::Method, method_end);
+    }
+    let target = have!(skip_blanks(buf, method_end));
+    let target_end = have!(target_end(buf, target, head, options)?);
+    head.method = Span::new(at, method_end);
+    head.method_id = Method::from_bytes(&buf[at..method_end]);
+    head.target = Span::new(target, target_end);
+    let version = have!(skip_blanks(buf, target_end));
+    let plain = target == method_end + 1 && version == target_end + 1 && buf[method_end] == b' ';
+    if buf.get(version..version + 10) == Some(b"HTTP/1.1\r\n") {
+        head.version = Version::Http11;
+        if plain && buf[target_end] == b' ' {
+            head.start_line = Some(Span::new(at, version + 8));
+        }
+        return Ok(Some(version + 10));
+    }
+    if matches!(buf[version], b'\r' | b'\n') {
+        // HTTP/0.9: no version at all.
+        if !options.relaxed || head.method_id != Method::Get {
+            return fail(ErrorKind::Version, version);
+        }
+        tolerate(head, ErrorKind::Version, version);
+        head.version = Version::Http10;
+        return line_end(buf, version, options);
+    }
+    let (number, end) = have!(version_number(buf, version, head, options)?);
+    head.version = number;
+    if number == Version::new(2, 0) && &buf[at..method_end] == b"PRI" && &buf[target..target_end] == b"*" {
+        return fail(ErrorKind::Preface, at);
+    }
+    if !matches!(have!(buf.get(end)), b'\r' | b'\n') {
+        return fail(ErrorKind::Version, end);
+    }
+    line_end(buf, end, options)
+}
+
+/// End of the target that starts at `at`.
+#[inline(always)]
+fn target_end(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let mut from = at;
+    loop {
+        let stop = target_stop(buf, from);
+        let kind = match *have!(buf.get(stop)) {
+            b' ' | b'\t' | b'\r' | b'\n' if stop > at => return Ok(Some(stop)),
+            b'#' if stop > at => ErrorKind::Fragment,
+            0x80..=0xff => ErrorKind::Target,
+            _ => return fail(ErrorKind::Target, stop),
+        };
+        if !options.relaxed {
+            return fail(kind, stop);
+        }
+        tolerate(head, kind, stop);
+        from = stop + 1;
+    }
+}
+
+/// A version at `at` and the index of the byte after it. `HTTP/1.1` once its end is seen, relaxed ones likewise.
+fn version_number(
+    buf: &[u8],
+    at: usize,
+    head: &mut Head,
+    options: &ParseOptions,
+) -> Scanned<(Version, usize)> {
+    let part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.');
+    let len = have!(buf[at..].iter().position(|b| !part(b)));
+    let text = &buf[at..at + len];
+    if let [b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] = text {
+        return Ok(Some((Version::new(major - b'0', minor - b'0'), at + len)));
+    }
+    if !options.relaxed {
+        return fail(ErrorKind::Version, at);
+    }
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u8>().ok();
+    let split = || {
+        let slash = memchr::memchr(b'/', text)?;
+        let dot = memchr::memchr(b'.', text)?;
+        let numbers = (number(text.get(slash + 1..dot)?)?, number(&text[dot + 1..])?);
+        text[..slash].iter().all(u8::is_ascii_alphabetic).then_some(numbers)
+    };
+    let Some((major, minor)) = split() else { return fail(ErrorKind::Version, at) };
+    tolerate(head, ErrorKind::Version, at);
+    Ok(Some((Version::new(major, minor), at + len)))
+}
+
+/// The status of a line that begins as nearly all do.
+#[inline]
+fn plain_status(line: &[u8]) -> Option<u16> {
+    let line: &[u8; 13] = line.first_chunk()?;
+    let (version, [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b' ']) = line.split_at(9) else {
+        return None;
+    };
+    let digit = |byte: &u8| u16::from(byte - b'0');
+    (version == b"HTTP/1.1 ").then(|| digit(a) * 100 + digit(b) * 10 + digit(c))
+}
+
+/// The line of a response; the index behind it.
+pub(crate) fn status_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let Some(status) = plain_status(&buf[at..]) else { return unusual_status_line(buf, at, head, options) };
+    head.status = status;
+    head.version = Version::Http11;
+    reason(buf, at, at + 12, true, head, options)
+}
+
+/// The reason phrase of a status line whose number ends at `code_end`, and the end of the line; `plain` where the line
+/// can be sent as it came if the rest of it is usual too.
+fn reason(
+    buf: &[u8],
+    at: usize,
+    code_end: usize,
+    plain: bool,
+    head: &mut Head,
+    options: &ParseOptions,
+) -> Scanned<usize> {
+    let reason = have!(skip_blanks(buf, code_end));
+    let reason_end = have!(value_end(buf, reason, head, options)?);
+    head.reason = Span::new(reason, reason_end);
+    let next = have!(line_end(buf, reason_end, options)?);
+    if plain && reason == code_end + 1 && next == reason_end + 2 {
+        head.start_line = Some(Span::new(at, reason_end));
+    }
+    Ok(Some(next))
+}
+
+#[cold]
+fn unusual_status_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let (version, version_end) = if buf.get(at..at + 9) == Some(b"HTTP/1.1 ") {
+        (Version::Http11, at + 8)
+    } else {
+        have!(version_number(buf, at, head, options)?)
+    };
+    if !is_blank(*have!(buf.get(version_end))) {
+        return fail(ErrorKind::Version, version_end);
+    }
+    let code = have!(skip_blanks(buf, version_end));
+    let digits = have!(buf[code..].iter().position(|b| !b.is_ascii_digit()));
+    let code_end = code + digits;
+    if !matches!(buf[code_end], b' ' | b'\t' | b'\r' | b'\n') {
+        return fail(ErrorKind::StatusCode, code_end);
+    }
+    let value = std::str::from_utf8(&buf[code..code_end]).ok().and_then(|digits| digits.parse::<u16>().ok());
+    match value {
+        Some(value @ 100..) if digits == 3 => head.status = value,
+        Some(value @ 100..) if digits > 3 && options.relaxed => {
+            tolerate(head, ErrorKind::StatusCode, code);
+            head.status = value;
+        }
+        _ => return fail(ErrorKind::StatusCode, code),
+    }
+    head.version = version;
+    let plain = code == version_end + 1 && matches!(version, Version::Http11 | Version::Http10);
+    reason(buf, at, code_end, plain, head, options)
+}
