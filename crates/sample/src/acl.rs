@@ -159,6 +159,14 @@ impl Criterion {
 
     /// Tests all values until one matches.
     pub(crate) fn test(&self, env: &Env<'_>) -> u8 {
+        if let Some((any, args)) = self.expression.any() {
+            env.may_change.set(false);
+            return match any(env, args, &mut |value| self.accepts(value)) {
+                true => PASS,
+                false if env.may_change.get() && !env.complete => MISS,
+                false => FAIL,
+            };
+        }
         let mut cursor = Cursor::all();
         let mut result = FAIL;
         loop {
@@ -169,18 +177,28 @@ impl Criterion {
             if may_change {
                 result |= MISS;
             }
-            // Looked at where it lies: a value is moved only when it must be cast.
-            let matched = match value {
+            match value {
                 None => return result,
-                Some(ref value) if fits(value, self.expects) => self.matches(value),
-                Some(value) => value.cast(self.expects).is_some_and(|value| self.matches(&value)),
-            };
-            if matched {
-                return PASS;
+                Some(value) => {
+                    if self.accepts(value) {
+                        return PASS;
+                    }
+                }
             }
             if !cursor.more {
                 return result;
             }
+        }
+    }
+
+    /// Whether a pattern matches `value`, which is cast where its type asks for it.
+    #[inline]
+    fn accepts(&self, value: Value<'_>) -> bool {
+        // Looked at where it lies: a value is moved only when it must be cast.
+        if fits(&value, self.expects) {
+            self.matches(&value)
+        } else {
+            value.cast(self.expects).is_some_and(|value| self.matches(&value))
         }
     }
 

@@ -5,7 +5,7 @@ use diag::{Diagnostic, Span};
 use crate::args::{self, Args, Kind, Spec};
 use crate::convert::{self, Convert};
 use crate::env::{Env, Scope};
-use crate::fetch::{self, Cursor, Fetch};
+use crate::fetch::{self, Any, Cursor, Fetch};
 use crate::place;
 use crate::value::{Type, Value};
 use crate::words::Words;
@@ -141,6 +141,13 @@ impl Expression {
             value.write_text(out);
         }
         value.is_some()
+    }
+
+    /// The short way to look for one of all values, where the fetch has one and no converter follows: its function and
+    /// its arguments.
+    #[inline]
+    pub(crate) fn any(&self) -> Option<(Any, &Args)> {
+        self.fetch.any.filter(|_| self.steps.is_empty()).map(|any| (any, &self.args))
     }
 
     /// The value at `cursor`, which says afterwards whether more may follow.

@@ -16,11 +16,11 @@ const DELIMITER: &[crate::args::Spec] = &[opt(Kind::Str)];
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name              arguments  gives       where              what it is
-    row("hdr",            ONE,       Type::Str,  Columns::EITHER,   "a value of a header, between commas, of the direction looked at", hdr).prepared(prepare_either),
+    row("hdr",            ONE,       Type::Str,  Columns::EITHER,   "a value of a header, between commas, of the direction looked at", hdr).prepared(prepare_either).any(any_hdr),
     row("hdr_cnt",        NAME,      Type::Int,  Columns::REQUEST,  "how many values a request header has",                 req_hdr_cnt),
     row("hdr_ip",         ONE,       Type::Addr, Columns::REQUEST,  "a value of a request header, as an address",           req_hdr_ip).prepared(prepare),
     row("hdr_val",        ONE,       Type::Int,  Columns::REQUEST,  "a value of a request header, as a number",             req_hdr_val).prepared(prepare),
-    row("req.hdr",        ONE,       Type::Str,  Columns::REQUEST,  "a value of a request header, between commas",          req_hdr).prepared(prepare),
+    row("req.hdr",        ONE,       Type::Str,  Columns::REQUEST,  "a value of a request header, between commas",          req_hdr).prepared(prepare).any(any_req_hdr),
     row("req.fhdr",       ONE,       Type::Str,  Columns::REQUEST,  "a whole line of a request header",                     req_fhdr).prepared(prepare),
     row("req.fhdr_cnt",   NAME,      Type::Int,  Columns::REQUEST,  "how many lines a request header has",                  req_fhdr_cnt),
     row("req.hdr_cnt",    NAME,      Type::Int,  Columns::REQUEST,  "how many values a request header has",                 req_hdr_cnt),
@@ -29,7 +29,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("req.hdr_names",  DELIMITER, Type::Str,  Columns::REQUEST,  "the names of the request's headers",                   req_hdr_names),
     row("req.hdrs",       &[],       Type::Bin,  Columns::REQUEST,  "all request headers as text",                          req_hdrs),
     row("req.hdrs_bin",   &[],       Type::Bin,  Columns::REQUEST,  "all request headers in binary",                        req_hdrs_bin),
-    row("res.hdr",        ONE,       Type::Str,  Columns::RESPONSE, "a value of a response header, between commas",         res_hdr).prepared(prepare),
+    row("res.hdr",        ONE,       Type::Str,  Columns::RESPONSE, "a value of a response header, between commas",         res_hdr).prepared(prepare).any(any_res_hdr),
     row("res.fhdr",       ONE,       Type::Str,  Columns::RESPONSE, "a whole line of a response header",                    res_fhdr).prepared(prepare),
     row("res.fhdr_cnt",   NAME,      Type::Int,  Columns::RESPONSE, "how many lines a response header has",                 res_fhdr_cnt),
     row("res.hdr_cnt",    NAME,      Type::Int,  Columns::RESPONSE, "how many values a response header has",                res_hdr_cnt),
@@ -38,7 +38,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("res.hdr_names",  DELIMITER, Type::Str,  Columns::RESPONSE, "the names of the response's headers",                  res_hdr_names),
     row("res.hdrs",       &[],       Type::Bin,  Columns::RESPONSE, "all response headers as text",                         res_hdrs),
     row("res.hdrs_bin",   &[],       Type::Bin,  Columns::RESPONSE, "all response headers in binary",                       res_hdrs_bin),
-    row("shdr",           ONE,       Type::Str,  Columns::RESPONSE, "a value of a response header, between commas",         res_hdr).prepared(prepare),
+    row("shdr",           ONE,       Type::Str,  Columns::RESPONSE, "a value of a response header, between commas",         res_hdr).prepared(prepare).any(any_res_hdr),
     row("shdr_cnt",       NAME,      Type::Int,  Columns::RESPONSE, "how many values a response header has",                res_hdr_cnt),
     row("shdr_ip",        ONE,       Type::Addr, Columns::RESPONSE, "a value of a response header, as an address",          res_hdr_ip).prepared(prepare),
     row("shdr_val",       ONE,       Type::Int,  Columns::RESPONSE, "a value of a response header, as a number",            res_hdr_val).prepared(prepare),
@@ -88,21 +88,21 @@ fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 fn value<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [u8]> {
     match args.int(1) {
         Some(occurrence) if occurrence != 0 => head.nth_value(name(args), occurrence as i32),
-        _ if cursor.all && cursor.given == 0 => first(head, name(args), cursor),
         _ if cursor.all => cursor.pick(head.values(name(args))),
         _ => head.nth_value(name(args), -1),
     }
 }
 
-/// The first of all values: what most conditions look at, and mostly there is none.
+/// Whether `look` says yes to the value asked for, or to one of all.
 #[inline]
-fn first<'a>(head: &'a Head, name: &Name, cursor: &mut Cursor) -> Option<&'a [u8]> {
-    let mut lines = head.get_all(name);
-    let mut values = http::list_values(lines.next()?);
-    let value = values.next();
-    cursor.given = 1;
-    cursor.more = values.next().is_some() || lines.next().is_some();
-    value
+fn any_value<'a>(head: Option<&'a Head>, args: &Args, look: &mut dyn FnMut(Value<'a>) -> bool) -> bool {
+    let Some(head) = head else { return false };
+    match args.int(1) {
+        Some(occurrence) if occurrence != 0 => {
+            head.nth_value(name(args), occurrence as i32).is_some_and(|value| look(Value::str(value)))
+        }
+        _ => head.any_value(name(args), |value| look(Value::str(value))),
+    }
 }
 
 #[inline]
@@ -117,8 +117,24 @@ fn line<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [
 }
 
 fn hdr<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
-    let head = if args.int(2) == Some(1) { response(env) } else { request(env) };
-    value(head?, args, cursor).map(Value::str)
+    value(either(env, args)?, args, cursor).map(Value::str)
+}
+
+/// The head of the direction that [`prepare_either`] noted.
+fn either<'a>(env: &Env<'a>, args: &Args) -> Option<&'a Head> {
+    if args.int(2) == Some(1) { response(env) } else { request(env) }
+}
+
+fn any_hdr<'a>(env: &'a Env<'a>, args: &'a Args, look: &mut dyn FnMut(Value<'a>) -> bool) -> bool {
+    any_value(either(env, args), args, look)
+}
+
+fn any_req_hdr<'a>(env: &'a Env<'a>, args: &'a Args, look: &mut dyn FnMut(Value<'a>) -> bool) -> bool {
+    any_value(request(env), args, look)
+}
+
+fn any_res_hdr<'a>(env: &'a Env<'a>, args: &'a Args, look: &mut dyn FnMut(Value<'a>) -> bool) -> bool {
+    any_value(response(env), args, look)
 }
 
 fn req_hdr<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {

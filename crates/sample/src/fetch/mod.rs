@@ -72,6 +72,9 @@ impl Cursor {
 /// Gives a value.
 pub type Run = for<'a> fn(&'a Env<'a>, &'a Args, &mut Cursor) -> Option<Value<'a>>;
 
+/// Shows its values one after the other until one is liked; says whether one was.
+pub type Any = for<'a> fn(&'a Env<'a>, &'a Args, &mut dyn FnMut(Value<'a>) -> bool) -> bool;
+
 /// Checks arguments beyond their types, and prepares them.
 pub type Prepare = fn(&mut Vec<Arg>, &Scope<'_>) -> Result<(), String>;
 
@@ -91,6 +94,8 @@ pub struct Fetch {
     pub run: Run,
     /// The further check of its arguments.
     pub prepare: Option<Prepare>,
+    /// The short way for conditions, which look for one of all values; what has none is asked for each by `run`.
+    pub any: Option<Any>,
 }
 
 impl std::fmt::Debug for Fetch {
@@ -108,13 +113,18 @@ const fn row(
     doc: &'static str,
     run: Run,
 ) -> Fetch {
-    Fetch { name, args, gives, columns, doc, run, prepare: None }
+    Fetch { name, args, gives, columns, doc, run, prepare: None, any: None }
 }
 
 impl Fetch {
     /// With a further check of the arguments.
     const fn prepared(self, prepare: Prepare) -> Self {
         Self { prepare: Some(prepare), ..self }
+    }
+
+    /// With a short way for conditions.
+    const fn any(self, any: Any) -> Self {
+        Self { any: Some(any), ..self }
     }
 }
 
