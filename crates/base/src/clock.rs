@@ -7,31 +7,56 @@ use std::fmt::{self, Write};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-static START: OnceLock<Instant> = OnceLock::new();
+static START: OnceLock<Start> = OnceLock::new();
 static ZONE: OnceLock<jiff::tz::TimeZone> = OnceLock::new();
+
+/// The moment of the first use of the clock.
+struct Start {
+    instant: Instant,
+    /// The same in nanoseconds of the kernel's monotonic clock.
+    ns: u64,
+}
+
+#[inline]
+fn origin() -> &'static Start {
+    // In this order: what is due by the instant is due by our own count too.
+    START.get_or_init(|| {
+        let ns = monotonic();
+        Start { instant: Instant::now(), ns }
+    })
+}
+
+/// Nanoseconds of the kernel's monotonic clock: read directly, for the difference of two `Instant`s costs more than
+/// the reading.
+#[inline]
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
 
 /// The instant of the first use of the clock: call it early at boot.
 #[inline]
 pub fn start() -> Instant {
-    *START.get_or_init(Instant::now)
+    origin().instant
 }
 
 /// Milliseconds since [`start`], never going back.
 #[inline]
 pub fn now_ms() -> u64 {
-    now_us() / 1_000
+    now_ns() / 1_000_000
 }
 
 /// Microseconds since [`start`], never going back.
 #[inline]
 pub fn now_us() -> u64 {
-    start().elapsed().as_micros() as u64
+    now_ns() / 1_000
 }
 
 /// Nanoseconds since [`start`], never going back.
 #[inline]
 pub fn now_ns() -> u64 {
-    start().elapsed().as_nanos() as u64
+    let from = origin().ns;
+    monotonic().saturating_sub(from)
 }
 
 /// A moment of the wall clock, as seconds and nanoseconds since 1970 in UTC.

@@ -100,6 +100,13 @@ pub enum ServerAddress {
     Unresolved,
 }
 
+impl ServerAddress {
+    /// Whether it is the unspecified address, which stands for what the client wanted.
+    fn is_unspecified(&self) -> bool {
+        matches!(self, Self::Ip(address) if address.ip().is_unspecified())
+    }
+}
+
 /// What is called, from any thread, when a server's address may be an old one.
 pub struct Doubt(Box<dyn Fn() + Send + Sync>);
 
@@ -130,6 +137,8 @@ pub struct Server {
     pub address: ArcSwap<ServerAddress>,
     /// How often the address changed: connections opened before the last change lead elsewhere. Written by whoever changes it.
     moves: AtomicU32,
+    /// Whether that address is the unspecified one, which stands for what the client wanted. Written with the address.
+    unspecified: AtomicBool,
     /// The host name that the address comes from, if any; written through [`Server::set_fqdn`].
     pub fqdn: ArcSwapOption<Box<str>>,
     /// The name of the SRV records that name, port and weight come from; set once, by the configuration.
@@ -229,6 +238,7 @@ impl Server {
             maxconn: AtomicU32::new(seed.maxconn),
             minconn: seed.minconn,
             maxqueue: seed.maxqueue,
+            unspecified: AtomicBool::new(seed.address.is_unspecified()),
             address: ArcSwap::from_pointee(seed.address),
             moves: AtomicU32::new(0),
             fqdn: ArcSwapOption::empty(),
@@ -369,6 +379,12 @@ impl Server {
         self.moves.load(Acquire)
     }
 
+    /// Whether its address is the unspecified one: connections then go where the client wanted.
+    #[inline]
+    pub fn is_unspecified(&self) -> bool {
+        self.unspecified.load(Relaxed)
+    }
+
     /// The port that goes with an address found by a name, 0 for the client's own.
     pub fn port(&self) -> u16 {
         self.service_port.load(Relaxed) as u16
@@ -379,6 +395,7 @@ impl Server {
         if let ServerAddress::Ip(address) = &address {
             self.service_port.store(address.port().into(), Relaxed);
         }
+        self.unspecified.store(address.is_unspecified(), Relaxed);
         self.address.store(Arc::new(address));
         self.moves.fetch_add(1, Release);
         self.touch();
