@@ -13,6 +13,7 @@ pub mod shared;
 pub mod timer;
 pub mod topology;
 pub mod usage;
+mod wheel;
 pub mod worker;
 
 pub use buffer::Buffer;

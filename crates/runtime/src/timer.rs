@@ -1,17 +1,17 @@
 //! Lazy deadlines: moving a deadline is a store, not a timer operation.
 //!
-//! A connection owns one [`Timer`] for its whole life and moves it with every phase. The worker's heap holds
-//! at most the earliest instant a timer was ever asked for; when that passes, the timer is compared with its
-//! real deadline and queued again if it moved. The grain is one millisecond.
+//! A connection owns one [`Timer`] for its whole life and moves it with every phase. The worker's [`Wheel`] holds
+//! the earliest instant a timer was asked for since it last fired; when that passes, the timer is compared with its
+//! real deadline and put in again if it moved. The grain is one millisecond.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use slab::Slab;
+
+use crate::wheel::Wheel;
 
 /// "Never", as a deadline.
 pub const NEVER: u64 = u64::MAX;
@@ -20,18 +20,14 @@ pub use base::clock::{now_ms, now_us, start as epoch};
 
 struct Slot {
     deadline: u64,
-    /// The instant of this slot's entry in the heap; [`NEVER`] when it has none. Never later than `deadline`.
-    armed: u64,
-    /// Tells entries of an earlier owner of the same slot from this one's.
-    generation: u32,
     waker: Option<Waker>,
 }
 
 #[derive(Default)]
 struct Timers {
     slots: Slab<Slot>,
-    heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    generation: u32,
+    /// When to look at each slot that has a deadline: never later than that.
+    wheel: Wheel,
     /// When the driver will wake by itself.
     driver_at: u64,
     driver: Option<Waker>,
@@ -42,10 +38,8 @@ thread_local! {
 }
 
 impl Timers {
-    fn arm(&mut self, index: usize, at: u64) {
-        let slot = &mut self.slots[index];
-        slot.armed = at;
-        self.heap.push(Reverse((at, index as u32, slot.generation)));
+    fn arm(&mut self, slot: u32, at: u64) {
+        self.wheel.set(slot, at);
         if at < self.driver_at {
             self.driver_at = at;
             if let Some(driver) = self.driver.take() {
@@ -56,26 +50,17 @@ impl Timers {
 
     /// Wakes every timer whose deadline is at or before `now`; returns the next instant to look again.
     fn fire(&mut self, now: u64) -> u64 {
-        while let Some(&Reverse((at, index, generation))) = self.heap.peek() {
-            if at > now {
-                return at;
-            }
-            self.heap.pop();
+        while let Some(index) = self.wheel.pop(now) {
             let Some(slot) = self.slots.get_mut(index as usize) else { continue };
-            if slot.generation != generation || slot.armed != at {
-                continue;
-            }
-            slot.armed = NEVER;
             if slot.deadline <= now {
                 if let Some(waker) = slot.waker.take() {
                     waker.wake();
                 }
             } else if slot.deadline != NEVER {
-                slot.armed = slot.deadline;
-                self.heap.push(Reverse((slot.deadline, index, generation)));
+                self.wheel.set(index, slot.deadline);
             }
         }
-        NEVER
+        self.wheel.next().unwrap_or(NEVER)
     }
 }
 
@@ -95,9 +80,7 @@ impl Timer {
     /// A timer without a deadline.
     pub fn new() -> Self {
         TIMERS.with_borrow_mut(|timers| {
-            timers.generation = timers.generation.wrapping_add(1);
-            let generation = timers.generation;
-            let slot = timers.slots.insert(Slot { deadline: NEVER, armed: NEVER, generation, waker: None });
+            let slot = timers.slots.insert(Slot { deadline: NEVER, waker: None });
             Self { slot: slot as u32 }
         })
     }
@@ -106,10 +89,9 @@ impl Timer {
     #[inline]
     pub fn set(&self, at: u64) {
         TIMERS.with_borrow_mut(|timers| {
-            let slot = &mut timers.slots[self.slot as usize];
-            slot.deadline = at;
-            if at < slot.armed {
-                timers.arm(self.slot as usize, at);
+            timers.slots[self.slot as usize].deadline = at;
+            if at != NEVER && timers.wheel.at(self.slot).is_none_or(|armed| at < armed) {
+                timers.arm(self.slot, at);
             }
         });
     }
@@ -133,13 +115,13 @@ impl Timer {
             if slot.deadline == NEVER {
                 return Poll::Pending;
             }
-            // An unfired entry in the heap that is still ahead spares reading the clock.
-            if slot.armed == NEVER {
+            // One that is still ahead in the wheel spares reading the clock.
+            if timers.wheel.at(self.slot).is_none() {
                 if slot.deadline <= now_ms() {
                     return Poll::Ready(());
                 }
                 let at = slot.deadline;
-                timers.arm(self.slot as usize, at);
+                timers.arm(self.slot, at);
             }
             let slot = &mut timers.slots[self.slot as usize];
             match &mut slot.waker {
@@ -160,7 +142,9 @@ impl Drop for Timer {
     fn drop(&mut self) {
         // try_with: a task may be dropped while the thread itself ends.
         let _ = TIMERS.try_with(|timers| {
-            timers.borrow_mut().slots.try_remove(self.slot as usize);
+            let mut timers = timers.borrow_mut();
+            timers.slots.try_remove(self.slot as usize);
+            timers.wheel.remove(self.slot);
         });
     }
 }
