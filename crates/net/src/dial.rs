@@ -1,13 +1,15 @@
 //! Connecting to servers: the socket's options, its source address, the wait for the connection.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use socket2::SockRef;
-use tokio::net::{TcpSocket, UnixStream};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::stream::Stream;
 use crate::sys;
@@ -57,6 +59,9 @@ pub struct Dial<'a> {
     pub send_buffer: usize,
     /// Leave the last acknowledgement of the connection to the first data (`option tcp-smart-connect`).
     pub late_ack: bool,
+    /// Leave it to the caller to have small writes sent at once ([`Stream::set_nodelay`]), before the second of them: the
+    /// first finds nothing unacknowledged to wait for.
+    pub late_nodelay: bool,
     /// Open the socket in this network namespace.
     pub namespace: Option<&'a str>,
 }
@@ -96,13 +101,25 @@ impl Dial<'_> {
             None => tcp_socket(address)?,
         };
         self.prepare(&socket, address)?;
-        let stream = socket.connect(address).await?;
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
+            _ => {}
+        }
+        let stream = TcpStream::from_std(socket.into())?;
+        poll_fn(|context| stream.poll_write_ready(context)).await?;
+        // What went wrong is told with the readiness: only then is the kernel asked what it was.
+        if stream.try_io(Interest::ERROR, || Ok(())).is_ok()
+            && let Some(error) = stream.take_error()?
+        {
+            return Err(error);
+        }
         Ok(Stream::Tcp(stream))
     }
 
-    fn prepare(&self, socket: &TcpSocket, address: SocketAddr) -> io::Result<()> {
-        socket.set_nodelay(true)?;
-        let options = SockRef::from(socket);
+    fn prepare(&self, options: &Socket, address: SocketAddr) -> io::Result<()> {
+        if !self.late_nodelay {
+            options.set_tcp_nodelay(true)?;
+        }
         if let Some(interface) = self.interface {
             options.bind_device(Some(interface.as_bytes()))?;
         }
@@ -128,40 +145,40 @@ impl Dial<'_> {
             options.set_send_buffer_size(self.send_buffer)?;
         }
         if let Some(key) = self.md5_key {
-            sys::set_md5_key(socket.as_fd(), address, key, false)?;
+            sys::set_md5_key(options.as_fd(), address, key, false)?;
         }
         if self.fast_open {
             // A kernel without it connects as ever.
-            let _ = sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1);
+            let _ = sys::set_int_option(options.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1);
         }
         if self.late_ack {
             // Only a hint: a kernel that does not take it connects as ever.
             let _ = options.set_tcp_quickack(false);
         }
         if let Some(source) = self.source {
-            self.bind(socket, source)?;
+            self.bind(options, source)?;
         }
         Ok(())
     }
 
-    fn bind(&self, socket: &TcpSocket, source: SocketAddr) -> io::Result<()> {
+    fn bind(&self, socket: &Socket, source: SocketAddr) -> io::Result<()> {
         if self.transparent {
             sys::set_transparent(socket.as_fd(), source.ip())?;
         }
-        socket.set_reuseaddr(true)?;
+        socket.set_reuse_address(true)?;
         let Some((first, last)) = self.source_ports else {
             if source.port() == 0 {
                 // Leaves the port to connect(2), which can share it between destinations.
                 let _ = sys::set_int_option(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
             }
-            return socket.bind(source);
+            return socket.bind(&source.into());
         };
         let span = u32::from(last - first) + 1;
         let start = fastrand::u32(..span);
         let mut error = io::Error::from(io::ErrorKind::AddrInUse);
         for step in 0..span.min(PORT_TRIES) {
             let port = first + ((start + step) % span) as u16;
-            match socket.bind(SocketAddr::new(source.ip(), port)) {
+            match socket.bind(&SocketAddr::new(source.ip(), port).into()) {
                 Ok(()) => return Ok(()),
                 Err(refused) => error = refused,
             }
@@ -170,11 +187,9 @@ impl Dial<'_> {
     }
 }
 
-fn tcp_socket(address: SocketAddr) -> io::Result<TcpSocket> {
-    match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    }
+fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))
 }
 
 /// Runs `open` in the network namespace `name` of /var/run/netns and comes back. Sockets stay where they were made.

@@ -31,7 +31,7 @@ pub(crate) async fn obtain(
     x: &mut Exchange,
     backend: &Arc<Proxy>,
     lease: &Lease,
-) -> Result<Upstream, Fault> {
+) -> Result<Box<Upstream>, Fault> {
     let settings = lease.settings();
     let key = pool_key(client, x, settings);
     let mut idle = None;
@@ -42,6 +42,7 @@ pub(crate) async fn obtain(
         }
     }
     if let Some(mut upstream) = idle {
+        upstream.send_at_once();
         upstream.uses += 1;
         settings.state.counters.mine().reuses.add(1);
         backend.state.backend.mine().reuses.add(1);
@@ -56,10 +57,10 @@ fn reuse(
     backend: &Proxy,
     settings: &ServerSettings,
     key: &[u8],
-) -> Option<Upstream> {
+) -> Option<Box<Upstream>> {
     if let Some(Private(private)) = client.private.as_deref_mut() {
         private.retain(|private| private.stream.is_quiet() && private.open.is_current());
-        let fits = |private: &Upstream| {
+        let fits = |private: &Box<Upstream>| {
             private.backend == backend.index && private.server.index == settings.index && *private.key == *key
         };
         if let Some(at) = private.iter().position(fits) {
@@ -94,6 +95,7 @@ struct Handed {
     is_tcp: bool,
     uses: u32,
     ends: Option<(Endpoint, Endpoint)>,
+    late_nodelay: bool,
     open: Open,
 }
 
@@ -103,7 +105,7 @@ async fn take_over(
     backend: &Proxy,
     settings: &Arc<ServerSettings>,
     key: &[u8],
-) -> Option<Upstream> {
+) -> Option<Box<Upstream>> {
     let own = client.worker.index;
     let counts: Vec<i64> = settings.state.counters.all().map(|shard| shard.idle.get()).collect();
     let others = client.worker.group.clone().filter(|index| *index != own && counts[*index] > 0);
@@ -115,9 +117,9 @@ async fn take_over(
             let handed = crate::worker::current().and_then(|worker| {
                 let ask = Ask { key: &key_wanted, reuse, first };
                 let upstream = worker.pools.take(proxy, server, ask)?;
-                let Upstream { stream, uses, ends, open, .. } = upstream;
+                let Upstream { stream, uses, ends, late_nodelay, open, .. } = *upstream;
                 let is_tcp = matches!(stream, Stream::Tcp(_));
-                Some(Handed { socket: stream.into_std().ok()?, is_tcp, uses, ends, open })
+                Some(Handed { socket: stream.into_std().ok()?, is_tcp, uses, ends, late_nodelay, open })
             });
             // Who asked may be gone; the connection is then closed.
             let _ = send.send(handed);
@@ -128,7 +130,7 @@ async fn take_over(
         if let Ok(Some(handed)) = receive.await
             && let Ok(stream) = Stream::from_fd(handed.socket, handed.is_tcp)
         {
-            return Some(Upstream {
+            return Some(Box::new(Upstream {
                 stream,
                 input: None,
                 server: settings.clone(),
@@ -137,8 +139,9 @@ async fn take_over(
                 uses: handed.uses,
                 private: false,
                 ends: handed.ends,
+                late_nodelay: handed.late_nodelay,
                 open: handed.open,
-            });
+            }));
         }
     }
     None
@@ -152,7 +155,7 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
     let by_destination = settings.send_proxy != SendProxy::None
         || x.server_address.is_some()
         || settings.port_offset.is_some()
-        || matches!(&**settings.state.address.load(), ServerAddress::Ip(address) if address.ip().is_unspecified());
+        || settings.state.is_unspecified();
     let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
     if !by_source && !by_destination && !marked && settings.pool_conn_name.is_none() {
         return Box::default();
@@ -184,7 +187,7 @@ async fn open(
     backend: &Arc<Proxy>,
     settings: &Arc<ServerSettings>,
     key: Box<[u8]>,
-) -> Result<Upstream, Fault> {
+) -> Result<Box<Upstream>, Fault> {
     // Before the address: a change between the two makes the connection outdated, never current by mistake.
     let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(io::ErrorKind::AddrNotAvailable))?;
@@ -220,7 +223,7 @@ async fn open(
         _ => (Endpoint::Local, Endpoint::Local),
     });
     x.preamble = proxy_header(client, x, settings);
-    Ok(Upstream {
+    Ok(Box::new(Upstream {
         stream,
         input: None,
         server: settings.clone(),
@@ -229,8 +232,9 @@ async fn open(
         uses: 1,
         private: false,
         ends,
+        late_nodelay: x.txn.is_http && settings.socks4.is_none(),
         open: opened,
-    })
+    }))
 }
 
 /// Counts the connection to be opened. Where descriptors run short (`tune.pool-high-fd-ratio`), or a server takes no
@@ -330,6 +334,8 @@ async fn dial(
         receive_buffer: tune.rcvbuf_server,
         send_buffer: tune.sndbuf_server,
         late_ack,
+        // Most requests are one write, and most connections of clients that open one each serve but one.
+        late_nodelay: x.txn.is_http && settings.socks4.is_none(),
         namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
     };
     client.timer.set_after(timer::now_ms(), allowed);

@@ -66,7 +66,7 @@ impl LastServer {
 
 /// The connections to servers that belong to one client, longest kept first.
 #[derive(Default)]
-pub(crate) struct Private(pub(crate) Vec<Upstream>);
+pub(crate) struct Private(pub(crate) Vec<Box<Upstream>>);
 
 impl Connection {
     /// A connection at its beginning.

@@ -253,6 +253,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     fields::of_response(client, x, &backend, &upstream);
     report::early(client, x, LogOrigin::Response);
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
+        upstream.send_at_once();
         Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
         sockets::leave(client, x);
         return Ok(Next::Close);
@@ -271,7 +272,7 @@ async fn obtain_response(
     client: &mut Connection,
     x: &mut Exchange,
     backend: &Arc<Proxy>,
-) -> Result<(Upstream, Lease), Stop> {
+) -> Result<(Box<Upstream>, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
     let mut avoid = None;
     loop {
@@ -376,7 +377,7 @@ async fn attempt(
     x: &mut Exchange,
     backend: &Arc<Proxy>,
     lease: &Lease,
-) -> Result<Upstream, (Fault, bool)> {
+) -> Result<Box<Upstream>, (Fault, bool)> {
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
     let reused = upstream.uses > 1;
     count_request(x, backend, lease);
@@ -384,6 +385,9 @@ async fn attempt(
     report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
     upload::start(client, x, backend, lease.settings());
+    if !x.upload.is_one_write() {
+        upstream.send_at_once();
+    }
     match response::await_head(client, x, backend, &mut upstream).await {
         Ok(()) => Ok(upstream),
         Err(fault) => {

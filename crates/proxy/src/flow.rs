@@ -45,6 +45,9 @@ pub(crate) enum Recoding {
 /// Bodies up to this size are copied behind their head: cheaper than two pieces for the kernel.
 const COPY: usize = 2048;
 
+/// No path has smaller segments than IPv6 promises (RFC 8200, 5), less headers with all their options.
+const SEGMENT: usize = 1280 - 120;
+
 /// Bodies from this length on go through a pipe where the options allow it.
 const SPLICE_FROM: u64 = 64 * 1024;
 
@@ -111,6 +114,11 @@ impl Flow {
     /// Whether all has been sent.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_received() && self.ready == 0 && self.staged_sent == self.staged.len()
+    }
+
+    /// Whether everything is here, and so little of it that it leaves in one write and one segment.
+    pub(crate) fn is_one_write(&self) -> bool {
+        self.is_received() && self.gate.is_none() && self.staged.len() + self.ready <= SEGMENT
     }
 
     /// How many staged bytes are still to be sent.

@@ -26,7 +26,7 @@ use crate::worker::{Shared, Worker};
 /// Empty for plain connections.
 pub(crate) type Key = Box<[u8]>;
 
-/// A connection to a server.
+/// A connection to a server. Boxed once when it is opened and handed from step to step.
 pub(crate) struct Upstream {
     pub(crate) stream: Stream,
     pub(crate) input: Option<Buffer>,
@@ -39,6 +39,8 @@ pub(crate) struct Upstream {
     pub(crate) private: bool,
     /// Our end and theirs, told once.
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
+    /// Whether its writes still wait for what was sent before to be acknowledged: the first needs not be told otherwise.
+    pub(crate) late_nodelay: bool,
     /// Counts it as open for as long as it lives.
     pub(crate) open: Open,
 }
@@ -82,8 +84,16 @@ impl Drop for Open {
 impl Upstream {
     /// Closes a connection on which nothing is outstanding: with a reset, which spares both kernels the long
     /// goodbye and the port that it would occupy.
-    pub(crate) fn discard(self) {
+    pub(crate) fn discard(self: Box<Self>) {
         self.stream.reset_on_close();
+    }
+
+    /// From now on small writes leave at once: to be called before the second.
+    #[inline]
+    pub(crate) fn send_at_once(&mut self) {
+        if std::mem::take(&mut self.late_nodelay) {
+            self.stream.set_nodelay();
+        }
     }
 
     /// Where received bytes go, taken from the pool if there is none.
@@ -96,7 +106,7 @@ impl Upstream {
 #[derive(Default)]
 struct ServerPool {
     /// The latest used last.
-    idle: Vec<Upstream>,
+    idle: Vec<Box<Upstream>>,
     /// The fewest that were idle at once since the last purge: so many nobody needed.
     spare: usize,
     /// The most connections in use at once: since the last purge, and as expected from before.
@@ -137,7 +147,7 @@ impl Pools {
     }
 
     /// Takes an idle connection that this request may use.
-    pub(crate) fn take(&self, backend: usize, server: usize, ask: Ask<'_>) -> Option<Upstream> {
+    pub(crate) fn take(&self, backend: usize, server: usize, ask: Ask<'_>) -> Option<Box<Upstream>> {
         let mut pools = self.pools.borrow_mut();
         let pool = pools.get_mut(backend)?.get_mut(server)?;
         let mut at = pool.idle.len();
@@ -164,14 +174,14 @@ impl Pools {
     }
 
     /// Keeps a connection for later, if the server's limits allow; else closes it.
-    pub(crate) fn put(&self, upstream: Upstream) {
+    pub(crate) fn put(&self, upstream: Box<Upstream>) {
         if let Some(unwanted) = self.try_put(upstream) {
             unwanted.discard();
         }
     }
 
     /// Gives back what is not kept.
-    fn try_put(&self, mut upstream: Upstream) -> Option<Upstream> {
+    fn try_put(&self, mut upstream: Box<Upstream>) -> Option<Box<Upstream>> {
         let settings = &*upstream.server;
         let limit = settings.pool_max_conn;
         let counters = &settings.state.counters;

@@ -108,7 +108,7 @@ async fn reach(
     client: &mut Connection,
     x: &mut Exchange,
     backend: &Arc<Proxy>,
-) -> Result<(Upstream, Lease), Stop> {
+) -> Result<(Box<Upstream>, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
     let mut avoid = None;
     loop {

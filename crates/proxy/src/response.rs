@@ -505,7 +505,7 @@ pub(crate) fn conclude(
     client: &mut Connection,
     x: &mut Exchange,
     backend: &Arc<Proxy>,
-    mut upstream: Upstream,
+    mut upstream: Box<Upstream>,
     lease: Lease,
 ) -> Next {
     x.phase = Phase::None;
@@ -542,7 +542,7 @@ pub(crate) fn conclude(
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
 }
 
-fn keep_private(client: &mut Connection, mut upstream: Upstream) {
+fn keep_private(client: &mut Connection, mut upstream: Box<Upstream>) {
     upstream.input = None;
     client.last_server = LastServer::new(upstream.backend, upstream.server.index);
     // `max-session-srv-conns`: the longest kept goes first.

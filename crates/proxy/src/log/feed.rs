@@ -123,6 +123,7 @@ fn dial_of<'a>(worker: &Worker, settings: &'a ServerSettings) -> Dial<'a> {
         receive_buffer: tune.rcvbuf_server,
         send_buffer: tune.sndbuf_server,
         late_ack: false,
+        late_nodelay: false,
         namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
     }
 }
