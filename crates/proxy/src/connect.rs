@@ -60,10 +60,10 @@ fn reuse(
 ) -> Option<Box<Upstream>> {
     if let Some(Private(private)) = client.private.as_deref_mut() {
         private.retain(|private| private.stream.is_quiet() && private.open.is_current());
-        let fits = |private: &Box<Upstream>| {
+        let fits = |private: &Upstream| {
             private.backend == backend.index && private.server.index == settings.index && *private.key == *key
         };
-        if let Some(at) = private.iter().position(fits) {
+        if let Some(at) = private.iter().position(|private| fits(private)) {
             return Some(private.swap_remove(at));
         }
     }

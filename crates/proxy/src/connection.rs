@@ -66,6 +66,7 @@ impl LastServer {
 
 /// The connections to servers that belong to one client, longest kept first.
 #[derive(Default)]
+#[allow(clippy::vec_box)] // Handed on as it is, without a move of its content.
 pub(crate) struct Private(pub(crate) Vec<Box<Upstream>>);
 
 impl Connection {

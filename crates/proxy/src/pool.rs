@@ -84,7 +84,7 @@ impl Drop for Open {
 impl Upstream {
     /// Closes a connection on which nothing is outstanding: with a reset, which spares both kernels the long
     /// goodbye and the port that it would occupy.
-    pub(crate) fn discard(self: Box<Self>) {
+    pub(crate) fn discard(self) {
         self.stream.reset_on_close();
     }
 
@@ -106,6 +106,7 @@ impl Upstream {
 #[derive(Default)]
 struct ServerPool {
     /// The latest used last.
+    #[allow(clippy::vec_box)] // Handed out as it is, without a move of its content.
     idle: Vec<Box<Upstream>>,
     /// The fewest that were idle at once since the last purge: so many nobody needed.
     spare: usize,
