@@ -2,7 +2,8 @@
 #
 #   make run      build Weir and start it on examples/quickstart.cfg
 #   make test     everything that must pass
-#   make bench              Weir beside haproxy and nginx: CPU, system calls, memory
+#   make release  the binary to install, target/weir: compiled with a profile of what it is used for
+#   make bench              what `make release` builds beside haproxy and nginx: CPU, system calls, memory
 #   make bench-balance      what balancing costs and does, simulated and beside haproxy
 #   make bench-busy-polling latency of one connection at a time
 #   make bench-checks       what health checks cost, many threads
@@ -18,7 +19,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build test lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-variables tools docs clean
+.PHONY: run build release test lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -26,6 +27,10 @@ run: build
 build:
 	@./tools/need.sh cc
 	$(CARGO) build --profile quick -p weir
+
+release:
+	@./tools/need.sh cc
+	@CARGO_TARGET_DIR=$(TARGET) ./tools/release.sh
 
 tools:
 	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd
@@ -86,9 +91,8 @@ bench-checks: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/checks.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
-bench: tools
-	$(CARGO) build --release -p weir -p weir-bench
-	./bench/run.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+bench: tools release
+	./bench/run.sh $(TARGET)/weir $(TARGET)/release/weir-load
 
 clean:
 	$(CARGO) clean

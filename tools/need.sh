@@ -7,7 +7,11 @@ declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy
 PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
 missing=()
 for program in "$@"; do
-    command -v "$program" >/dev/null 2>&1 || missing+=("${package[$program]:-$program}")
+    command -v "$program" >/dev/null 2>&1 && continue
+    case $program in
+    llvm-profdata-*) missing+=("llvm-${program##*-}") ;;
+    *) missing+=("${package[$program]:-$program}") ;;
+    esac
 done
 if ! command -v cargo >/dev/null 2>&1; then
     echo "Rust is missing: install it with rustup (https://rustup.rs), then run this again." >&2

@@ -228,6 +228,9 @@ fn count_session(connection: &Connection) {
 /// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the connection is to end.
 async fn wait_for_request(connection: &Connection) -> Option<Arrival> {
     if connection.input.is_some() {
+        // Requests that came together ask the sockets for little: without this, a client that goes on sending such
+        // would keep the worker for itself.
+        tokio::task::coop::consume_budget().await;
         return Some(Arrival::Ready);
     }
     let timeouts = &connection.frontend.timeouts;

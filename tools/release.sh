@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Builds Weir as it is to be installed: compiled twice, the second time with what a run of bench/train.sh showed of the paths
+# that are taken, which the compiler then lays out next to each other. The kernel's own code drives ours out of the nearest
+# cache at every system call, so how many lines of code a request touches is what its user time depends on.
+#
+#   tools/release.sh          the binary is then $CARGO_TARGET_DIR/weir; CARGO_TARGET_DIR is `target` unless it is set
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+host=$(rustc -vV | sed -n 's/^host: //p')
+llvm=$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
+profdata() { command -v "llvm-profdata-$llvm" || find "$(rustc --print sysroot)" -name llvm-profdata -type f -print -quit; }
+
+if [ -z "$(profdata)" ] && ! ./tools/need.sh "llvm-profdata-$llvm"; then
+    echo "llvm-profdata of LLVM $llvm is missing (Debian: llvm-$llvm; rustup: component llvm-tools): building without a profile" >&2
+    cargo build --release --locked -p weir
+    cp "$target/release/weir" "$target/weir"
+    exit
+fi
+build() { # directory, flag
+    RUSTFLAGS=$2 cargo build --release --locked --target "$host" --target-dir "$target/$1" -p weir
+}
+
+counts=$(mktemp -d)
+trap 'rm -rf "$counts"' EXIT
+cargo build --release --locked -p weir-bench
+build counting "-Cprofile-generate=$counts"
+./bench/train.sh "$target/counting/$host/release/weir" "$target/release/weir-load"
+"$(profdata)" merge -o "$target/weir.profdata" "$counts"
+build trained "-Cprofile-use=$target/weir.profdata"
+cp "$target/trained/$host/release/weir" "$target/weir"
+echo "built $target/weir"
