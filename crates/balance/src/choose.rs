@@ -50,8 +50,7 @@ impl Core {
             return true;
         }
         let server = &self.servers[index];
-        server.maxconn.load(Relaxed) == 0
-            || (server.queue.is_empty() && server.served.0.load(Relaxed) < limit(server))
+        server.maxconn.load(Relaxed) == 0 || (server.queue.is_empty() && server.limited() < limit(server))
     }
 
     /// The next of a list in which servers take turns; full ones are passed over.
@@ -126,7 +125,7 @@ impl Core {
         if server.maxconn.load(Relaxed) == 0 {
             return true;
         }
-        let served = server.served.0.load(Relaxed);
+        let served = server.limited();
         match self.preserve {
             PreserveAffinity::MaxQueue if server.maxqueue == 0 => true,
             PreserveAffinity::MaxQueue => {
@@ -152,7 +151,8 @@ impl Core {
         let requests = u64::from(self.in_flight.0.load(Relaxed)) + 1;
         let places = (requests * u64::from(self.balance_factor)).div_ceil(100);
         let total = u64::from(table.total.max(1));
-        let (weight, before) = (u64::from(table.weights[index]), u64::from(table.before[index]));
+        let (weight, before) = table.shares[index];
+        let (weight, before) = (u64::from(weight), u64::from(before));
         let (each, rest) = (places / total, places % total);
         let share = weight * each + (before + weight) * rest / total - before * rest / total;
         served < share.max(1)
@@ -248,9 +248,11 @@ impl Core {
                 None => UNKNOWN_US,
             };
             let full = if self.has_room(table, index, limit) { 1.0 } else { FULL };
-            taken * (waiting + 1) as f32 * full / table.weights[index] as f32
+            taken * (waiting + 1) as f32 * full
         };
-        Some(if cost(two) < cost(one) { two } else { one })
+        // By weight, without a division: what the other's would cost is multiplied instead.
+        let weight = |index: usize| table.weights[index] as f32;
+        Some(if cost(two) * weight(one) < cost(one) * weight(two) { two } else { one })
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{
 use arc_swap::ArcSwap;
 use runtime::shard::{self, Padded};
 use runtime::shared::Shared as _;
-use state::served::Place;
+use state::served::Row;
 use state::server::changes;
 use state::{Answer, Server};
 
@@ -49,7 +49,7 @@ pub(crate) struct Core {
     members: Vec<Member>,
     pub(crate) servers: Vec<Arc<Server>>,
     /// Their counts, one step nearer.
-    pub(crate) served: Vec<Place>,
+    pub(crate) served: Row,
     pub(crate) method: Method,
     pub(crate) balance_factor: u32,
     pub(crate) preserve: PreserveAffinity,
@@ -60,7 +60,8 @@ pub(crate) struct Core {
     /// Set while somebody looks after the table.
     busy: AtomicBool,
     table: ArcSwap<Table>,
-    /// The next turn, one a thread group. Written on each pick that takes turns.
+    /// The next turn, one a thread group. Written on each pick that takes turns. `leastconn` has one a worker: the loads
+    /// that all see spread its requests, turns only among equals.
     positions: Box<[Padded<AtomicUsize>]>,
     /// Requests at all servers, kept for `hash-balance-factor` only. Written by every worker on each request.
     pub(crate) in_flight: Arc<Padded<AtomicU32>>,
@@ -105,6 +106,14 @@ impl Method {
             Self::Sticky => Shape::Longest,
         }
     }
+
+    /// Whether it compares servers by the requests that they serve.
+    fn compares(self) -> bool {
+        match self {
+            Self::Turns | Self::Map | Self::Ring | Self::Random(1) => false,
+            Self::Loads | Self::Random(_) | Self::PeakEwma { .. } | Self::Sticky => true,
+        }
+    }
 }
 
 impl Picker {
@@ -128,6 +137,9 @@ impl Picker {
         let method = Method::of(settings);
         let servers: Vec<Arc<Server>> = members.iter().map(|member| member.server.clone()).collect();
         let by = if matches!(settings.algorithm, Algorithm::First) { By::Room } else { By::Load };
+        let apart = !method.compares() && settings.balance_factor == 0;
+        servers.iter().for_each(|server| server.counts_apart.store(apart, Relaxed));
+        let positions = if method == Method::Loads { shard::workers() } else { shard::groups() };
         let core = Core {
             method,
             balance_factor: settings.balance_factor,
@@ -136,18 +148,18 @@ impl Picker {
             seen: AtomicU64::new(0),
             busy: AtomicBool::new(false),
             table: ArcSwap::default(),
-            positions: (0..shard::groups()).map(|_| Padded(AtomicUsize::new(0))).collect(),
+            positions: (0..positions).map(|_| Padded(AtomicUsize::new(0))).collect(),
             in_flight,
-            served: servers.iter().map(|server| server.served.0.clone()).collect(),
+            served: Row::new(servers.iter().map(|server| server.served.0.clone())),
             loads: (method == Method::Loads).then(|| Loads::new(by, servers.clone())),
             servers,
             members,
         };
         core.work_out();
-        // Groups begin apart, so that they do not all turn to the same server at once.
+        // They begin apart, so that they do not all turn to the same server at once.
         let length = core.table.load().order.len().max(core.servers.len());
-        for (group, position) in core.positions.iter().enumerate() {
-            position.0.store(group * length / core.positions.len(), Relaxed);
+        for (at, position) in core.positions.iter().enumerate() {
+            position.0.store(at * length / core.positions.len(), Relaxed);
         }
         Self { core: Arc::new(core) }
     }
@@ -275,11 +287,11 @@ impl Core {
         self.seen.store(now, Relaxed);
     }
 
-    /// The next turn of this thread's group.
+    /// The next turn of this thread's group, or its own.
     #[inline]
     pub(crate) fn position(&self) -> &AtomicUsize {
-        let group = shard::current_group();
-        &self.positions.get(group).unwrap_or(&self.positions[0]).0
+        let own = if self.method == Method::Loads { shard::current_worker() } else { shard::current_group() };
+        &self.positions.get(own).unwrap_or(&self.positions[0]).0
     }
 
     /// The choice of an old table, or another server if that one must not be used any more.
