@@ -36,9 +36,9 @@ pub(crate) fn hop(counters: &runtime::Sharded<CheckCounters>) -> Option<usize> {
     let start = RANDOM.with_borrow_mut(|random| random.usize(..workers));
     let own = counters.mine();
     let present = own.present();
-    let loads = counters.all().take(workers);
+    let mut loads = counters.all().take(workers);
     let worker = target(present, loads.clone().map(CheckCounters::present), start)?;
-    if !loads.skip(worker).next()?.enter_below(present - 1) {
+    if !loads.nth(worker)?.enter_below(present - 1) {
         return None;
     }
     own.leave();
