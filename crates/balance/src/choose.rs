@@ -115,7 +115,7 @@ impl Core {
     /// Whether a consistent hash may stop at `index`.
     #[inline]
     fn fits(&self, table: &Table, index: usize, wish: Wish, limit: &impl Fn(&Server) -> u32) -> bool {
-        if Some(index) == wish.avoid || !self.within_factor(table, index) {
+        if Some(index) == wish.avoid || !self.within_factor(table, index, wish.now_us) {
             return false;
         }
         if self.preserve == PreserveAffinity::Always {
@@ -140,15 +140,13 @@ impl Core {
     /// The share is handed out in whole places, HAProxy's way: a whole number a unit of weight, what remains
     /// spread over the servers in order, and nobody has none.
     #[inline]
-    fn within_factor(&self, table: &Table, index: usize) -> bool {
-        if self.balance_factor == 0 {
-            return true;
-        }
+    fn within_factor(&self, table: &Table, index: usize, now_us: u64) -> bool {
+        let Some(in_flight) = &self.in_flight else { return true };
         let served = u64::from(self.served[index].load(Relaxed));
         if served == 0 {
             return true;
         }
-        let requests = u64::from(self.in_flight.0.load(Relaxed)) + 1;
+        let requests = u64::from(in_flight.total(now_us)) + 1;
         let places = (requests * u64::from(self.balance_factor)).div_ceil(100);
         let total = u64::from(table.total.max(1));
         let (weight, before) = table.shares[index];
@@ -191,7 +189,7 @@ impl Core {
         limit: &impl Fn(&Server) -> u32,
     ) -> Option<usize> {
         let index = table.draw.draw(fastrand::u64(..))?;
-        if Some(index) != wish.avoid && Some(index) != last && self.within_factor(table, index) {
+        if Some(index) != wish.avoid && Some(index) != last && self.within_factor(table, index, wish.now_us) {
             return Some(index);
         }
         self.drawn_again(table, index, last, wish, limit)

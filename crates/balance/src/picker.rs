@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -18,6 +18,7 @@ use state::served::Row;
 use state::server::changes;
 use state::{Answer, Server};
 
+use crate::in_flight::InFlight;
 use crate::loads::{By, Loads};
 use crate::settings::{Algorithm, HashKind, PreserveAffinity, Settings};
 use crate::table::{self, Member, Shape, Table};
@@ -63,8 +64,8 @@ pub(crate) struct Core {
     /// The next turn, one a thread group. Written on each pick that takes turns. `leastconn` has one a worker: the loads
     /// that all see spread its requests, turns only among equals.
     positions: Box<[Padded<AtomicUsize>]>,
-    /// Requests at all servers, kept for `hash-balance-factor` only. Written by every worker on each request.
-    pub(crate) in_flight: Arc<Padded<AtomicU32>>,
+    /// Requests at all servers, for `hash-balance-factor` only.
+    pub(crate) in_flight: Option<Arc<InFlight>>,
     pub(crate) loads: Option<Loads>,
 }
 
@@ -119,7 +120,8 @@ impl Method {
 impl Picker {
     /// A picker over `members`, which are referred to by their place.
     pub fn new(settings: &Settings, members: Vec<Member>) -> Self {
-        Self::with(settings, members, Arc::default())
+        let in_flight = (settings.balance_factor > 0).then(Arc::default);
+        Self::with(settings, members, in_flight)
     }
 
     /// One over more members, which takes this one's place: what is being served goes on to count.
@@ -133,7 +135,7 @@ impl Picker {
         self.core.method != Method::Map
     }
 
-    fn with(settings: &Settings, members: Vec<Member>, in_flight: Arc<Padded<AtomicU32>>) -> Self {
+    fn with(settings: &Settings, members: Vec<Member>, in_flight: Option<Arc<InFlight>>) -> Self {
         let method = Method::of(settings);
         let servers: Vec<Arc<Server>> = members.iter().map(|member| member.server.clone()).collect();
         let by = if matches!(settings.algorithm, Algorithm::First) { By::Room } else { By::Load };
@@ -198,8 +200,8 @@ impl Picker {
             }
             _ => {}
         }
-        if self.core.balance_factor > 0 {
-            self.core.in_flight.0.add(1);
+        if let Some(in_flight) = &self.core.in_flight {
+            in_flight.enter();
         }
         self.moved(index);
     }
@@ -207,8 +209,8 @@ impl Picker {
     /// Says that a request is no longer served by `index`; call it behind [`Server::leave`].
     #[inline]
     pub fn left(&self, index: usize) {
-        if self.core.balance_factor > 0 {
-            self.core.in_flight.0.sub(1);
+        if let Some(in_flight) = &self.core.in_flight {
+            in_flight.leave();
         }
         self.moved(index);
     }

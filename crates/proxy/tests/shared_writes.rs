@@ -42,14 +42,13 @@ const LIMITS: &[Limit] = &[
     limit("static-rr", 1),
     limit("leastconn", 2),
     limit("first", 2),
+    Limit { more: "hash-type consistent\n hash-balance-factor 150", ..limit("uri", 2) },
     Limit { a_second: 256, ..limit("random", 2) },
     Limit { a_second: 2_000, ..limit("peak-ewma", 2) },
     // A limit is kept to by all workers together.
     Limit { more: "default-server maxconn 100", ..limit("roundrobin", 3) },
     // Two of the keys that order many servers; minima over sixteen of them are further ones, where they change.
     Limit { servers: 20, ..limit("leastconn", 4) },
-    // And two of all servers' requests.
-    Limit { more: "hash-type consistent\n hash-balance-factor 150", ..limit("uri", 4) },
 ];
 
 #[test]

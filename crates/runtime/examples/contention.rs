@@ -203,7 +203,7 @@ fn model(line: f64) {
     // Whether groups have lines of their own: a turn is of the group, a server's count is of all.
     const WRITES: [(&str, f64, &str, f64); 2] = [
         ("roundrobin, static-rr", 1.0, "backend and group", 4.0),
-        ("leastconn, first, random, peak-ewma", 2.0, "server", 1.0),
+        ("leastconn, first, random, peak-ewma, hash-balance-factor", 2.0, "server", 1.0),
     ];
     println!(
         "\nA line that several cores write passes {line:.1} ns from write to write. With the writes that a warm request makes"
