@@ -126,6 +126,37 @@ fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
 }
 
 #[test]
+fn expressions_of_an_added_server_mean_what_they_mean_in_the_configuration() {
+    let (origin, receiver) = (Origin::text("first"), free_port());
+    let lines = format!(
+        "  http-request set-var(txn.other) str(one)\n  http-request set-var(txn.key) str(two)\n  default_backend b\n\
+         frontend receiver\n  bind 127.0.0.1:{receiver} accept-proxy\n  \
+         http-request return status 200 content-type text/plain lf-string %[fc_pp_tlv(0xE1)]\n"
+    );
+    let (weir, port) = start(&lines, &origin);
+    let add = |name: &str, more: &str| {
+        weir.ask(&format!("add server b/{name} 127.0.0.1:{receiver} send-proxy-v2 {more}"))
+    };
+    for (parameters, wanted) in [
+        ("pool-conn-name var(txn.nowhere)", "variable 'nowhere' is not used in the configuration"),
+        ("pool-conn-name nonsense", "nonsense"),
+        ("pool-conn-name path,map_str(/nowhere)", "no file is read at run time"),
+        ("pool-conn-name be_conn(nowhere)", "nowhere"),
+        ("set-proxy-v2-tlv-fmt(0xE1) %[cpu_ns_tot]", "is kept only where"),
+    ] {
+        let said = add("x", parameters);
+        assert!(said.contains(wanted) && !said.contains("registered"), "{parameters}: {said}");
+    }
+    let said = add(
+        "t",
+        "set-proxy-v2-tlv-fmt(0xE1) %[var(txn.key)]-%[be_name]-%[srv_is_up(b/s)]-%[nbsrv] pool-conn-name var(txn.other)",
+    );
+    assert!(said.contains("New server registered."), "{said}");
+    assert_eq!(weir.ask("enable server b/t; disable server b/s").trim(), "");
+    assert_eq!(client::get(port, "/").expect("a response").text(), "two-b-0-1");
+}
+
+#[test]
 fn a_server_that_serves_is_not_removed() {
     let (send, receive) = std::sync::mpsc::channel::<()>();
     let receive = std::sync::Mutex::new(receive);

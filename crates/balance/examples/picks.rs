@@ -3,6 +3,10 @@
 //! Three numbers each: the pick among servers of equal weight and among servers of weights 1 to 8, and that with
 //! the request's coming and going (two locked additions and what the algorithm keeps of them). Warm, one thread; the
 //! least of many short rounds, since everything else on the machine only adds.
+//!
+//!     cargo run --release -p weir-balance --example picks [part of a name [servers [rounds]]]
+//!
+//! With few rounds it can be run under `valgrind --tool=cachegrind`, which counts where clocks are of no use.
 
 #![allow(missing_docs)]
 
@@ -38,8 +42,8 @@ fn settings() -> Vec<(&'static str, Settings)> {
 }
 
 /// The least time of several rounds, in ns a call.
-fn measure(mut call: impl FnMut(u32)) -> f64 {
-    (0..ROUNDS)
+fn measure(rounds: usize, mut call: impl FnMut(u32)) -> f64 {
+    (0..rounds)
         .map(|round| {
             let start = Instant::now();
             (0..PICKS).for_each(|number| call(round as u32 * PICKS + number));
@@ -53,22 +57,27 @@ fn wish(number: u32) -> Wish {
 }
 
 fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = |name: &str| words.first().is_none_or(|part| name.contains(part.as_str()));
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<usize>().ok());
+    let counts = number(1).map_or(vec![4, 100, 10_000], |count| vec![count]);
+    let rounds = number(2).unwrap_or(ROUNDS);
     println!(
         "| algorithm | servers | pick, equal weights, ns | pick, weights 1 to 8, ns | come and go too, ns |"
     );
     println!("| --- | --- | --- | --- | --- |");
-    for (name, settings) in settings() {
-        for count in [4usize, 100, 10_000] {
+    for (name, settings) in settings().into_iter().filter(|(name, _)| wanted(name)) {
+        for &count in &counts {
             let equal = farm(&settings, count, |_| 1);
-            let alone = measure(|number| {
+            let alone = measure(rounds, |number| {
                 black_box(equal.pick(wish(number)));
             });
             drop(equal);
             let uneven = farm(&settings, count, |at| 1 + (at % 8) as u32);
-            let weighted = measure(|number| {
+            let weighted = measure(rounds, |number| {
                 black_box(uneven.pick(wish(number)));
             });
-            let whole = measure(|number| {
+            let whole = measure(rounds, |number| {
                 if let Some(at) = uneven.pick(wish(number)) {
                     uneven.enter(at);
                     uneven.leave(at);

@@ -50,8 +50,7 @@ impl Core {
             return true;
         }
         let server = &self.servers[index];
-        server.maxconn.load(Relaxed) == 0
-            || (server.queue.is_empty() && server.served.0.load(Relaxed) < limit(server))
+        server.maxconn.load(Relaxed) == 0 || (server.queue.is_empty() && server.limited() < limit(server))
     }
 
     /// The next of a list in which servers take turns; full ones are passed over.
@@ -116,7 +115,7 @@ impl Core {
     /// Whether a consistent hash may stop at `index`.
     #[inline]
     fn fits(&self, table: &Table, index: usize, wish: Wish, limit: &impl Fn(&Server) -> u32) -> bool {
-        if Some(index) == wish.avoid || !self.within_factor(table, index) {
+        if Some(index) == wish.avoid || !self.within_factor(table, index, wish.now_us) {
             return false;
         }
         if self.preserve == PreserveAffinity::Always {
@@ -126,7 +125,7 @@ impl Core {
         if server.maxconn.load(Relaxed) == 0 {
             return true;
         }
-        let served = server.served.0.load(Relaxed);
+        let served = server.limited();
         match self.preserve {
             PreserveAffinity::MaxQueue if server.maxqueue == 0 => true,
             PreserveAffinity::MaxQueue => {
@@ -141,18 +140,17 @@ impl Core {
     /// The share is handed out in whole places, HAProxy's way: a whole number a unit of weight, what remains
     /// spread over the servers in order, and nobody has none.
     #[inline]
-    fn within_factor(&self, table: &Table, index: usize) -> bool {
-        if self.balance_factor == 0 {
-            return true;
-        }
+    fn within_factor(&self, table: &Table, index: usize, now_us: u64) -> bool {
+        let Some(in_flight) = &self.in_flight else { return true };
         let served = u64::from(self.served[index].load(Relaxed));
         if served == 0 {
             return true;
         }
-        let requests = u64::from(self.in_flight.0.load(Relaxed)) + 1;
+        let requests = u64::from(in_flight.total(now_us)) + 1;
         let places = (requests * u64::from(self.balance_factor)).div_ceil(100);
         let total = u64::from(table.total.max(1));
-        let (weight, before) = (u64::from(table.weights[index]), u64::from(table.before[index]));
+        let (weight, before) = table.shares[index];
+        let (weight, before) = (u64::from(weight), u64::from(before));
         let (each, rest) = (places / total, places % total);
         let share = weight * each + (before + weight) * rest / total - before * rest / total;
         served < share.max(1)
@@ -191,7 +189,7 @@ impl Core {
         limit: &impl Fn(&Server) -> u32,
     ) -> Option<usize> {
         let index = table.draw.draw(fastrand::u64(..))?;
-        if Some(index) != wish.avoid && Some(index) != last && self.within_factor(table, index) {
+        if Some(index) != wish.avoid && Some(index) != last && self.within_factor(table, index, wish.now_us) {
             return Some(index);
         }
         self.drawn_again(table, index, last, wish, limit)
@@ -248,9 +246,11 @@ impl Core {
                 None => UNKNOWN_US,
             };
             let full = if self.has_room(table, index, limit) { 1.0 } else { FULL };
-            taken * (waiting + 1) as f32 * full / table.weights[index] as f32
+            taken * (waiting + 1) as f32 * full
         };
-        Some(if cost(two) < cost(one) { two } else { one })
+        // By weight, without a division: what the other's would cost is multiplied instead.
+        let weight = |index: usize| table.weights[index] as f32;
+        Some(if cost(two) * weight(one) < cost(one) * weight(two) { two } else { one })
     }
 }
 

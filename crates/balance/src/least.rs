@@ -24,6 +24,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use runtime::shared::note_write;
+
 /// The key of what must not be picked.
 pub const NEVER: u32 = u32::MAX;
 
@@ -85,7 +87,11 @@ impl Least {
     pub fn set(&self, at: usize, key: u32) {
         let slot = &self.levels[0][at / WIDTH].0[at % WIDTH];
         // By exchange: the look at the other keys must not come before the others can see this one.
-        if slot.load(SeqCst) != key && slot.swap(key, SeqCst) != key {
+        if slot.load(SeqCst) == key {
+            return;
+        }
+        note_write();
+        if slot.swap(key, SeqCst) != key {
             self.mend(0, at / WIDTH);
         }
     }
@@ -99,6 +105,7 @@ impl Least {
                 return;
             }
             loop {
+                note_write();
                 summary.swap(least, SeqCst);
                 let again = self.levels[level][line].minimum();
                 if again == least {

@@ -7,6 +7,7 @@
 
 mod choose;
 pub mod draw;
+pub mod in_flight;
 pub mod key;
 pub mod least;
 pub mod loads;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use state::Server;
-use state::served::Place;
+use state::served::Row;
 
 use crate::least::{Least, NEVER};
 use crate::map::gcd;
@@ -34,7 +34,7 @@ pub enum By {
 pub struct Loads {
     by: By,
     servers: Vec<Arc<Server>>,
-    served: Vec<Place>,
+    served: Row,
     /// The server of each place in the order of ties, and the place of each server.
     server_at: Vec<u32>,
     place_of: Vec<u32>,
@@ -57,7 +57,7 @@ impl Loads {
         Self {
             by,
             units: servers.iter().map(|_| AtomicU32::new(0)).collect(),
-            served: servers.iter().map(|server| server.served.0.clone()).collect(),
+            served: Row::new(servers.iter().map(|server| server.served.0.clone())),
             keys: (servers.len() > FEW).then(|| Least::new(servers.len())),
             servers,
             server_at,

@@ -7,17 +7,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use arc_swap::ArcSwap;
 use runtime::shard::{self, Padded};
 use runtime::shared::Shared as _;
-use state::served::Place;
+use state::served::Row;
 use state::server::changes;
 use state::{Answer, Server};
 
+use crate::in_flight::InFlight;
 use crate::loads::{By, Loads};
 use crate::settings::{Algorithm, HashKind, PreserveAffinity, Settings};
 use crate::table::{self, Member, Shape, Table};
@@ -49,7 +50,7 @@ pub(crate) struct Core {
     members: Vec<Member>,
     pub(crate) servers: Vec<Arc<Server>>,
     /// Their counts, one step nearer.
-    pub(crate) served: Vec<Place>,
+    pub(crate) served: Row,
     pub(crate) method: Method,
     pub(crate) balance_factor: u32,
     pub(crate) preserve: PreserveAffinity,
@@ -60,10 +61,11 @@ pub(crate) struct Core {
     /// Set while somebody looks after the table.
     busy: AtomicBool,
     table: ArcSwap<Table>,
-    /// The next turn, one a thread group. Written on each pick that takes turns.
+    /// The next turn, one a thread group. Written on each pick that takes turns. `leastconn` has one a worker: the loads
+    /// that all see spread its requests, turns only among equals.
     positions: Box<[Padded<AtomicUsize>]>,
-    /// Requests at all servers, kept for `hash-balance-factor` only. Written by every worker on each request.
-    pub(crate) in_flight: Arc<Padded<AtomicU32>>,
+    /// Requests at all servers, for `hash-balance-factor` only.
+    pub(crate) in_flight: Option<Arc<InFlight>>,
     pub(crate) loads: Option<Loads>,
 }
 
@@ -105,12 +107,21 @@ impl Method {
             Self::Sticky => Shape::Longest,
         }
     }
+
+    /// Whether it compares servers by the requests that they serve.
+    fn compares(self) -> bool {
+        match self {
+            Self::Turns | Self::Map | Self::Ring | Self::Random(1) => false,
+            Self::Loads | Self::Random(_) | Self::PeakEwma { .. } | Self::Sticky => true,
+        }
+    }
 }
 
 impl Picker {
     /// A picker over `members`, which are referred to by their place.
     pub fn new(settings: &Settings, members: Vec<Member>) -> Self {
-        Self::with(settings, members, Arc::default())
+        let in_flight = (settings.balance_factor > 0).then(Arc::default);
+        Self::with(settings, members, in_flight)
     }
 
     /// One over more members, which takes this one's place: what is being served goes on to count.
@@ -124,10 +135,13 @@ impl Picker {
         self.core.method != Method::Map
     }
 
-    fn with(settings: &Settings, members: Vec<Member>, in_flight: Arc<Padded<AtomicU32>>) -> Self {
+    fn with(settings: &Settings, members: Vec<Member>, in_flight: Option<Arc<InFlight>>) -> Self {
         let method = Method::of(settings);
         let servers: Vec<Arc<Server>> = members.iter().map(|member| member.server.clone()).collect();
         let by = if matches!(settings.algorithm, Algorithm::First) { By::Room } else { By::Load };
+        let apart = !method.compares() && settings.balance_factor == 0;
+        servers.iter().for_each(|server| server.counts_apart.store(apart, Relaxed));
+        let positions = if method == Method::Loads { shard::workers() } else { shard::groups() };
         let core = Core {
             method,
             balance_factor: settings.balance_factor,
@@ -136,18 +150,18 @@ impl Picker {
             seen: AtomicU64::new(0),
             busy: AtomicBool::new(false),
             table: ArcSwap::default(),
-            positions: (0..shard::groups()).map(|_| Padded(AtomicUsize::new(0))).collect(),
+            positions: (0..positions).map(|_| Padded(AtomicUsize::new(0))).collect(),
             in_flight,
-            served: servers.iter().map(|server| server.served.0.clone()).collect(),
+            served: Row::new(servers.iter().map(|server| server.served.0.clone())),
             loads: (method == Method::Loads).then(|| Loads::new(by, servers.clone())),
             servers,
             members,
         };
         core.work_out();
-        // Groups begin apart, so that they do not all turn to the same server at once.
+        // They begin apart, so that they do not all turn to the same server at once.
         let length = core.table.load().order.len().max(core.servers.len());
-        for (group, position) in core.positions.iter().enumerate() {
-            position.0.store(group * length / core.positions.len(), Relaxed);
+        for (at, position) in core.positions.iter().enumerate() {
+            position.0.store(at * length / core.positions.len(), Relaxed);
         }
         Self { core: Arc::new(core) }
     }
@@ -186,8 +200,8 @@ impl Picker {
             }
             _ => {}
         }
-        if self.core.balance_factor > 0 {
-            self.core.in_flight.0.add(1);
+        if let Some(in_flight) = &self.core.in_flight {
+            in_flight.enter();
         }
         self.moved(index);
     }
@@ -195,8 +209,8 @@ impl Picker {
     /// Says that a request is no longer served by `index`; call it behind [`Server::leave`].
     #[inline]
     pub fn left(&self, index: usize) {
-        if self.core.balance_factor > 0 {
-            self.core.in_flight.0.sub(1);
+        if let Some(in_flight) = &self.core.in_flight {
+            in_flight.leave();
         }
         self.moved(index);
     }
@@ -275,11 +289,11 @@ impl Core {
         self.seen.store(now, Relaxed);
     }
 
-    /// The next turn of this thread's group.
+    /// The next turn of this thread's group, or its own.
     #[inline]
     pub(crate) fn position(&self) -> &AtomicUsize {
-        let group = shard::current_group();
-        &self.positions.get(group).unwrap_or(&self.positions[0]).0
+        let own = if self.method == Method::Loads { shard::current_worker() } else { shard::current_group() };
+        &self.positions.get(own).unwrap_or(&self.positions[0]).0
     }
 
     /// The choice of an old table, or another server if that one must not be used any more.

@@ -58,8 +58,8 @@ pub struct Table {
     pub usable: Vec<u32>,
     /// Weights in sixteenths by server; 0 for who must not be chosen.
     pub weights: Vec<u32>,
-    /// The weights of the usable servers that come before, by server, for `hash-balance-factor`.
-    pub before: Vec<u32>,
+    /// The weight again, and those of the usable servers that come before, by server, for `hash-balance-factor`.
+    pub shares: Vec<(u32, u32)>,
     /// The sum of the weights.
     pub total: u32,
     /// Whether any server has a `maxconn`.
@@ -112,13 +112,13 @@ pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u6
         version,
         usable: usable.iter().map(|(index, _)| *index as u32).collect(),
         weights: vec![0; members.len()],
-        before: vec![0; members.len()],
+        shares: vec![(0, 0); members.len()],
         limited: members.iter().any(|member| member.server.maxconn.load(Relaxed) > 0),
         ..Table::default()
     };
     for &(index, weight) in &usable {
         table.weights[index] = weight;
-        table.before[index] = table.total;
+        table.shares[index] = (weight, table.total);
         table.total += weight;
     }
     match shape {

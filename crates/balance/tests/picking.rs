@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use balance::{Algorithm, HashKind, HashType, PreserveAffinity, Settings, UriPart, Wish};
 use common::{Farm, server};
+use state::server::Tally;
 use state::{Admin, Answer, Operational};
 
 const PEAK: Algorithm = Algorithm::PeakEwma { decay: Duration::from_secs(10) };
@@ -178,7 +179,7 @@ fn leastconn_finds_out_about_requests_that_left_without_a_word() {
     let farm = Farm::new(Algorithm::LeastConn, &[1; 40]);
     (0..5).for_each(|_| farm.enter(7));
     // As when the picker is replaced in between: the server counts, nobody tells.
-    (0..5).for_each(|_| farm.servers[7].leave());
+    (0..5).for_each(|_| farm.servers[7].leave(Tally::Shared));
     assert!(farm.picks(10_000).contains(&7));
 }
 

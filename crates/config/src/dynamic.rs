@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::plan::ProxyIndex;
 use crate::plan::proxy::Proxy;
 use crate::plan::server::ServerSettings;
-use crate::plan::{Global, ProxyIndex};
-use crate::{Boot, Loaded, Plan, load_text};
+use crate::{Loaded, Plan, load_within};
 
 /// Parameters that only servers of the configuration may have.
 const NOT_ADDED: &[&str] = &[
@@ -15,13 +15,11 @@ const NOT_ADDED: &[&str] = &[
     "init-addr",
     "init-state",
     "non-stick",
-    "pool-conn-name",
     "redir",
     "resolve-net",
     "resolve-opts",
     "resolve-prefer",
     "resolvers",
-    "set-proxy-v2-tlv-fmt",
     "stick",
 ];
 
@@ -54,8 +52,8 @@ pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> 
             return Err(format!("'{bare}' option is not accepted for dynamic server."));
         }
     }
-    let text = text(&plan.global, proxy, &asked);
-    let Loaded { plan: own, diagnostics, .. } = load_text("add server", &text, &Boot::default());
+    let text = text(proxy, &asked);
+    let Loaded { plan: own, diagnostics, .. } = load_within("add server", &text, plan);
     let Some(own) = own else {
         let of = |text: &diag::Diagnostic| text.haproxy.clone().unwrap_or_else(|| text.message.clone());
         let errors: Vec<String> =
@@ -72,9 +70,8 @@ pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> 
 }
 
 /// A configuration of the one line, with the `default-server` lines that stood above the backend's own servers.
-fn text(global: &Global, proxy: &Proxy, asked: &Asked<'_>) -> String {
-    let mut text =
-        format!("global\n  nbthread {}\nbackend {}\n", global.workers(), quoted(&proxy.state.name));
+fn text(proxy: &Proxy, asked: &Asked<'_>) -> String {
+    let mut text = format!("backend {}\n", quoted(&proxy.state.name));
     text.push_str(&format!("  mode {}\n", proxy.mode.name()));
     for line in &proxy.lent.default_server {
         text.push_str(&format!("  default-server {line}\n"));

@@ -28,6 +28,7 @@ use syntax::{Environment, Facts};
 pub use draft::Draft;
 pub use plan::Plan;
 pub use resolve::Setting;
+use resolve::around::Around;
 
 /// What a configuration is read with.
 #[derive(Debug, Clone, Default)]
@@ -73,11 +74,22 @@ pub fn load_text(name: &str, text: &str, boot: &Boot) -> Loaded {
 
 /// Resolves texts that were read already.
 pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Loaded {
+    read(sources, files, boot, None)
+}
+
+/// Resolves a text that adds to a plan in use: what the process has one of stays as that plan decided.
+fn load_within(name: &str, text: &str, plan: &Plan) -> Loaded {
+    let mut sources = SourceMap::new();
+    let file = sources.add(name, text);
+    read(sources, vec![file], &Boot::default(), Some(&Around::new(plan)))
+}
+
+fn read(sources: SourceMap, files: Vec<FileId>, boot: &Boot, around: Option<&Around<'_>>) -> Loaded {
     let mut diagnostics = Diagnostics::new();
     let mut environment = boot.environment.clone();
     preset_formats(&mut environment);
     let draft = draft::read(&sources, files, &boot.facts, environment, &mut diagnostics);
-    let plan = resolve::resolve(&draft, &sources, &boot.setting, &mut diagnostics);
+    let plan = resolve::resolve(&draft, &sources, &boot.setting, around, &mut diagnostics);
     Loaded { plan, diagnostics, sources }
 }
 

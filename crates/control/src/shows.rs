@@ -407,7 +407,7 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> Reply {
         let address = server.address.load();
         let ip = stat::ip(&address);
         let view = proxy.server(server.id);
-        let served = server.served.0.load(Relaxed);
+        let served = server.serving();
         let idle = counters::current(&server.counters, |s| s.idle.get());
         let mut out = format!(
             "{}/{} {}/{} {} {} - {} {served} {served} {} {served} 0 0 {idle} {} {idle}",

@@ -346,7 +346,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     backend_side(&mut row, &server.counters, http, show);
     row.put(C::qcur, server.queue.len());
     row.put(C::qmax, server.queue.max.load(Relaxed));
-    let served = server.served.0.load(Relaxed);
+    let served = server.serving();
     row.put(C::scur, served);
     row.put(C::smax, server.served_max.load(Relaxed).max(served));
     let limit = server.maxconn.load(Relaxed);

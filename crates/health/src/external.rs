@@ -106,7 +106,7 @@ fn environment(
         ("HAPROXY_SERVER_ADDR", address),
         ("HAPROXY_SERVER_PORT", port),
         ("HAPROXY_SERVER_MAXCONN", server.maxconn.load(Relaxed).to_string()),
-        ("HAPROXY_SERVER_CURCONN", server.served.0.load(Relaxed).to_string()),
+        ("HAPROXY_SERVER_CURCONN", server.serving().to_string()),
         ("HAPROXY_SERVER_SSL", "0".to_owned()),
         ("HAPROXY_SERVER_PROTO", protocol.to_owned()),
     ]

@@ -93,7 +93,7 @@ fn server_state(subject: &Subject, context: &Context) -> String {
         ServerAddress::Ip(address) => format!("address={}; port={}", address.ip(), address.port()),
         _ => "address=unix; port=unix".to_owned(),
     };
-    let all: u32 = proxy.servers.load().iter().map(|server| server.served.0.load(Relaxed)).sum();
+    let all: u32 = proxy.servers.load().iter().map(|server| server.serving()).sum();
     format!(
         "{word} {level}/{of}; {address}; name={}/{}; node={}; weight={}/{}; scur={}/{all}; qcur={}",
         proxy.name,
@@ -101,7 +101,7 @@ fn server_state(subject: &Subject, context: &Context) -> String {
         context.node,
         server.effective_weight(),
         proxy.total_weight(),
-        server.served.0.load(Relaxed),
+        server.serving(),
         server.queue.len()
     )
 }

@@ -11,6 +11,7 @@ use balance::Wish;
 use config::plan::{Proxy, ServerSettings};
 use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
+use state::server::Tally;
 use state::{Answer, Queue, Ticket};
 
 use crate::connection::Connection;
@@ -23,6 +24,7 @@ pub(crate) struct Lease {
     worker: Rc<Worker>,
     backend: usize,
     server: usize,
+    tally: Tally,
     /// When it was taken, in µs; 0 where the balancer does not ask how long answers take.
     since: u64,
 }
@@ -50,7 +52,7 @@ impl Drop for Lease {
         let prepared = self.worker.proxy(self.backend);
         let backend = &prepared.plan;
         let server = &backend.servers[self.server].state;
-        server.leave();
+        server.leave(self.tally);
         prepared.picker().left(self.server);
         if !server.queue.is_empty() {
             server.queue.wake_first();
@@ -145,7 +147,7 @@ fn preferred(client: &Connection, backend: &Proxy, avoid: Option<usize>) -> Opti
     let server = client.last_server.of(backend.index).filter(|server| Some(*server) != avoid)?;
     let state = &backend.servers.get(server)?.state;
     let limit = limit(backend, state);
-    let has_room = limit == 0 || state.served.0.load(Relaxed) < limit;
+    let has_room = limit == 0 || state.limited() < limit;
     // `max-keep-alive-queue`: how long a queue is still preferred to another server.
     let most = i64::from(backend.max_keep_alive_queue);
     let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
@@ -158,14 +160,14 @@ fn enter(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings, n
     if limit > 0 && !server.queue.is_empty() {
         return None;
     }
-    server.try_enter(limit).then(|| lease(client, backend, settings, now))
+    server.try_enter(limit).map(|tally| lease(client, backend, settings, tally, now))
 }
 
-fn lease(client: &Connection, backend: &Proxy, settings: &ServerSettings, now: u64) -> Lease {
+fn lease(client: &Connection, backend: &Proxy, settings: &ServerSettings, tally: Tally, now: u64) -> Lease {
     let picker = client.worker.proxy(backend.index).picker();
     picker.entered(settings.index, now);
     let since = if picker.wants_answers() { now_us() } else { 0 };
-    Lease { worker: client.worker.clone(), backend: backend.index, server: settings.index, since }
+    Lease { worker: client.worker.clone(), backend: backend.index, server: settings.index, tally, since }
 }
 
 /// In line at a server or at the backend; leaves it when dropped.
@@ -269,7 +271,7 @@ async fn wait(
 
 fn take_place(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings) -> Option<Lease> {
     let limit = limit(backend, &settings.state);
-    settings.state.try_enter(limit).then(|| lease(client, backend, settings, now_us()))
+    settings.state.try_enter(limit).map(|tally| lease(client, backend, settings, tally, now_us()))
 }
 
 fn waiting<T>(client: &mut Connection, context: &mut Context<'_>, watch: bool) -> Poll<Result<T, Fault>> {

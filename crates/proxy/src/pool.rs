@@ -114,6 +114,17 @@ struct ServerPool {
     peak: u32,
     expected: u32,
     purge_at: u64,
+    elsewhere: Elsewhere,
+}
+
+/// What other workers hold of a server, as of the last look at it.
+#[derive(Debug, Default, Clone, Copy)]
+struct Elsewhere {
+    /// When that was, in ms.
+    seen_at: u64,
+    /// Requests that they count apart.
+    used: i64,
+    idle: i64,
 }
 
 /// One worker's idle connections, by backend and server.
@@ -210,11 +221,15 @@ impl Pools {
         }
         let pool = &mut of_backend[settings.index];
         // One is always kept; more only as far as they were ever needed at once, the one coming back included.
-        let used = settings.state.served.0.load(Relaxed);
+        let elsewhere = pool.elsewhere(&settings.state);
+        let own = settings.state.counters.mine();
+        let used =
+            (i64::from(settings.state.served.0.load(Relaxed)) + own.traffic.sessions.get() + elsewhere.used)
+                .max(0) as u32;
         pool.peak = pool.peak.max(used);
         if !pool.idle.is_empty() {
             let others = i64::from(used.saturating_sub(1));
-            let idle = state::counters::current(counters, |shard| shard.idle.get()) as i64 + 1;
+            let idle = own.idle.get() + elsewhere.idle + 1;
             let needed = others.max(pool.peak.max(pool.expected).into());
             if others + idle > needed + i64::from(settings.pool_low_conn) {
                 return Some(upstream);
@@ -286,6 +301,26 @@ impl Pools {
 }
 
 impl ServerPool {
+    /// What other workers hold. They write it on every request, and whoever reads it takes the lines from them: once a millisecond
+    /// will do.
+    fn elsewhere(&mut self, server: &Server) -> Elsewhere {
+        let matters = !self.idle.is_empty() || server.counts_apart.load(Relaxed);
+        if !matters || runtime::shard::workers() == 1 {
+            return Elsewhere::default();
+        }
+        let now = now_ms();
+        if self.elsewhere.seen_at != now {
+            let own = server.counters.mine();
+            let (mut used, mut idle) = (-own.traffic.sessions.get(), -own.idle.get());
+            for shard in server.counters.all() {
+                used += shard.traffic.sessions.get();
+                idle += shard.idle.get();
+            }
+            self.elsewhere = Elsewhere { seen_at: now, used, idle };
+        }
+        self.elsewhere
+    }
+
     fn purge(&mut self, now: u64) {
         let closed = self.spare.div_ceil(2);
         let mut delay = Duration::from_secs(5);

@@ -200,19 +200,24 @@ fn main() {
 /// The most requests a second that one line lets through, which the number of threads does not change; it is what
 /// groups multiply. `line` is the time between two writes of different cores to it.
 fn model(line: f64) {
-    const WRITES: [(&str, f64); 3] = [("leastconn", 2.0), ("roundrobin, random", 3.0), ("peak-ewma", 4.0)];
+    // Whether groups have lines of their own: a turn is of the group, a server's count is of all.
+    const WRITES: [(&str, f64, &str, f64); 2] = [
+        ("roundrobin, static-rr", 1.0, "backend and group", 4.0),
+        ("leastconn, first, random, peak-ewma, hash-balance-factor", 2.0, "server", 1.0),
+    ];
     println!(
         "\nA line that several cores write passes {line:.1} ns from write to write. With the writes that a warm request makes"
     );
     println!(
-        "(counted by `crates/proxy/tests/shared_writes.rs`, the same for any number of threads), one server's line lets through at most\n"
+        "(counted by `crates/proxy/tests/shared_writes.rs`, the same for any number of threads), that line lets through at most\n"
     );
-    println!("| balance | shared writes a request | requests/s and server, one group | four groups |");
-    println!("| --- | --: | --: | --: |");
-    for (name, writes) in WRITES {
-        let most = 1e9 / (line * writes);
-        // Taking and leaving a place is of the server, whatever the groups; what an algorithm keeps is of the group.
-        let grouped = 1e9 / (line * 2.0);
-        println!("| {name} | {writes} | {:.1} M | {:.1} M |", most / 1e6, grouped.max(most) / 1e6);
+    println!(
+        "| balance | shared writes a request | of one line for each | requests/s and line | with four groups |"
+    );
+    println!("| --- | --: | --- | --: | --: |");
+    println!("| source, uri, hash, random(1) | 0 | | | |");
+    for (name, writes, of, lines) in WRITES {
+        let most = 1e3 / (line * writes);
+        println!("| {name} | {writes} | {of} | {most:.1} M | {:.1} M |", most * lines);
     }
 }

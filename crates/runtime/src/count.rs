@@ -41,14 +41,16 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Adds one and keeps the maximum.
+    /// Adds one and keeps the maximum; says whether it is a new one.
     #[inline]
-    pub fn up(&self) {
+    pub fn up(&self) -> bool {
         let now = self.now.load(Relaxed) + 1;
         self.now.store(now, Relaxed);
-        if now > self.max.load(Relaxed) {
+        let highest = now > self.max.load(Relaxed);
+        if highest {
             self.max.store(now, Relaxed);
         }
+        highest
     }
 
     /// Takes one off.
@@ -154,8 +156,9 @@ mod tests {
     #[test]
     fn a_gauge_keeps_its_highest_value() {
         let gauge = Gauge::default();
-        gauge.up();
-        gauge.up();
+        assert!(gauge.up() && gauge.up());
+        gauge.down();
+        assert!(!gauge.up(), "two were there before");
         gauge.down();
         assert_eq!((gauge.get(), gauge.max()), (1, 2));
         gauge.clear_max();

@@ -85,7 +85,7 @@ impl<T> Sharded<T> {
     }
 
     /// All copies, in the order of the workers.
-    pub fn all(&self) -> impl Iterator<Item = &T> {
+    pub fn all(&self) -> impl Iterator<Item = &T> + Clone {
         self.shards.iter().map(|padded| &padded.0)
     }
 }

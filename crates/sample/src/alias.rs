@@ -500,7 +500,7 @@ fn server_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 
 fn server_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     let server = env.transaction.and_then(|transaction| transaction.server.as_ref());
-    int(server.map_or(0, |server| i64::from(server.served.0.load(Relaxed))), out);
+    int(server.map_or(0, |server| i64::from(server.serving())), out);
 }
 
 fn server_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {

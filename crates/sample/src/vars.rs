@@ -361,6 +361,33 @@ impl Variables {
         Ok(Var::Slot(scope, slot))
     }
 
+    /// A copy for expressions that are compiled while the plan is in use: they mean the same slots.
+    #[must_use]
+    pub fn aside(&self) -> Self {
+        let mentioned = self.mentioned.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        Self { names: self.names.clone(), mentioned: Arc::new(Mentioned(RwLock::new(mentioned))), ..*self }
+    }
+
+    /// What this copy came to ask for that `plan` does not have: a variable that nothing else names, or something that is
+    /// kept only where an expression of the configuration wants it.
+    pub fn beyond(&self, plan: &Self) -> Option<String> {
+        if let Some((_, name)) = self.names.keys().find(|key| !plan.names.contains_key(*key)) {
+            return Some(format!("variable '{name}' is not used in the configuration"));
+        }
+        let wants = [
+            (self.wants_request_line, plan.wants_request_line, "the request line as it was received"),
+            (self.wants_backend_source, plan.wants_backend_source, "our address towards servers"),
+            (
+                self.wants_server_tcp,
+                plan.wants_server_tcp,
+                "what the kernel measured of connections to servers",
+            ),
+            (self.wants_turns, plan.wants_turns, "what requests cost"),
+        ];
+        let (.., what) = wants.into_iter().find(|(own, kept, _)| *own && !kept)?;
+        Some(format!("{what} is kept only where an expression of the configuration reads it"))
+    }
+
     /// The names mentioned, now and later.
     pub fn mentioned(&self) -> Arc<Mentioned> {
         Arc::clone(&self.mentioned)

@@ -90,7 +90,7 @@ pub struct ListenerCounters {
 /// One worker's counters of a backend or a server: the two have the same columns.
 #[derive(Debug, Default)]
 pub struct BackendCounters {
-    /// What every proxy counts; for servers `sessions` counts those being served.
+    /// What every proxy counts; for servers `sessions` counts those being served that are counted apart.
     pub traffic: Traffic,
     /// HTTP requests in all (`req_tot`).
     pub requests_total: Count,
@@ -237,7 +237,7 @@ fn clear_shards<T: Clear>(shards: &Sharded<T>, all: bool) {
 /// `clear counters` of one server: highest values, or with `all` everything counted.
 pub fn clear_server(server: &Server, all: bool) {
     clear_shards(&server.counters, all);
-    server.served_max.store(server.served.0.load(Relaxed), Relaxed);
+    server.served_max.store(server.serving(), Relaxed);
     server.queue.max.store(server.queue.len(), Relaxed);
     if all {
         server.health.failed.store(0, Relaxed);

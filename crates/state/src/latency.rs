@@ -25,6 +25,13 @@ pub enum Answer {
     Bad,
 }
 
+/// For so long, in units of 64 µs (about a millisecond), an average that hardly changed is not written again: other workers read
+/// its line on every pick, and time changes little in it within so short a while. Silence counts from then on.
+const GRACE: u32 = 16;
+
+/// How much above the average an answer must be to be written at once.
+const PEAK: f32 = 1.0 + 1.0 / 16.0;
+
 /// The largest average kept: a quarter of an hour.
 const MOST_US: f32 = 900e6;
 
@@ -37,8 +44,7 @@ impl Latency {
 
     /// What is left at `now` of what was written `then`, both in units of 64 µs.
     fn share_left(then: u32, now: u32, decay_us: u32) -> f32 {
-        // Another thread may have read its clock a little later than this one.
-        let elapsed = (now.wrapping_sub(then) as i32).max(0);
+        let elapsed = since(then, now);
         if elapsed == 0 {
             return 1.0;
         }
@@ -58,27 +64,42 @@ impl Latency {
             Answer::Bad => taken_us.max(decay_us.into()) as f32,
         };
         let now = (now_us >> 6) as u32;
-        let average = match Self::unpack(self.average.load(Relaxed)) {
-            None => sample,
-            Some((_, average, _)) if sample > average && answer == Answer::Good => sample,
+        let bad = answer == Answer::Bad;
+        let (at, average) = match Self::unpack(self.average.load(Relaxed)) {
+            None => (now, sample),
+            Some((_, average, _)) if !bad && sample > average * PEAK => (now, sample),
+            // The first answer behind the while stands for all of it; of the others only counts whether they are failures.
+            Some((then, average, failed)) if since(then, now) < GRACE && !(bad && failed) => {
+                if bad == failed {
+                    return;
+                }
+                (then, average)
+            }
+            Some((_, average, _)) if !bad && sample > average => (now, sample),
             Some((then, average, failed)) => {
                 let left = Self::share_left(then, now, decay_us);
                 let blend = average * left + sample * (1.0 - left);
-                if answer == Answer::Bad && failed { blend.max((2.0 * average).min(sample)) } else { blend }
+                (now, if bad && failed { blend.max((2.0 * average).min(sample)) } else { blend })
             }
         };
         // Not zero even for an answer that took no measurable time: zero says that nothing was measured.
         let average = average.clamp(1.0, MOST_US);
-        let average = if answer == Answer::Bad { -average } else { average };
+        let average = if bad { -average } else { average };
         runtime::shared::note_write();
-        self.average.store(u64::from(now) << 32 | u64::from(average.to_bits()), Relaxed);
+        self.average.store(u64::from(at) << 32 | u64::from(average.to_bits()), Relaxed);
     }
 
     /// Says that a server without requests got one: from now on its silence means something.
     #[inline]
     pub fn begin(&self, now_us: u64) {
-        runtime::shared::note_write();
-        self.busy_since.store((now_us >> 6) as u32, Relaxed);
+        let now = (now_us >> 6) as u32;
+        let answered = (self.average.load(Relaxed) >> 32) as u32;
+        // Silence that is counted from a moment ago is counted late enough.
+        let lately = |then: u32| now.wrapping_sub(then) < GRACE;
+        if !lately(answered) && !lately(self.busy_since.load(Relaxed)) {
+            runtime::shared::note_write();
+            self.busy_since.store(now, Relaxed);
+        }
     }
 
     /// How long an answer is to be expected to take at `now_us`, in µs. `None` before the first answer.
@@ -92,17 +113,22 @@ impl Latency {
         if !busy {
             return Some(average * Self::share_left(then, now, decay_us));
         }
-        let since = |instant: u32| (now.wrapping_sub(instant) as i32).max(0) as u32;
-        let silent = since(then).min(since(self.busy_since.load(Relaxed)));
+        let silent = since(then, now).min(since(self.busy_since.load(Relaxed), now));
         // What it forgot while it had nothing to do.
         let left = Self::share_left(then, now.wrapping_sub(silent), decay_us);
-        Some((average * left).max(silent as f32 * 64.0))
+        Some((average * left).max(silent.saturating_sub(GRACE) as f32 * 64.0))
     }
 
     /// Forgets everything: the server came up again and is another one now, as far as anyone knows.
     pub fn forget(&self) {
         self.average.store(0, Relaxed);
     }
+}
+
+/// The time from `then` to `now`: another thread may have read its clock a little later than this one.
+#[inline]
+fn since(then: u32, now: u32) -> u32 {
+    (now.wrapping_sub(then) as i32).max(0) as u32
 }
 
 #[cfg(test)]
@@ -154,7 +180,7 @@ mod tests {
     fn a_server_that_has_requests_and_is_silent_looks_slow_but_not_one_that_had_none() {
         let latency = Latency::default();
         latency.record(SECOND, 1_000, Answer::Good, 1_000_000);
-        assert_eq!(latency.read(SECOND + 500_000, 1_000_000, true), Some(499_968.0));
+        assert_eq!(latency.read(SECOND + 500_000, 1_000_000, true), Some(499_968.0 - 1_024.0));
         latency.begin(9 * SECOND);
         assert!(latency.read(9 * SECOND + 100, 1_000_000, true).unwrap() < 1_000.0);
     }
@@ -165,6 +191,29 @@ mod tests {
         latency.record(SECOND, 1_000, Answer::Good, 10_000_000);
         (0..8).for_each(|_| latency.record(SECOND, 50, Answer::Bad, 10_000_000));
         assert!(latency.read(SECOND, 10_000_000, false).unwrap() > 100_000.0);
+    }
+
+    #[test]
+    fn answers_much_alike_are_written_once_a_millisecond_and_peaks_and_failures_at_once() {
+        let latency = Latency::default();
+        let read = || latency.average.load(Relaxed);
+        latency.record(SECOND, 1_000, Answer::Good, 1_000_000);
+        let mut writes = 0;
+        let mut last = read();
+        for number in 1..=10_000 {
+            let now = SECOND + number * 10;
+            latency.begin(now);
+            latency.record(now, 900 + number % 100, Answer::Good, 1_000_000);
+            writes += usize::from(std::mem::replace(&mut last, read()) != last);
+        }
+        assert!((80..=110).contains(&writes), "{writes} in a tenth of a second");
+        let soon = SECOND + 100_001;
+        latency.record(soon, 5_000, Answer::Good, 1_000_000);
+        assert_eq!(latency.read(soon, 1_000_000, false), Some(5_000.0));
+        latency.record(soon, 50, Answer::Bad, 1_000_000);
+        assert!(f32::from_bits(read() as u32) < 0.0, "the failure is known");
+        latency.record(soon, 50, Answer::Good, 1_000_000);
+        assert!(f32::from_bits(read() as u32) > 0.0, "and that it is over");
     }
 
     #[test]

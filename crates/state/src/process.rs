@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use runtime::shard::Padded;
+use runtime::shared::Shared as _;
 use runtime::{Count, Gauge, Rate, Sharded};
 
 use crate::errors::Errors;
@@ -32,8 +34,9 @@ pub struct ProcessCounters {
 /// One worker's counts of health checks and agents (`show activity`).
 #[derive(Debug, Default)]
 pub struct CheckCounters {
-    /// Those that wait or run on this worker. Written by any worker: one that hands a check over counts it here at once.
-    present: AtomicU32,
+    /// Those that wait or run on this worker. Written by any worker: one that hands a check over counts it here at once. On a line of
+    /// its own, which hardly changes: every check that wakes reads those of all workers.
+    present: Padded<AtomicU32>,
     /// Checks begun (`check_started`).
     pub started: Count,
     /// Those that came from another worker (`check_adopted`).
@@ -45,17 +48,22 @@ pub struct CheckCounters {
 impl CheckCounters {
     /// How many are on this worker.
     pub fn present(&self) -> u32 {
-        self.present.load(Relaxed)
+        self.present.0.load(Relaxed)
     }
 
     /// Counts one that comes.
     pub fn enter(&self) {
-        self.present.fetch_add(1, Relaxed);
+        self.present.0.fetch_add(1, Relaxed);
+    }
+
+    /// Counts one that comes if there are fewer than `limit`; says whether it did.
+    pub fn enter_below(&self, limit: u32) -> bool {
+        self.present.0.take_below(limit).is_ok()
     }
 
     /// Counts one that leaves or ends.
     pub fn leave(&self) {
-        self.present.fetch_sub(1, Relaxed);
+        self.present.0.fetch_sub(1, Relaxed);
     }
 }
 

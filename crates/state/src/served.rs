@@ -52,6 +52,55 @@ impl Deref for Place {
     }
 }
 
+/// Those of several servers, by number. Servers made one after the other, as a backend's are, are found by arithmetic on a list of
+/// chunks short enough to stay in the nearest cache: a list of places would be one more line to fetch on each look.
+#[derive(Debug)]
+pub struct Row {
+    chunks: Box<[Arc<Chunk>]>,
+    /// Where in the first chunk the first one is.
+    offset: usize,
+    /// How many follow each other so.
+    run: usize,
+    /// The others: of servers added later.
+    rest: Box<[Place]>,
+}
+
+impl Row {
+    /// A row of these places.
+    pub fn new(places: impl IntoIterator<Item = Place>) -> Self {
+        let places: Vec<Place> = places.into_iter().collect();
+        let offset = places.first().map_or(0, |place| place.at);
+        let mut chunks: Vec<Arc<Chunk>> = Vec::new();
+        let mut run = 0;
+        for place in &places {
+            let expected = offset + run;
+            if place.at != expected % CHUNK {
+                break;
+            }
+            if expected / CHUNK == chunks.len() {
+                chunks.push(place.chunk.clone());
+            } else if !chunks.last().is_some_and(|chunk| Arc::ptr_eq(chunk, &place.chunk)) {
+                break;
+            }
+            run += 1;
+        }
+        Self { chunks: chunks.into(), offset, run, rest: places.into_iter().skip(run).collect() }
+    }
+}
+
+impl std::ops::Index<usize> for Row {
+    type Output = Served;
+
+    #[inline]
+    fn index(&self, number: usize) -> &Served {
+        if number >= self.run {
+            return &self.rest[number - self.run];
+        }
+        let at = self.offset + number;
+        &self.chunks[at / CHUNK].0[at % CHUNK]
+    }
+}
+
 /// A server's own [`Served`], also held by its balancers.
 #[derive(Debug, Clone)]
 pub struct Counted(pub Place);
@@ -85,5 +134,26 @@ mod tests {
         assert!(all.iter().enumerate().all(|(number, one)| one.0.load(Relaxed) == number as u32));
         same.0.fetch_add(1, Relaxed);
         assert_eq!(all[5].0.load(Relaxed), 6);
+    }
+
+    #[test]
+    fn a_row_finds_each_of_its_own_whatever_came_between() {
+        let mut random = fastrand::Rng::with_seed(4);
+        // Other tests make servers of their own meanwhile: runs break off anywhere.
+        let made: Vec<Counted> = (0..5 * CHUNK).map(|_| Counted::default()).collect();
+        for step in 0..3 {
+            let start = random.usize(..2 * CHUNK);
+            let mut chosen: Vec<&Counted> = made[start..].iter().collect();
+            (0..step).for_each(|_| {
+                let gap = random.usize(..chosen.len());
+                chosen.remove(gap);
+            });
+            let row = Row::new(chosen.iter().map(|one| one.0.clone()));
+            for (number, one) in chosen.iter().enumerate() {
+                assert!(std::ptr::eq(&row[number], &*one.0), "{number} from {start} on, {step} left out");
+            }
+        }
+        let none = Row::new([]);
+        assert_eq!((none.run, none.rest.len()), (0, 0));
     }
 }

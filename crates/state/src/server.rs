@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use runtime::{Sharded, timer};
 
-use crate::counters::ServerCounters;
+use crate::counters::{ServerCounters, current};
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::queue::Queue;
@@ -80,6 +80,16 @@ pub enum Operational {
     Running = 2,
     /// Up for what is bound to it, going down.
     Stopping = 3,
+}
+
+/// Where a request is counted while a server serves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "the request is counted until it leaves"]
+pub enum Tally {
+    /// In the one count that limits and balancers look at.
+    Shared,
+    /// In the worker's own.
+    Own,
 }
 
 /// Where connections to the server go.
@@ -161,9 +171,14 @@ pub struct Server {
     pub version: AtomicU64,
     /// Orders servers by when they last came up (`balance sticky`): 0 for those that always were.
     pub turn: AtomicU64,
-    /// Requests being served now. Written by every worker that picks this server: the only shared write of a
-    /// request beside its release.
+    /// Requests being served now, but for those that workers count each for itself: see [`serving`](Self::serving).
+    /// Written by every worker that picks this server, when a request comes and when it leaves.
     pub served: Counted,
+    /// Whether requests without a limit are counted in each worker's own `counters`: where nothing compares the servers by them,
+    /// their sum is wanted now and then only. Set by the balancer when it is made.
+    pub counts_apart: AtomicBool,
+    /// Whether a limit was set while requests were counted so: they count against it until they leave.
+    limited_late: AtomicBool,
     /// Connections to it now, used and idle. Written when one is opened and when it is closed.
     pub open: AtomicU32,
     /// Whether it was added at run time.
@@ -176,7 +191,8 @@ pub struct Server {
     pub queue: Queue,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
-    /// The highest number of requests served at once (`smax`).
+    /// The highest number of requests served at once (`smax`). Where they are counted apart, the highest sum that was seen: it is
+    /// looked at whenever a worker has more than ever before.
     pub served_max: AtomicU32,
     /// Whether health checks run.
     pub checked: AtomicBool,
@@ -258,6 +274,8 @@ impl Server {
             version: AtomicU64::new(0),
             turn: AtomicU64::new(0),
             served: Counted::default(),
+            counts_apart: AtomicBool::new(false),
+            limited_late: AtomicBool::new(false),
             open: AtomicU32::new(0),
             dynamic: AtomicBool::new(false),
             removed: AtomicBool::new(false),
@@ -328,7 +346,9 @@ impl Server {
 
     /// Sets the limit of connections, 0 for none.
     pub fn set_maxconn(&self, limit: u32) {
-        self.maxconn.store(limit, Relaxed);
+        if self.maxconn.swap(limit, Relaxed) == 0 && limit > 0 && self.counts_apart.load(Relaxed) {
+            self.limited_late.store(true, Relaxed);
+        }
         self.touch();
         self.queue.wake_all();
     }
@@ -463,31 +483,59 @@ impl Server {
         CHANGES.fetch_add(1, Release);
     }
 
-    /// Counts one more request as served by this server.
+    /// Requests being served now.
+    pub fn serving(&self) -> u32 {
+        let shared = self.served.0.load(Relaxed);
+        if self.counts_apart.load(Relaxed) { shared + self.apart() } else { shared }
+    }
+
+    /// Those that workers count each for itself.
+    fn apart(&self) -> u32 {
+        current(&self.counters, |shard| shard.traffic.sessions.get()) as u32
+    }
+
+    /// Requests that count against a limit, if there is one.
+    #[inline]
+    pub fn limited(&self) -> u32 {
+        let shared = self.served.0.load(Relaxed);
+        if self.limited_late.load(Relaxed) { shared + self.apart() } else { shared }
+    }
+
+    /// Counts one more request as served by this server, in the shared count.
     #[inline]
     pub fn enter(&self) {
         let served = self.served.0.count.add(1) + 1;
         self.served_max.raise(served);
     }
 
-    /// Counts one request less; the next that waits for this server may then try.
+    /// Counts one request less; the next that waits for this server may then try. To be called by the worker that entered.
     #[inline]
-    pub fn leave(&self) {
-        self.served.0.count.sub(1);
+    pub fn leave(&self, tally: Tally) {
+        match tally {
+            Tally::Shared => {
+                self.served.0.count.sub(1);
+            }
+            Tally::Own => self.counters.mine().traffic.sessions.down(),
+        }
     }
 
     /// Takes a place if `limit` (0: none) allows one more.
     #[inline]
-    pub fn try_enter(&self, limit: u32) -> bool {
+    pub fn try_enter(&self, limit: u32) -> Option<Tally> {
+        if limit == 0 && self.counts_apart.load(Relaxed) {
+            if self.counters.mine().traffic.sessions.up() {
+                self.served_max.raise(self.serving());
+            }
+            return Some(Tally::Own);
+        }
         if limit == 0 {
             self.enter();
-            return true;
+            return Some(Tally::Shared);
         }
-        let taken = self.served.0.count.take_below(limit);
-        if let Ok(before) = taken {
-            self.served_max.raise(before + 1);
-        }
-        taken.is_ok()
+        let apart = if self.limited_late.load(Relaxed) { self.apart() } else { 0 };
+        let before = self.served.0.count.take_below(limit.saturating_sub(apart)).ok()?;
+        self.served_max.raise(before + apart + 1);
+        Some(Tally::Shared)
     }
 }
 
@@ -534,11 +582,32 @@ mod tests {
     #[test]
     fn a_limit_refuses_the_request_above_it() {
         let server = server();
-        assert!(server.try_enter(2) && server.try_enter(2));
-        assert!(!server.try_enter(2));
-        server.leave();
-        assert!(server.try_enter(2));
-        assert_eq!(server.served_max.load(Relaxed), 2);
+        assert!(server.try_enter(2).is_some() && server.try_enter(2).is_some());
+        assert_eq!(server.try_enter(2), None);
+        server.leave(Tally::Shared);
+        assert!(server.try_enter(2).is_some());
+        assert_eq!((server.serving(), server.served_max.load(Relaxed)), (2, 2));
+    }
+
+    #[test]
+    fn requests_counted_apart_are_summed_and_count_against_a_limit_that_is_set_later() {
+        let server = server();
+        server.counts_apart.store(true, Relaxed);
+        let tallies = [server.try_enter(0), server.try_enter(0), server.try_enter(0)];
+        assert_eq!(tallies, [Some(Tally::Own); 3]);
+        assert_eq!((server.serving(), server.served.0.load(Relaxed)), (3, 0));
+        server.set_maxconn(3);
+        assert_eq!(server.try_enter(3), None, "three are there already");
+        server.leave(Tally::Own);
+        assert_eq!(server.try_enter(3), Some(Tally::Shared));
+        assert_eq!((server.try_enter(3), server.limited(), server.serving()), (None, 3, 3));
+        server.leave(Tally::Own);
+        server.set_maxconn(0);
+        assert_eq!(server.try_enter(0), Some(Tally::Own));
+        for tally in [Tally::Shared, Tally::Own, Tally::Own] {
+            server.leave(tally);
+        }
+        assert_eq!((server.serving(), server.limited(), server.served_max.load(Relaxed)), (0, 0, 3));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u3
         "{} {event}{why}. {active} active and {backup} backup servers left.{on_backup} {} sessions active, {requeued} \
          requeued, {} remaining in queue.",
         subject(server),
-        server.served.0.load(Relaxed),
+        server.serving(),
         proxy.queue.len()
     )
 }

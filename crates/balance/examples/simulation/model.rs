@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use balance::{Algorithm, Member, Picker, Settings, Wish};
-use state::server::{ServerAddress, ServerSeed};
+use state::server::{ServerAddress, ServerSeed, Tally};
 use state::{Answer, Server};
 
 pub const US: u64 = 1_000;
@@ -133,7 +133,8 @@ pub struct Simulation<'a> {
     lines: Vec<u64>,
     /// When the line that a server's requests are counted in is free again.
     counts: Vec<u64>,
-    writes: bool,
+    /// Whether a pick takes a turn of its group. Such algorithms compare nothing, so that each thread counts requests for itself.
+    turns: bool,
     random: fastrand::Rng,
     latencies: Vec<u64>,
     errors: u64,
@@ -145,8 +146,9 @@ impl<'a> Simulation<'a> {
     pub fn new(machine: Machine, origins: &'a [Origin], load: Load, algorithm: Algorithm, seed: u64) -> Self {
         fastrand::seed(seed);
         runtime::shard::set_groups(machine.groups);
+        runtime::shard::set_workers(machine.threads);
         let servers: Vec<Arc<Server>> = origins.iter().enumerate().map(server).collect();
-        let writes = matches!(algorithm, Algorithm::RoundRobin | Algorithm::StaticRr | Algorithm::LeastConn);
+        let turns = matches!(algorithm, Algorithm::RoundRobin | Algorithm::StaticRr);
         let settings = Settings { algorithm, ..Settings::default() };
         let picker = Picker::new(&settings, servers.iter().cloned().map(Member::from).collect());
         let mut random = fastrand::Rng::with_seed(seed);
@@ -168,7 +170,7 @@ impl<'a> Simulation<'a> {
             threads: (0..machine.threads).map(|_| Thread::default()).collect(),
             lines: vec![0; machine.groups],
             counts: vec![0; servers.len()],
-            writes,
+            turns,
             random,
             latencies: Vec::new(),
             errors: 0,
@@ -267,10 +269,12 @@ impl<'a> Simulation<'a> {
             let picking = self.pick(thread, request);
             self.threads[thread].picking += picking;
             cost += picking;
-            // Counting the request in and out writes the server's line, whatever the algorithm.
-            let count = &mut self.counts[self.requests[request as usize].server as usize];
-            *count = self.now.max(*count) + 2 * self.machine.line;
-            cost += *count - self.now;
+            if !self.turns {
+                // Counting the request in and out writes the server's line.
+                let count = &mut self.counts[self.requests[request as usize].server as usize];
+                *count = self.now.max(*count) + 2 * self.machine.line;
+                cost += *count - self.now;
+            }
         }
         self.threads[thread].busy += cost;
         self.at(self.now + cost, Event::ThreadDone(thread as u32));
@@ -280,21 +284,21 @@ impl<'a> Simulation<'a> {
     fn pick(&mut self, thread: usize, request: u32) -> u64 {
         let group = thread * self.machine.groups / self.machine.threads;
         runtime::shard::enter_group(group);
+        runtime::shard::enter_worker(thread);
         let now_us = self.now / US + 1;
         let server = self.picker.pick(Wish { now_us, ..Wish::default() }, |_| 0).unwrap_or(0);
         self.servers[server].enter();
         self.picker.entered(server, now_us);
         let own = &mut self.requests[request as usize];
         (own.server, own.sent) = (server as u32, self.now);
-        // The counts of servers that are compared were written by others: they come at once, in one transfer's
-        // time. The line that a pick writes itself is waited for in turn.
-        let read = 20 + self.machine.line;
-        if !self.writes {
-            return read;
+        if !self.turns {
+            // The counts of servers that are compared were written by others: they come at once, in one transfer's time.
+            return 20 + self.machine.line;
         }
+        // The line that a pick writes itself is waited for in turn.
         let begin = self.lines[group].max(self.now);
         self.lines[group] = begin + self.machine.line;
-        read + self.lines[group] - self.now
+        20 + self.lines[group] - self.now
     }
 
     fn finish_job(&mut self, thread: usize) {
@@ -363,7 +367,7 @@ impl<'a> Simulation<'a> {
     fn complete(&mut self, request: u32) {
         let own = self.requests[request as usize];
         let server = own.server as usize;
-        self.servers[server].leave();
+        self.servers[server].leave(Tally::Shared);
         self.picker.left(server);
         let answer = if own.failed { Answer::Bad } else { Answer::Good };
         self.picker.answered(server, self.now / US + 1, (self.now - own.sent) / US, answer);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use balance::{Algorithm, Member, Picker, Settings, Wish};
 use state::Server;
-use state::server::{ServerAddress, ServerSeed};
+use state::server::{ServerAddress, ServerSeed, Tally};
 
 /// A server number `at` with this weight.
 pub fn server(at: usize, weight: u32, backup: bool) -> Arc<Server> {
@@ -56,7 +56,7 @@ impl Farm {
     }
 
     pub fn leave(&self, index: usize) {
-        self.servers[index].leave();
+        self.servers[index].leave(Tally::Shared);
         self.picker.left(index);
     }
 }

@@ -4,6 +4,7 @@
 //! the shared states of all proxies and servers, so that every name can be found. The third compiles what refers to
 //! names and checks that the parts fit together.
 
+pub(crate) mod around;
 mod balance;
 mod binds;
 pub(crate) mod certificates;
@@ -42,6 +43,7 @@ use crate::keyword::{Apply, Negation};
 use crate::plan::Plan;
 use crate::plan::global::Global;
 use crate::settings::{GlobalSettings, Settings};
+use around::Around;
 use names::NameTable;
 
 /// What the command line says that a plan must know.
@@ -83,6 +85,8 @@ pub(crate) struct Context<'a> {
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
     /// Whether the line being compiled is inherited from a defaults section.
     pub(crate) inherited: bool,
+    /// The plan in use that this configuration of one server is for, if it is not one of its own.
+    pub(crate) around: Option<&'a Around<'a>>,
 }
 
 impl Context<'_> {
@@ -110,6 +114,7 @@ pub(crate) fn resolve(
     draft: &Draft,
     sources: &SourceMap,
     setting: &Setting,
+    around: Option<&Around<'_>>,
     diagnostics: &mut Diagnostics,
 ) -> Option<Plan> {
     let errors_before = diagnostics.error_count();
@@ -128,6 +133,7 @@ pub(crate) fn resolve(
         last: last::LastAddresses::default(),
         hosts: HashMap::new(),
         inherited: false,
+        around,
     };
     let global = read_global(draft, &mut context);
     sections::userlists(draft, &mut context);
@@ -163,11 +169,20 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
     }
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.default_path = global.plan.default_path.clone();
-    sample::vars::limit(global.plan.tune.vars_max);
-    let (algorithms, encryptions) = sample::convert::jwe::DEFAULT_ALLOWED;
-    let [own_algorithms, own_encryptions] = global.allowed_jwt;
-    sample::convert::jwe::allow(own_algorithms.unwrap_or(algorithms), own_encryptions.unwrap_or(encryptions));
-    place_workers(&mut global, context);
+    // What follows is of the process: a plan in use has decided it.
+    if let Some(around) = context.around {
+        context.placement = around.placement().clone();
+        global.plan.placement = context.placement.clone();
+    } else {
+        sample::vars::limit(global.plan.tune.vars_max);
+        let (algorithms, encryptions) = sample::convert::jwe::DEFAULT_ALLOWED;
+        let [own_algorithms, own_encryptions] = global.allowed_jwt;
+        sample::convert::jwe::allow(
+            own_algorithms.unwrap_or(algorithms),
+            own_encryptions.unwrap_or(encryptions),
+        );
+        place_workers(&mut global, context);
+    }
     global
 }
 

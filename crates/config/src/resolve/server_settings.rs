@@ -249,12 +249,19 @@ fn finish_server(
     context: &Context<'_>,
 ) -> Outcome {
     own.resolution = resolution(own, draft, proxy, context)?;
-    let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
+    let mode = proxy.settings.mode;
+    let scope = match context.around {
+        Some(around) => around.scope(proxy.settings.name, mode),
+        None => scope(context, acls, Some(&proxy.state), mode, Place::BackendRequest),
+    };
     if let Some(word) = draft.pool_conn_name {
         own.pool_conn_name = Some(Expression::compile_str(word, word.span(), &scope)?);
     }
     for (id, word) in &draft.tlvs {
         own.proxy_v2_tlvs.push((*id, Format::compile(word, word.span(), &scope, FormatFor::Text)?));
+    }
+    if let Some(around) = context.around {
+        around.suffices(statement.keyword_span())?;
     }
     if draft.agent && draft.agent_port.is_none() {
         let title = format!("server {}/{}", proxy.settings.name, own.state.name);

@@ -108,7 +108,7 @@ fn sum_left(proxy: &Proxy, left: impl Fn(&Server) -> Option<i64>) -> i64 {
 
 fn places_left(server: &Server) -> Option<i64> {
     let limit = i64::from(server.maxconn.load(Relaxed));
-    (limit > 0).then(|| (limit - i64::from(server.served.0.load(Relaxed))).max(0))
+    (limit > 0).then(|| (limit - i64::from(server.serving())).max(0))
 }
 
 fn be_conn_free<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -178,7 +178,7 @@ fn so_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
 }
 
 fn srv_conn<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(args.server(0)?.served.0.load(Relaxed))
+    int(args.server(0)?.serving())
 }
 
 fn srv_conn_free<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

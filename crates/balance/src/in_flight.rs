@@ -1,0 +1,89 @@
+//! How many requests all servers of a backend have together: what `hash-balance-factor` shares out.
+//!
+//! Every request at every server would write one number of all workers. So each worker counts its own, and looks at what the others have
+//! at most once a millisecond: with one worker the sum is exact, with more it is as old as that. [`crate::picker`] keeps one
+//! for backends that ask for it.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use runtime::{Gauge, Sharded};
+
+/// Requests by worker.
+#[derive(Debug, Default)]
+pub struct InFlight(Sharded<Own>);
+
+/// One worker's: written by it alone.
+#[derive(Debug)]
+struct Own {
+    requests: Gauge,
+    /// What the others had, and in which millisecond that was.
+    others: AtomicI64,
+    seen_in: AtomicU64,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self { requests: Gauge::default(), others: AtomicI64::new(0), seen_in: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl InFlight {
+    /// One more, of the calling worker.
+    #[inline]
+    pub fn enter(&self) {
+        self.0.mine().requests.up();
+    }
+
+    /// One less; it came by the same worker.
+    #[inline]
+    pub fn leave(&self) {
+        self.0.mine().requests.down();
+    }
+
+    /// All of them, as the calling worker knows at about `now_us`.
+    #[inline]
+    pub fn total(&self, now_us: u64) -> u32 {
+        let own = self.0.mine();
+        let now = now_us >> 10;
+        if own.seen_in.load(Relaxed) != now {
+            self.look(own, now);
+        }
+        (own.requests.get() + own.others.load(Relaxed)).max(0) as u32
+    }
+
+    #[cold]
+    fn look(&self, own: &Own, now: u64) {
+        let all: i64 = self.0.all().map(|one| one.requests.get()).sum();
+        own.others.store(all - own.requests.get(), Relaxed);
+        own.seen_in.store(now, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_requests_count_at_once_and_those_of_others_within_a_millisecond() {
+        runtime::shard::set_workers(2);
+        let requests = InFlight::default();
+        runtime::shard::set_workers(1);
+        let of_other = |work: fn(&InFlight)| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    runtime::shard::enter_worker(1);
+                    work(&requests);
+                });
+            });
+        };
+        requests.enter();
+        assert_eq!(requests.total(5_000), 1);
+        of_other(InFlight::enter);
+        requests.enter();
+        assert_eq!(requests.total(5_100), 2, "not looked at again so soon");
+        assert_eq!(requests.total(7_000), 3);
+        of_other(InFlight::leave);
+        requests.leave();
+        assert_eq!((requests.total(7_000), requests.total(9_000)), (2, 1));
+    }
+}

@@ -1,0 +1,21 @@
+//! A server added at run time: what it takes from the plan in use, and what it leaves as it is.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use config::Boot;
+use config::dynamic::{Asked, resolve};
+
+#[test]
+fn resolving_a_server_to_be_added_leaves_what_the_process_has_one_of() {
+    let text = "global\n nbthread 4\n max-threads-per-group 2\nbackend b\n server s 127.0.0.1:1\n";
+    let plan = config::load_text("test.cfg", text, &Boot::default()).plan.unwrap();
+    let process = || (runtime::shard::workers(), runtime::shard::groups());
+    let before = process();
+    assert_eq!(before, (4, 2));
+    let words = ["127.0.0.1:2", "pool-conn-name", "path"].map(String::from);
+    let asked = Asked { backend: plan.backends["b"], name: "t", words: &words, id: 2, track: None };
+    let server = resolve(&plan, asked).unwrap();
+    assert!(server.pool_conn_name.is_some());
+    assert_eq!(process(), before);
+    assert_eq!(server.state.counters.all().count(), 4, "every worker counts for itself");
+}
