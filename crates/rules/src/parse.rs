@@ -381,6 +381,9 @@ pub(crate) fn capture(context: &mut Context<'_, '_, '_>) -> Parsed {
         .map_err(|_| Diagnostic::alert(format!("`{}` is no number", number.text)).at(number.span))?;
     let request = matches!(context.set, Ruleset::TcpRequest | Ruleset::HttpRequest);
     match word.text {
+        "len" if request && parsed == 0 => Err(Diagnostic::alert("a capture of no length keeps nothing")
+            .at(number.span)
+            .haproxy("a capture's length must be > 0")),
         "len" if request => {
             let slot = context.scope.names.capture_slot(parsed).ok_or_else(|| {
                 Diagnostic::alert("captures by length need a frontend").at(word.span).help(

@@ -282,7 +282,7 @@ const USUAL: &[(&str, &str)] = &[
     ("bc_rttvar(ms)", "sint:1"),
     ("fc_err", "sint:0"),
     ("fc_err_name", "str:"),
-    ("fc_err_str", "none"),
+    ("fc_err_str", "str:Success"),
     ("bc_err", "sint:46"),
     ("bc_err_name", "str:EREFUSED"),
     ("bc_err_str", "str:ECONNREFUSED returned by OS"),

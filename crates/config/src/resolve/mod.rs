@@ -6,6 +6,7 @@
 
 mod balance;
 mod binds;
+mod captures;
 pub(crate) mod certificates;
 mod check;
 mod filters;

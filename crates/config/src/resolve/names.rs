@@ -169,6 +169,10 @@ impl sample::Names for NameTable<'_> {
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         self.file(path).map(|bytes| bytes.to_vec())
     }
+
+    fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
+        std::fs::read(self.path(path)).map_err(|error| error_text(&error))
+    }
 }
 
 /// The system's words for an error, without Rust's `(os error 2)`.
