@@ -16,7 +16,7 @@ use config::plan::bind::BindAddress;
 use net::Stream;
 use net::proxy_protocol::Invalid;
 use runtime::timer::{self, now_us};
-use runtime::usage::Turns;
+use runtime::usage::Measured;
 use sample::{ConnectionError, Endpoint, Ends, Session, Tlv};
 use state::Mode;
 use state::sessions::{self, Activity};
@@ -64,9 +64,9 @@ where
     async fn run(&self, connection: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
         let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
         slot.set(Some((self.make)(connection, arrival)));
-        let mut turns = Turns::default();
+        let mut measure = Measured::default();
         let result = poll_fn(|context| match slot.as_mut().as_pin_mut() {
-            Some(future) if self.measured => turns.measure(|| future.poll(context)),
+            Some(future) if self.measured => measure.poll(context, |context| future.poll(context)),
             Some(future) => future.poll(context),
             None => Poll::Pending,
         })
@@ -204,10 +204,10 @@ where
     F: Future<Output = (Box<Connection>, Next)>,
 {
     let measured = exchanges.measured;
-    let mut turns = Turns::default();
+    let mut measure = Measured::default();
     let mut stream = Box::pin(crate::relay::relay(connection));
     let upgraded = poll_fn(|context| match measured {
-        true => turns.measure(|| stream.as_mut().poll(context)),
+        true => measure.poll(context, |context| stream.as_mut().poll(context)),
         false => stream.as_mut().poll(context),
     })
     .await;
