@@ -95,6 +95,13 @@ const HAPROXY: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request connection unset-var(req.a)\n tcp-request session set-var(txn.a) src\n tcp-request session set-var(sess.a) src\n",
+        &[
+            "[WARNING] [5] : 'req.a' is not set by 'tcp-request connection' rules; there is no request yet; variables of the scopes sess and proc can be set there",
+            "[WARNING] [6] : 'txn.a' is not set by 'tcp-request session' rules; there is no request yet; variables of the scopes sess and proc can be set there",
+        ],
+    ),
+    (
         "backend b\n server s _http._tcp.test\n server t no-such-host.invalid:80 init-addr none\n server u no-such-host.invalid:80 init-addr last\n",
         &[
             "[ALERT] [2] : 'server b/s' : no method found to resolve address '_http._tcp.test'.",

@@ -154,6 +154,10 @@ pub trait Names {
     fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
         None
     }
+    /// Keeps a warning about what is being compiled.
+    fn warn(&self, warning: diag::Diagnostic) {
+        let _ = warning;
+    }
     /// The file and line of a place, for `last_rule_file` and `last_rule_line`.
     fn position(&self, span: diag::Span) -> (String, u32) {
         let _ = span;

@@ -100,7 +100,10 @@ pub(crate) fn compile(
         }
         context.inherited = number < proxy.settings.inherited_rules.len();
         match one(&mut rules, statement, proxy, index, pending, context) {
-            Ok(()) => {}
+            Ok(()) => {
+                let warnings = context.names.warnings.take();
+                warnings.into_iter().for_each(|warning| context.diagnostics.push(warning));
+            }
             // Of an ACL that was refused, the first message is enough.
             Err(error) if broken.contains(&error.message) => {}
             Err(error) => {
