@@ -457,8 +457,10 @@ impl Case {
         // What the fetch reads is no step.
         let at = parts.iter().skip(1).position(differs);
         let before = at.unwrap_or(self.steps.len());
-        let is_arithmetic = |step: &&Step| ARITHMETIC.contains(&name_of(&step.call));
-        let source = self.steps[..before].iter().rev().find(|step| !is_arithmetic(step));
+        // What leaves the type as it is.
+        let keeps =
+            |step: &&Step| ARITHMETIC.contains(&name_of(&step.call)) || name_of(&step.call) == "set-var";
+        let source = self.steps[..before].iter().rev().find(|step| !keeps(step));
         Culprit {
             call: at.map(|at| self.steps[at].call.as_str()),
             input: parts.get(before).and_then(|[ours, _]| ours.clone()),

@@ -30,7 +30,8 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("cache-use small", "....X..", "caches"),
     ("capture src id 0", "..X.XXX", ""),
     ("close if { always_false }", "...X...", ""),
-    ("del-acl(virt@seen) %[src]", "....XX.", ""),
+    // The manual names two of the three; HAProxy takes it in all.
+    ("del-acl(virt@seen) %[src]", "....XXX", ""),
     ("del-header ^x-debug -m reg", "....XXX", ""),
     ("del-headers-bin bin(0178) -m beg", "....XXX", ""),
     ("del-map(virt@routes) %[src]", "....XXX", ""),

@@ -101,7 +101,7 @@ pub static ACTIONS: &[Row] = &[
     row("auth",                "[realm <realm>]",                     REQ,               "asks for a user and password", parse::auth),
     row("capture",             "<sample> [len <length> | id <id>]",   CNT | HTTP,        "keeps a value for the logs", parse::capture),
     row("close",               "",                                    RCN,               "closes the server's connection", parse::close),
-    row("del-acl",             "(<file>) <key fmt>",                  REQ | RES,              "removes entries of a pattern list", parse::pattern_change),
+    row("del-acl",             "(<file>) <key fmt>",                  HTTP,              "removes entries of a pattern list", parse::pattern_change),
     row("del-header",          "<name> [-m <method>]",                HTTP,              "removes header lines", parse::del_header),
     row("del-headers-bin",     "<expr> [-m <method>]",                HTTP,              "removes the headers that a binary value names", binary::parse),
     row("del-map",             "(<file>) <key fmt>",                  HTTP,              "removes entries of a map", parse::pattern_change),
