@@ -8,13 +8,8 @@
 source "$(dirname "$0")/lib.sh"
 
 config() { # "busy-polling" or nothing
+    one_thread $1
     cat <<EOF
-global
-    nbthread 1
-    $1
-$(defaults http)
-frontend fe
-    bind 127.0.0.1:PORT
     http-request redirect location http://example.org/ if { path /away }
     default_backend be
 backend be

@@ -52,6 +52,13 @@ defaults() { # mode: the same section for all
     printf 'defaults\n    mode %s\n    timeout client 60s\n    timeout server 60s\n    timeout connect 5s\n' "$1"
 }
 
+one_thread() { # more lines of global: the beginning of a configuration with a frontend of one thread
+    printf 'global\n    nbthread 1\n'
+    [ $# -gt 0 ] && printf '    %s\n' "$@"
+    defaults http
+    printf 'frontend fe\n    bind 127.0.0.1:PORT\n'
+}
+
 start() { # name, configuration; sets PID and PORT; runs on core 0, or on those that `cores` names
     PORT=$(free_port)
     local file="$dir/$1-$PORT.cfg"
@@ -85,3 +92,12 @@ ticks() { awk '{print $14, $15}' "/proc/$1/stat"; }
 median() { sort -g | awk '{v[NR]=$1} END {if (NR) print (NR % 2) ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2; else print "-"}'; }
 hz=$(getconf CLK_TCK)
 
+cost() { # median of user + system µs of a request to what was started last
+    local before after requests
+    for _ in $(seq "$rounds"); do
+        before=$(ticks "$PID")
+        requests=$(ask run "target=127.0.0.1:$PORT" connections=16 "seconds=$seconds" | value requests)
+        after=$(ticks "$PID")
+        echo "$before $after $requests" | awk -v hz="$hz" '$5 > 0 {print ($3 + $4 - $1 - $2) * 1e6 / hz / $5}'
+    done | median
+}

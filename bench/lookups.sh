@@ -16,13 +16,7 @@ awk 'BEGIN {for (n = 0; n < 1000; n++) printf "^/api/v[0-9]+/service-%d/[a-z]+$ 
 awk 'BEGIN {for (n = 0; n < 100000; n++) printf "crawler%d/ %d\n", n, n}' >"$dir/substrings"
 
 config() { # case, with the list or without, lookups a request
-    cat <<EOF
-global
-    nbthread 1
-$(defaults http)
-frontend fe
-    bind 127.0.0.1:PORT
-EOF
+    one_thread
     local key lookup n
     case $1 in
     strings)    key='set-var-fmt(txn.key) "host-%[rand(2000000)].example.com"' lookup="map_str($dir/strings)" ;;
@@ -46,15 +40,6 @@ EOF
     echo '    http-request return status 200'
 }
 
-cost() { # median of user + system µs of a request to what was started
-    local before after requests
-    for _ in $(seq "$rounds"); do
-        before=$(ticks "$PID")
-        requests=$(ask run "target=127.0.0.1:$PORT" connections=16 "seconds=$seconds" | value requests)
-        after=$(ticks "$PID")
-        echo "$before $after $requests" | awk -v hz="$hz" '$5 > 0 {print ($3 + $4 - $1 - $2) * 1e6 / hz / $5}'
-    done | median
-}
 resident() { awk '/^Rss:/ {print $2}' "/proc/$PID/smaps_rollup"; }
 loading() { # name, configuration: median CPU seconds to read it
     echo "$2" >"$dir/check.cfg"

@@ -7,14 +7,7 @@
 source "$(dirname "$0")/lib.sh"
 
 config() { # how many variables, how many accesses beyond setting each once
-    cat <<EOF
-global
-    nbthread 1
-    tune.vars.txn-max-size 100000000
-$(defaults http)
-frontend fe
-    bind 127.0.0.1:PORT
-EOF
+    one_thread "tune.vars.txn-max-size 100000000"
     awk -v variables="$1" -v accesses="$2" 'BEGIN {
         for (n = 0; n < variables; n++) print "    http-request set-var(txn.name" n ") int(" n ")"
         # One line reads a variable and writes another: two accesses, spread over all of them.
@@ -24,15 +17,9 @@ EOF
     echo "    http-request return status 200 content-type text/plain string ok"
 }
 
-cost() { # name variables accesses: median of user + system µs of a request
+cost_of() { # name variables accesses: median of user + system µs of a request
     start "$1" "$(config "$2" "$3")"
-    local before after requests
-    for _ in $(seq "$rounds"); do
-        before=$(ticks "$PID")
-        requests=$(ask run "target=127.0.0.1:$PORT" connections=16 "seconds=$seconds" | value requests)
-        after=$(ticks "$PID")
-        echo "$before $after $requests" | awk -v hz="$hz" '$5 > 0 {print ($3 + $4 - $1 - $2) * 1e6 / hz / $5}'
-    done | median
+    cost
     stop
 }
 
@@ -40,7 +27,7 @@ echo "| 100 variables, 1,000 accesses | CPU µs/request | ÷ haproxy |"
 echo "| --- | --- | --- |"
 base=
 for name in haproxy weir; do
-    total=$(cost "$name" 100 900)
+    total=$(cost_of "$name" 100 900)
     base=${base:-$total}
     echo "$total $base" | awk -v name="$name" '{printf "| %s | %.1f | %.2f |\n", name, $1, $1 / $2}'
 done
@@ -49,8 +36,8 @@ echo "| variables | proxy | ns for each access |"
 echo "| --- | --- | --- |"
 for variables in 10 100 1000 10000; do
     for name in haproxy weir; do
-        few=$(cost "$name" "$variables" 0)
-        many=$(cost "$name" "$variables" 10000)
+        few=$(cost_of "$name" "$variables" 0)
+        many=$(cost_of "$name" "$variables" 10000)
         echo "$few $many" | awk -v name="$name" -v n="$variables" '{printf "| %d | %s | %.0f |\n", n, name, ($2 - $1) / 10}'
     done
 done

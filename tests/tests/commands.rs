@@ -1,6 +1,6 @@
 //! Commands of the runtime socket, on what only a running program has.
 
-use weir_tests::{Origin, Weir, client, free_port};
+use weir_tests::{Origin, Weir, client, eventually, free_port};
 
 fn start(lines: &str, origin: &Origin) -> (Weir, u16) {
     let port = free_port();
@@ -167,7 +167,7 @@ fn a_server_that_serves_is_not_removed() {
     let (weir, port) = start("", &slow);
     let mut client = client::Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(weir_tests::eventually(|| slow.connections() > 0));
+    assert!(eventually(|| slow.connections() > 0));
     assert_eq!(weir.ask("disable server b/s").trim(), "");
     assert!(weir.ask("del server b/s").contains("Server still has connections attached to it"));
     assert!(weir.ask("wait 50 srv-removable b/s").contains("Wait delay expired."));
@@ -219,4 +219,38 @@ fn dynamic_cookies_are_switched_and_get_another_key() {
     assert_eq!(cookie(), None);
     assert_eq!(weir.ask("enable dynamic-cookie backend nope").trim(), "No such backend.");
     assert_eq!(weir.ask("set dynamic-cookie-key backend l").trim(), "String value expected.");
+}
+
+#[test]
+fn listeners_count_apart_what_passes_through_them() {
+    // What is looked at whether it is open counts a session.
+    let (ports, open) = ([free_port(), free_port()], free_port());
+    let text = format!(
+        "global\n  stats socket runtime level admin\n  nbthread 2\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  option socket-stats\n  bind 127.0.0.1:{} name one\n  bind 127.0.0.1:{} name two\n  \
+         http-request strict-mode off\n  http-request set-method %[str(a@b)] if {{ path /rewrite }}\n  \
+         http-request deny if {{ path /deny }}\n  http-request return status 200\n\
+         frontend g\n  bind 127.0.0.1:{open} name silent\n",
+        ports[0], ports[1]
+    );
+    let weir = Weir::start(&text, &[open]);
+    for (port, path) in [(0, "/"), (1, "/rewrite"), (1, "/deny"), (1, "/"), (1, "bad")] {
+        let _ = client::get(ports[port], path);
+    }
+    // Sessions, denied requests, request errors, failed rewrites, and whether bytes were counted.
+    let counted = |name: &str| {
+        let shown = weir.ask("show stat");
+        let mut lines = shown.lines();
+        let columns: Vec<&str> = lines.next()?.trim_start_matches("# ").split(',').collect();
+        let line: Vec<&str> =
+            lines.find(|line| line.starts_with(&format!("f,{name},")))?.split(',').collect();
+        let value = |column: &str| Some(*line.get(columns.iter().position(|name| *name == column)?)?);
+        let bytes = value("bin")? != "0" && value("bout")? != "0";
+        Some(format!("{} {} {} {} {bytes}", value("stot")?, value("dreq")?, value("ereq")?, value("wrew")?))
+    };
+    assert!(eventually(|| counted("two").as_deref() == Some("4 1 1 1 true")), "{:?}", counted("two"));
+    assert_eq!(counted("one").as_deref(), Some("1 0 0 0 true"));
+    assert_eq!(counted("FRONTEND").as_deref(), Some("5 1 1 1 true"));
+    assert!(!weir.ask("show stat").contains("g,silent,"), "only where it is asked for");
 }

@@ -285,6 +285,77 @@ fn connections_that_never_become_a_stream_are_logged_too() {
 }
 
 #[test]
+fn a_client_without_its_proxy_header_is_told_by_number_name_and_words() {
+    let collector = Collector::new();
+    // What is looked at whether it is open is logged too.
+    let (port, open) = (free_port(), free_port());
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend g\n  bind 127.0.0.1:{open}\n\
+             frontend f\n  bind 127.0.0.1:{port} accept-proxy\n  timeout client-hs 200ms\n  \
+             log 127.0.0.1:{} format raw local0\n  log-format \"fine: %[fc_err] %[fc_err_str]\"\n  \
+             error-log-format \"%[fc_err] %[fc_err_name] %[fc_err_str]\"\n  http-request return status 200\n",
+            collector.port()
+        ),
+        &[open],
+    );
+    let waiting = |kind| format!("{kind} while waiting for PROXY protocol header");
+    let received = |what| format!("Received {what} PROXY protocol header");
+    let other =
+        "15 PRX_NOT_HDR Received something which does not look like a PROXY protocol header".to_owned();
+    let invalid = received("an invalid").replace("Received", "16 PRX_BAD_HDR Received");
+    // `close` closes after the bytes, `wait` leaves the connection open.
+    let cases: &[(&[u8], &str, String)] = &[
+        (b"", "close", waiting("11 PRX_EMPTY Connection closed")),
+        (b"", "wait", waiting("13 PRX_TIMEOUT Timeout")),
+        (b"PROXY TCP4 192.0", "close", "14 PRX_TRUNCATED Truncated PROXY protocol header received".into()),
+        (b"GET / HTTP/1.1\r\n\r\n", "wait", other.clone()),
+        (b"PROXY TCP4 192.0.2.1 192.0.2.2 1\r\n", "wait", invalid.clone()),
+        (
+            b"PROXY SCTP 192.0.2.1 192.0.2.2 1 2\r\n",
+            "wait",
+            "17 PRX_BAD_PROTO Received an unhandled protocol in the PROXY protocol header".into(),
+        ),
+        (b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\0", "wait", other),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\x41\0\0", "wait", invalid.clone()),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x04\x01\x02\x03\x04", "wait", invalid),
+        (
+            b"PROXY UNKNOWN\r\nGET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+            "wait",
+            "fine: 0 Success".into(),
+        ),
+    ];
+    for (bytes, then, told) in cases {
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port is open");
+        client.write_all(bytes).expect("a connection");
+        let open = (*then == "wait").then_some(client);
+        assert_eq!(collector.next().trim_end(), told, "{}", bytes.escape_ascii());
+        drop(open);
+    }
+}
+
+#[test]
+fn a_sample_counts_the_lines_of_a_proxy_whichever_thread_made_them() {
+    let collector = Collector::new();
+    let ports = [free_port(), free_port()];
+    let log = format!("  log 127.0.0.1:{} format raw sample 1,3:4 local0\n", collector.port());
+    let frontend = |port: u16| {
+        format!(
+            "frontend f{port}\n  bind 127.0.0.1:{port} shards by-thread\n  log global\n  option dontlognull\n  \
+             log-format \"%HP\"\n  http-request return status 200\n"
+        )
+    };
+    let frontends = ports.map(frontend).concat();
+    let _weir = Weir::start(&format!("{GLOBAL}{log}{DEFAULTS}{frontends}"), &ports);
+    for number in 0..8 {
+        get(ports[0], &format!("/a{number}"));
+        get(ports[1], &format!("/b{number}"));
+    }
+    let told: Vec<String> = (0..8).map(|_| collector.next().trim_end().to_owned()).collect();
+    assert_eq!(told, ["/a0", "/b0", "/a2", "/b2", "/a4", "/b4", "/a6", "/b6"]);
+}
+
+#[test]
 fn a_frontend_without_a_format_tells_who_connected_where() {
     let collector = Collector::new();
     let port = free_port();

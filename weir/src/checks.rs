@@ -52,7 +52,7 @@ pub(crate) fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) 
     OUTBOX.with_borrow_mut(|outbox| {
         let outbox = outbox.get_or_insert_with(|| Outbox::new(shared));
         let line = Line::own(level, &plan.log_tag, text.as_bytes());
-        outbox.send_all(shared, plan.index, &plan.loggers, &line);
+        outbox.send_all(shared, &plan.loggers, &line);
     });
 }
 

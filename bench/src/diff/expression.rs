@@ -203,11 +203,77 @@ enum Form {
     Condition,
 }
 
+/// An expression as far as it goes: up to one of its calls.
+#[derive(Clone)]
+struct Step {
+    /// The whole of it so far.
+    text: String,
+    /// The call that is the last.
+    call: String,
+    kind: Kind,
+}
+
 /// One line of the configuration.
 pub(crate) struct Case {
     form: Form,
     text: String,
+    /// From the fetch to the whole expression.
+    steps: Vec<Step>,
 }
+
+/// Where the results of a case begin to differ.
+pub(crate) struct Culprit<'c> {
+    /// The call whose result differs; none where the expression gives the same, and what is made of it differs.
+    pub(crate) call: Option<&'c str>,
+    /// What the call got: what came before it, or for a fetch of a number its text.
+    pub(crate) input: Option<Vec<u8>>,
+    /// Whether that was a boolean, or made of one by arithmetic.
+    pub(crate) of_boolean: bool,
+    /// What Weir and what haproxy make of it, if it is something.
+    pub(crate) results: [Option<Vec<u8>>; 2],
+}
+
+impl Culprit<'_> {
+    /// Whether it is a call of one of these.
+    pub(crate) fn is(&self, names: &[&str]) -> bool {
+        self.name().is_some_and(|name| names.contains(&name))
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.call.map(name_of)
+    }
+
+    /// Its input as text.
+    pub(crate) fn text(&self) -> String {
+        self.input.as_deref().map_or_else(String::new, |bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// Its input as a number: as it is where it is one, or what a text begins with.
+    pub(crate) fn number(&self) -> i64 {
+        let bytes = self.input.as_deref().unwrap_or_default();
+        match <[u8; 8]>::try_from(bytes) {
+            Ok(number) if !bytes.iter().all(u8::is_ascii_graphic) => i64::from_be_bytes(number),
+            _ => {
+                let text = self.text();
+                let digits = text.trim_start_matches('-').bytes().take_while(u8::is_ascii_digit).count();
+                let sign = usize::from(text.starts_with('-'));
+                text.get(..sign + digits).and_then(|number| number.parse().ok()).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Its argument of that number as it stands there, without quotes.
+    pub(crate) fn argument(&self, number: usize) -> &str {
+        let list = self.call.and_then(|call| call.split_once('(')).map_or("", |(_, list)| list);
+        list.trim_end_matches(')').split(',').nth(number).unwrap_or_default().trim_matches('"')
+    }
+}
+
+fn name_of(call: &str) -> &str {
+    call.split('(').next().unwrap_or_default()
+}
+
+pub(crate) const ARITHMETIC: &[&str] = &["add", "sub", "mul", "div", "mod", "and", "or", "xor", "cpl", "neg"];
 
 fn word(random: &mut Rng) -> String {
     // What a quoted argument cannot hold is left out, and so is what begins a reference to the environment.
@@ -251,18 +317,21 @@ fn fits(have: Kind, want: Kind) -> bool {
         )
 }
 
-fn expression(random: &mut Rng) -> (String, Kind) {
+fn expression(random: &mut Rng) -> Vec<Step> {
     let (name, args, mut kind) = FETCHES[random.usize(..FETCHES.len())];
     let mut text = call(random, name, args);
+    let mut steps = vec![Step { call: text.clone(), text: text.clone(), kind }];
     for _ in 0..random.usize(..4) {
         // Now and then one that does not fit, to compare what is said of it.
         let anything = random.u8(..30) == 0;
         let fitting: Vec<_> = CONVERTERS.iter().filter(|row| anything || fits(kind, row.2)).collect();
         let (name, args, _, gives) = *fitting[random.usize(..fitting.len())];
-        text = format!("{text},{}", call(random, name, args));
+        let call = call(random, name, args);
+        text = format!("{text},{call}");
         kind = gives;
+        steps.push(Step { text: text.clone(), call, kind });
     }
-    (text, kind)
+    steps
 }
 
 fn pattern(random: &mut Rng, method: &str) -> String {
@@ -321,7 +390,9 @@ fn pattern(random: &mut Rng, method: &str) -> String {
 
 impl Case {
     pub(crate) fn new(random: &mut Rng) -> Self {
-        let (mut text, kind) = expression(random);
+        let steps = expression(random);
+        let (mut text, kind) =
+            steps.last().map_or((String::new(), Any), |last| (last.text.clone(), last.kind));
         let form = match random.u8(..10) {
             0..=5 => Form::Value,
             6..=7 => Form::Format,
@@ -357,7 +428,7 @@ impl Case {
                 text = format!("'{text}' {flag}-m {method}{patterns}");
             }
         }
-        Self { form, text }
+        Self { form, text, steps }
     }
 
     /// Its line when it is the one of that number.
@@ -370,28 +441,38 @@ impl Case {
         }
     }
 
-    /// Whether it calls a fetch or converter of that name.
-    pub(crate) fn calls(&self, name: &str) -> bool {
-        let edge = |byte: Option<&u8>| {
-            byte.is_none_or(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'_' | b'.' | b'-'))
-        };
-        self.text.match_indices(name).any(|(at, _)| {
-            let bytes = self.text.as_bytes();
-            edge(at.checked_sub(1).and_then(|before| bytes.get(before))) && edge(bytes.get(at + name.len()))
-        })
+    /// Cases whose results tell at which call this one begins to differ: what its fetch reads where that is a number, then each step.
+    pub(crate) fn parts(&self) -> Vec<Case> {
+        let value = |text: String| Case { form: Form::Value, text, steps: Vec::new() };
+        let fetch = self.steps.first().map_or("", |step| &step.text);
+        let read = ["req.hdr_val", "req.hdr_ip", "req.cook_val", "urlp_val"].contains(&name_of(fetch));
+        let whole =
+            if read { fetch.replacen("_val", "", 1).replacen("_ip", "", 1) } else { "bool(true)".into() };
+        std::iter::once(whole).chain(self.steps.iter().map(|step| step.text.clone())).map(value).collect()
     }
 
-    /// Whether it calls one of them.
-    pub(crate) fn calls_any(&self, names: &[&str]) -> bool {
-        names.iter().any(|name| self.calls(name))
+    /// Where it begins to differ, by the results of its [`parts`](Self::parts).
+    pub(crate) fn culprit(&self, parts: &[[Option<Vec<u8>>; 2]]) -> Culprit<'_> {
+        let differs = |[ours, theirs]: &[Option<Vec<u8>>; 2]| ours != theirs;
+        // What the fetch reads is no step.
+        let at = parts.iter().skip(1).position(differs);
+        let before = at.unwrap_or(self.steps.len());
+        // What leaves the type as it is.
+        let keeps =
+            |step: &&Step| ARITHMETIC.contains(&name_of(&step.call)) || name_of(&step.call) == "set-var";
+        let source = self.steps[..before].iter().rev().find(|step| !keeps(step));
+        Culprit {
+            call: at.map(|at| self.steps[at].call.as_str()),
+            input: parts.get(before).and_then(|[ours, _]| ours.clone()),
+            of_boolean: source.is_some_and(|step| step.kind == Bool),
+            results: at.and_then(|at| parts.get(at + 1).cloned()).unwrap_or_default(),
+        }
     }
 
-    /// Whether something in it gives a boolean that something else may take.
-    pub(crate) fn gives_boolean_first(&self) -> bool {
-        let boolean = |name: &&str| self.calls(name);
-        let fetches = FETCHES.iter().filter(|row| row.2 == Bool).map(|row| row.0);
-        let converters = CONVERTERS.iter().filter(|row| row.3 == Bool).map(|row| row.0);
-        fetches.chain(converters).any(|name| boolean(&name))
+    /// Whether it is a condition that matches this way.
+    pub(crate) fn matches_by(&self, methods: &[&str]) -> bool {
+        let method = self.text.split_once("-m ").and_then(|(_, rest)| rest.split(' ').next());
+        self.form == Form::Condition && method.is_some_and(|method| methods.contains(&method))
     }
 
     /// The expression, format or condition.

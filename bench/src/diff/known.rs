@@ -1,125 +1,165 @@
-//! Differences that are meant: where the manual of 3.5 and the haproxy on the machine disagree, or where Weir departs on purpose.
+//! Differences that are meant: where the manual of 3.5 and the haproxy on the machine disagree, or where Weir departs on purpose. Each is
+//! as narrow as what is known of it: the call at which the results begin to differ, and what that call got.
 
-use crate::expression::Case;
+use crate::expression::{ARITHMETIC, Case, Culprit};
 
-/// A reason to differ.
+/// A reason for different results.
 struct Known {
     why: &'static str,
-    /// Whether what is told of a case is of this kind.
-    is_so: fn(&Case, &str) -> bool,
+    is_so: fn(&Case, &Culprit<'_>) -> bool,
 }
 
-const ARITHMETIC: &[&str] = &["add", "sub", "mul", "div", "mod", "and", "or", "xor", "cpl", "neg"];
+/// A reason for only one to refuse a line.
+struct Refusal {
+    why: &'static str,
+    /// Whether it is haproxy that refuses.
+    by_haproxy: bool,
+    /// What stands in the message or the line; one suffices.
+    says: &'static [&'static str],
+}
+
+/// The longest number that haproxy 2.6 reads of a header.
+fn is_small_number(text: &str) -> bool {
+    text.parse::<i32>().is_ok_and(|number| number.to_string() == text)
+}
+
+/// Whether what stands behind the last colon of a host is a port, or there is none.
+fn ends_like_host(text: &str) -> bool {
+    let port = text.rsplit_once(':').map_or("", |(_, port)| port);
+    !text.contains(':') || !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+}
 
 const KNOWN: &[Known] = &[
     Known {
         why: "haproxy 2.6 takes any characters of a header's, cookie's or parameter's number for digits and wraps at 32 bits; Weir reads the number at the start",
-        is_so: |case, _| case.calls_any(&["req.hdr_val", "req.cook_val", "urlp_val"]),
+        is_so: |_, at| at.is(&["req.hdr_val", "req.cook_val", "urlp_val"]) && !is_small_number(&at.text()),
     },
     Known {
         why: "haproxy 2.6 goes on calling the result of arithmetic on a boolean a boolean, and shows it as 1 in binary",
-        is_so: |case, _| case.gives_boolean_first() && case.calls_any(ARITHMETIC),
+        is_so: |_, at| at.is(ARITHMETIC) && at.of_boolean,
     },
     Known {
-        why: "haproxy 2.6 writes dates of fractions without leading zeros, of negative numbers with a sign, and lets years run over",
-        is_so: |case, _| case.calls_any(&["http_date", "utime", "ltime"]),
+        why: "haproxy 2.6 writes fractions of seconds without leading zeros",
+        is_so: |_, at| at.is(&["http_date"]) && matches!(at.argument(1), "ms" | "us"),
+    },
+    Known {
+        why: "haproxy 2.6 takes the seconds of a date for a number without a sign of less than 64 bits",
+        is_so: |_, at| {
+            let offset = if at.is(&["http_date"]) { at.argument(0).parse().unwrap_or(0) } else { 0 };
+            let seconds = at.number().saturating_add(offset);
+            at.is(&["http_date", "utime", "ltime"]) && !(0..=i64::from(u32::MAX)).contains(&seconds)
+        },
     },
     Known {
         why: "haproxy 2.6 gives nothing for a packet or message that is not valid, Weir false",
-        is_so: |case, _| case.calls_any(&["mqtt_is_valid", "fix_is_valid"]),
+        is_so: |_, at| at.is(&["mqtt_is_valid", "fix_is_valid"]) && at.results[1].is_none(),
     },
     Known {
         why: "a pattern of delimiters only is no part of anything",
-        is_so: |case, text| {
-            (text.contains("-m dir") || text.contains("-m dom")) && case.text().contains("'/'")
+        is_so: |case, at| {
+            at.call.is_none() && case.matches_by(&["dir", "dom"]) && case.text().contains("'/'")
         },
-    },
-    Known {
-        why: "an address is neither true nor false (manual, 7.1)",
-        is_so: |_, text| {
-            only_weir_refuses(text) && text.contains("'bool' cannot be used with values of the type")
-        },
-    },
-    Known {
-        why: "haproxy 2.6 takes what protobuf fields give for bytes whatever their type",
-        is_so: |case, text| only_haproxy_refuses(text) && case.calls_any(&["protobuf", "ungrpc"]),
     },
     Known {
         why: "haproxy 2.6 cuts hosts at the last colon of what is no host",
-        is_so: |case, _| case.calls("host_only"),
+        is_so: |_, at| at.is(&["host_only"]) && !ends_like_host(&at.text()),
     },
     Known {
         why: "a word that is not there is nothing (manual, `word`), in haproxy 2.6 the empty string",
-        is_so: |case, _| case.calls("word"),
+        is_so: |_, at| {
+            at.is(&["word"]) && at.results[0].is_none() && at.results[1].as_ref().is_some_and(Vec::is_empty)
+        },
     },
     Known {
         why: "haproxy 2.6 reads a port's digits from whatever follows a colon",
-        is_so: |case, _| case.calls("port_only"),
+        is_so: |_, at| at.is(&["port_only"]) && !ends_like_host(&at.text()),
     },
     Known {
         why: "an address in brackets, with a port or without, is read (manual, `req.hdr_ip`), not by haproxy 2.6",
-        is_so: |case, _| case.calls("req.hdr_ip"),
-    },
-    Known {
-        why: "haproxy 2.6 takes an operator with a range for the range's first number; Weir refuses it",
-        is_so: |_, text| only_weir_refuses(text) && text.contains("takes a number, not the range"),
-    },
-    Known {
-        why: "a range may begin with a negative number, which haproxy 2.6 refuses",
-        is_so: |_, text| only_haproxy_refuses(text) && text.contains("is not a valid number range"),
+        is_so: |_, at| at.is(&["req.hdr_ip"]) && at.text().contains('[') && at.results[1].is_none(),
     },
     Known {
         why: "haproxy 2.6 reads a negative number of a list as all numbers up to it",
-        is_so: |case, _| {
-            let (_, patterns) = case.text().split_once("-m ").unwrap_or_default();
-            (patterns.starts_with("int") || patterns.starts_with("len")) && patterns.contains(" -")
+        is_so: |case, at| {
+            let patterns = case.text().split_once("-m ").map_or("", |(_, patterns)| patterns);
+            at.call.is_none() && case.matches_by(&["int", "len"]) && patterns.contains(" -")
         },
     },
     Known {
         why: "haproxy 2.6 gives nothing for the parts of what only looks like a token",
-        is_so: |case, text| {
-            case.calls_any(&["jwt_payload_query", "jwt_header_query"]) && !text.contains("haproxy \"{")
-        },
-    },
-    Known {
-        why: "haproxy 2.6 refuses chunks of no size even without a separator",
-        is_so: |_, text| only_haproxy_refuses(text) && text.contains("chunk_size needs to be positive"),
+        is_so: |_, at| at.is(&["jwt_payload_query", "jwt_header_query"]) && at.results[1].is_none(),
     },
     Known {
         why: "haproxy 2.6 decodes the padding of base64 for URLs as if it were digits",
-        is_so: |case, _| case.calls("ub64dec"),
-    },
-    Known {
-        why: "behind `set-var` the type is that of the value (manual, `set-var`), to haproxy 2.6 any type",
-        is_so: |case, text| only_weir_refuses(text) && case.calls("set-var"),
+        is_so: |_, at| at.is(&["ub64dec"]) && at.text().contains('='),
     },
     Known {
         why: "haproxy 2.6 takes the sum of two negative numbers for too large",
-        is_so: |case, text| case.calls_any(&["add", "sub"]) && text.contains("haproxy"),
+        is_so: |_, at| {
+            let added = at.argument(0).parse::<i64>().unwrap_or_default();
+            let both = at.is(&["add"]) && added < 0 || at.is(&["sub"]) && added > 0;
+            both && at.number() < 0
+        },
     },
     Known {
         why: "haproxy 2.6 and Weir read the quality of a language otherwise where it is no number",
-        is_so: |case, _| case.calls("language"),
-    },
-    Known {
-        why: "to PCRE `$` stands before a last line end too",
-        is_so: |case, _| case.text().contains("$\"") || case.text().contains("$'"),
+        is_so: |_, at| {
+            let quality =
+                |part: &str| part.split_once("q=").is_none_or(|(_, q)| q.trim().parse::<f32>().is_ok());
+            at.is(&["language"])
+                && (!at.text().split(',').all(quality)
+                    || at.text().matches(';').count() > at.text().matches(";q=").count())
+        },
     },
     Known {
         why: "haproxy 2.6 stops at the first name if the delimiter is empty",
-        is_so: |case, _| case.text().contains("req.hdr_names(\"\")"),
+        is_so: |_, at| at.is(&["req.hdr_names"]) && at.call.is_some_and(|call| call.ends_with("(\"\")")),
     },
 ];
 
-fn only_weir_refuses(text: &str) -> bool {
-    text.starts_with("only weir refuses")
+const REFUSALS: &[Refusal] = &[
+    Refusal {
+        why: "an address is neither true nor false (manual, 7.1)",
+        by_haproxy: false,
+        says: &["'bool' cannot be used with values of the type"],
+    },
+    Refusal {
+        why: "haproxy 2.6 takes what protobuf fields give for bytes whatever their type",
+        by_haproxy: true,
+        says: &["protobuf(", "ungrpc("],
+    },
+    Refusal {
+        why: "haproxy 2.6 takes an operator with a range for the range's first number; Weir refuses it",
+        by_haproxy: false,
+        says: &["takes a number, not the range"],
+    },
+    Refusal {
+        why: "a range may begin with a negative number, which haproxy 2.6 refuses",
+        by_haproxy: true,
+        says: &["is not a valid number range"],
+    },
+    Refusal {
+        why: "haproxy 2.6 refuses chunks of no size even without a separator",
+        by_haproxy: true,
+        says: &["chunk_size needs to be positive"],
+    },
+    Refusal {
+        why: "behind `set-var` the type is that of the value (manual, `set-var`), to haproxy 2.6 any type",
+        by_haproxy: false,
+        says: &["set-var(txn.other)"],
+    },
+];
+
+/// Why the results of `case` differ, if that is known.
+pub(crate) fn of_result(case: &Case, culprit: &Culprit<'_>) -> Option<&'static str> {
+    KNOWN.iter().find(|known| (known.is_so)(case, culprit)).map(|known| known.why)
 }
 
-fn only_haproxy_refuses(text: &str) -> bool {
-    text.starts_with("only haproxy refuses")
-}
-
-/// Why `case` differs as `text` tells, if that is known.
-pub(crate) fn reason(case: &Case, text: &str) -> Option<&'static str> {
-    KNOWN.iter().find(|known| (known.is_so)(case, text)).map(|known| known.why)
+/// Why only one refuses, if that is known of what `text` tells.
+pub(crate) fn of_refusal(text: &str) -> Option<&'static str> {
+    let by_haproxy = text.starts_with("only haproxy refuses");
+    let fits = |known: &&Refusal| {
+        known.by_haproxy == by_haproxy && known.says.iter().any(|words| text.contains(words))
+    };
+    REFUSALS.iter().find(fits).map(|known| known.why)
 }

@@ -1,11 +1,11 @@
 //! Random expressions, log formats and conditions over random requests, through Weir and through haproxy: what the one makes of them
 //! must be what the other does.
 //!
-//!     weir-diff WEIR HAPROXY [seed=1] [configs=60] [expressions=100] [requests=20] [show=20]
+//!     weir-diff WEIR HAPROXY [seed=1] [configs=60] [expressions=100] [requests=20] [show=20] [known=0]
 //!
 //! Each configuration sets a variable from each expression and answers with all of them in hexadecimal digits. Lines that one
 //! of the two refuses are compared by that and left out. Differences that are known are counted by their reason
-//! ([`known`]); any other ends the program with 1. The same seed gives the same cases.
+//! ([`known`], `known=N` shows that many of each); any other ends the program with 1. The same seed gives the same cases.
 
 mod expression;
 mod known;
@@ -27,6 +27,7 @@ struct Options {
     expressions: usize,
     requests: usize,
     show: usize,
+    known: usize,
 }
 
 fn options() -> Result<Options, String> {
@@ -35,7 +36,7 @@ fn options() -> Result<Options, String> {
         |what: &str| words.next().map(PathBuf::from).ok_or(format!("the path of {what} is missing"));
     let (weir, haproxy) = (path("weir")?, path("haproxy")?);
     let mut options =
-        Options { weir, haproxy, seed: 1, configs: 60, expressions: 100, requests: 20, show: 20 };
+        Options { weir, haproxy, seed: 1, configs: 60, expressions: 100, requests: 20, show: 20, known: 0 };
     for word in words {
         let (name, value) = word.split_once('=').ok_or(format!("`{word}` is no `name=value`"))?;
         let number: usize = value.parse().map_err(|_| format!("`{value}` is no number"))?;
@@ -45,7 +46,10 @@ fn options() -> Result<Options, String> {
             "expressions" => options.expressions = number,
             "requests" => options.requests = number,
             "show" => options.show = number,
-            _ => return Err(format!("`{name}` is none of seed, configs, expressions, requests, show")),
+            "known" => options.known = number,
+            _ => {
+                return Err(format!("`{name}` is none of seed, configs, expressions, requests, show, known"));
+            }
         }
     }
     Ok(options)
@@ -59,22 +63,34 @@ struct Tally {
     with_result: usize,
     refused_by_both: usize,
     newer: usize,
-    known: BTreeMap<&'static str, usize>,
+    /// How many by their reason, and the first of different expressions.
+    known: BTreeMap<&'static str, (usize, Vec<String>)>,
     unexplained: Vec<String>,
     /// Expressions of which a difference is shown already.
     seen: HashSet<String>,
 }
 
 impl Tally {
-    fn difference(&mut self, case: &Case, text: String) {
-        match known::reason(case, &text) {
-            Some(reason) => *self.known.entry(reason).or_default() += 1,
+    fn difference(
+        &mut self,
+        case: &Case,
+        text: String,
+        reason: impl FnOnce(&Case, &str) -> Option<&'static str>,
+    ) {
+        match reason(case, &text) {
+            Some(reason) => {
+                let (count, examples) = self.known.entry(reason).or_default();
+                *count += 1;
+                if self.seen.insert(case.text().to_owned()) {
+                    examples.push(text);
+                }
+            }
             None if self.seen.insert(case.text().to_owned()) => self.unexplained.push(text),
             None => {}
         }
     }
 
-    fn report(&self, show: usize) -> ExitCode {
+    fn report(&self, show: usize, known: usize) -> ExitCode {
         println!(
             "{} results compared, {} the same, {} of them of expressions that gave something",
             self.compared, self.same, self.with_result
@@ -83,8 +99,9 @@ impl Tally {
             "{} expressions refused by both, {} that this haproxy does not know yet",
             self.refused_by_both, self.newer
         );
-        for (reason, count) in &self.known {
+        for (reason, (count, examples)) in &self.known {
             println!("{count} differences: {reason}");
+            examples.iter().take(known).for_each(|text| println!("  {text}"));
         }
         println!("{} expressions with differences not explained", self.unexplained.len());
         for text in self.unexplained.iter().take(show) {
@@ -106,11 +123,13 @@ fn run(options: &Options, peers: &mut [Peer; 2], turn: usize, tally: &mut Tally)
             (None, None) => {}
             (Some(_), Some(_)) => tally.refused_by_both += 1,
             (Some(message), None) => {
-                tally.difference(case, format!("only weir refuses `{}`: {message}", case.line(number)));
+                let text = format!("only weir refuses `{}`: {message}", case.line(number));
+                tally.difference(case, text, |_, text| known::of_refusal(text));
             }
             (None, Some(message)) if message.contains("unknown") => tally.newer += 1,
             (None, Some(message)) => {
-                tally.difference(case, format!("only haproxy refuses `{}`: {message}", case.line(number)));
+                let text = format!("only haproxy refuses `{}`: {message}", case.line(number));
+                tally.difference(case, text, |_, text| known::of_refusal(text));
             }
         }
     }
@@ -119,27 +138,41 @@ fn run(options: &Options, peers: &mut [Peer; 2], turn: usize, tally: &mut Tally)
         number += 1;
         !ours.contains_key(&(number - 1)) && !theirs.contains_key(&(number - 1))
     });
+    let count = cases.len();
+    let mut ranges = Vec::with_capacity(count);
+    for number in 0..count {
+        let parts = cases[number].parts();
+        ranges.push(cases.len()..cases.len() + parts.len());
+        cases.extend(parts);
+    }
     weir.start(&cases)?;
     haproxy.start(&cases)?;
     for _ in 0..options.requests {
         let request = request::random(random);
-        let (ours, theirs) = (weir.ask(&request)?, haproxy.ask(&request)?);
-        for (number, case) in cases.iter().enumerate() {
-            let (ours, theirs) = (ours.get(&number), theirs.get(&number));
+        let answers = [weir.ask(&request)?, haproxy.ask(&request)?];
+        let result = |number: usize| [0, 1].map(|peer: usize| answers[peer].get(&number));
+        for (number, case) in cases.iter().enumerate().take(count) {
+            let [ours, theirs] = result(number);
             tally.compared += 1;
             if ours == theirs {
                 tally.same += 1;
                 tally.with_result += usize::from(ours.is_some());
                 continue;
             }
+            let bytes = |number| result(number).map(|hex| hex.map(|hex| proxy::bytes(hex)));
+            let parts: Vec<_> = ranges[number].clone().map(bytes).collect();
+            let culprit = case.culprit(&parts);
             let shown = |value: Option<&String>| value.map_or("nothing".into(), |hex| proxy::readable(hex));
-            let (ours, theirs) = (shown(ours), shown(theirs));
             let text = format!(
-                "`{}`: weir {ours}, haproxy {theirs}; request:\n    {}",
+                "`{}`: weir {}, haproxy {}, from `{}` on {:?}; request:\n    {}",
                 case.text(),
+                shown(ours),
+                shown(theirs),
+                culprit.call.unwrap_or("the end"),
+                culprit.text(),
                 String::from_utf8_lossy(&request).trim_end().replace("\r\n", "\n    ")
             );
-            tally.difference(case, text);
+            tally.difference(case, text, |case, _| known::of_result(case, &culprit));
         }
     }
     Ok(())
@@ -150,7 +183,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(error) => {
             eprintln!(
-                "weir-diff: {error}\nusage: weir-diff WEIR HAPROXY [seed=N] [configs=N] [expressions=N] [requests=N] [show=N]"
+                "weir-diff: {error}\nusage: weir-diff WEIR HAPROXY [seed=N] [configs=N] [expressions=N] [requests=N] [show=N] [known=N]"
             );
             return ExitCode::from(2);
         }
@@ -165,5 +198,5 @@ fn main() -> ExitCode {
         eprint!("\r{} of {} configurations", turn + 1, options.configs);
     }
     eprintln!();
-    tally.report(options.show)
+    tally.report(options.show, options.known)
 }

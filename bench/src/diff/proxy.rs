@@ -37,11 +37,15 @@ frontend fe
     http-request set-var(txn.number) int(7)
 ";
 
-/// The digits of a result as text, where it is text.
-pub(crate) fn readable(hex: &str) -> String {
+/// The bytes of a result.
+pub(crate) fn bytes(hex: &str) -> Vec<u8> {
     let byte = |at: usize| hex.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-    let bytes: Vec<u8> = (0..hex.len()).step_by(2).filter_map(byte).collect();
-    format!("{:?}", String::from_utf8_lossy(&bytes))
+    (0..hex.len()).step_by(2).filter_map(byte).collect()
+}
+
+/// A result as text.
+pub(crate) fn readable(hex: &str) -> String {
+    format!("{:?}", String::from_utf8_lossy(&bytes(hex)))
 }
 
 /// The configuration of some lines, which set the variables of these numbers, and the number of the first line.

@@ -87,6 +87,21 @@ const HAPROXY: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request content capture src id 0\n http-request capture path id 1\n http-request capture path len 0\n declare capture request len 4\n http-response capture status id 0\nbackend b\n mode http\n http-request capture path id 7\n",
+        &[
+            "[ALERT] [7] : a capture's length must be > 0",
+            "[ALERT] Proxy 'f': unable to find capture id '1' referenced by http-request capture rule.",
+            "[ALERT] Proxy 'f': unable to find capture id '0' referenced by http-response capture rule.",
+        ],
+    ),
+    (
+        "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request connection unset-var(req.a)\n tcp-request session set-var(txn.a) src\n tcp-request session set-var(sess.a) src\n",
+        &[
+            "[WARNING] [5] : 'req.a' is not set by 'tcp-request connection' rules; there is no request yet; variables of the scopes sess and proc can be set there",
+            "[WARNING] [6] : 'txn.a' is not set by 'tcp-request session' rules; there is no request yet; variables of the scopes sess and proc can be set there",
+        ],
+    ),
+    (
         "backend b\n server s _http._tcp.test\n server t no-such-host.invalid:80 init-addr none\n server u no-such-host.invalid:80 init-addr last\n",
         &[
             "[ALERT] [2] : 'server b/s' : no method found to resolve address '_http._tcp.test'.",

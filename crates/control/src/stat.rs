@@ -186,7 +186,8 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
 
 fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
     let mut row = Row::new(Kind::Listener, &view.state, listener.id, listener.name.to_string());
-    let shards = &listener.counters;
+    let uncounted = Sharded::default();
+    let shards = listener.counters.get().unwrap_or(&uncounted);
     let current = listener.connections.load(Relaxed);
     let max: i64 = shards.all().map(|l| l.traffic.sessions.max()).sum();
     row.put(C::scur, current);

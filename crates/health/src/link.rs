@@ -223,6 +223,6 @@ async fn tunnel(link: &mut Link, target: &Target) -> Result<(), LinkError> {
         return Err(LinkError::Io(error));
     };
     let (mut handshake, stream) = (socks4::Handshake::new(*target), &mut link.stream);
-    let agreed = poll_fn(|context| handshake.poll(context, stream));
+    let agreed = poll_fn(|context| handshake.poll(context, stream).map_err(io::Error::from));
     flatten(timeout_at(link.deadline, agreed).await)
 }

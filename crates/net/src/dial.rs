@@ -1,5 +1,6 @@
 //! Connecting to servers: the socket's options, its source address, the wait for the connection.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -65,6 +66,38 @@ pub struct Dial<'a> {
     /// Open the socket in this network namespace.
     pub namespace: Option<&'a str>,
 }
+
+/// Why a socket could not be given its source address: inside of the errors of [`Dial::connect`], where what the kernel
+/// says of the connection itself has no such thing inside.
+#[derive(Debug)]
+pub enum SourceError {
+    /// The address cannot be had.
+    Address(io::Error),
+    /// Each port of the range that was tried is in use.
+    PortRange,
+}
+
+impl SourceError {
+    fn of(error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), Self::Address(error))
+    }
+
+    /// The one inside of `error`, if there is one.
+    pub fn inside(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(error) => error.fmt(f),
+            Self::PortRange => f.write_str("every port of the source range is in use"),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
 
 /// The most ports of a source range tried for one connection.
 const PORT_TRIES: u32 = 32;
@@ -163,7 +196,7 @@ impl Dial<'_> {
 
     fn bind(&self, socket: &Socket, source: SocketAddr) -> io::Result<()> {
         if self.transparent {
-            sys::set_transparent(socket.as_fd(), source.ip())?;
+            sys::set_transparent(socket.as_fd(), source.ip()).map_err(SourceError::of)?;
         }
         socket.set_reuse_address(true)?;
         let Some((first, last)) = self.source_ports else {
@@ -171,19 +204,18 @@ impl Dial<'_> {
                 // Leaves the port to connect(2), which can share it between destinations.
                 let _ = sys::set_int_option(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
             }
-            return socket.bind(&source.into());
+            return socket.bind(&source.into()).map_err(SourceError::of);
         };
         let span = u32::from(last - first) + 1;
         let start = fastrand::u32(..span);
-        let mut error = io::Error::from(io::ErrorKind::AddrInUse);
         for step in 0..span.min(PORT_TRIES) {
             let port = first + ((start + step) % span) as u16;
             match socket.bind(&SocketAddr::new(source.ip(), port).into()) {
-                Ok(()) => return Ok(()),
-                Err(refused) => error = refused,
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                bound => return bound.map_err(SourceError::of),
             }
         }
-        Err(error)
+        Err(io::Error::new(io::ErrorKind::AddrInUse, SourceError::PortRange))
     }
 }
 

@@ -43,12 +43,14 @@ pub struct Header {
 /// Why bytes are no PROXY header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {
-    /// Neither version's signature.
+    /// Neither version's signature, or that of a version to come.
     Signature,
     /// A malformed line of version 1.
     Line,
-    /// An unknown version, command or family of version 2.
-    Version,
+    /// A line of version 1 for a protocol that is unknown.
+    Family,
+    /// An unknown command or family of version 2.
+    Command,
     /// Too short for its addresses, or TLVs that overrun it.
     Length,
     /// The checksum does not match.
@@ -82,6 +84,9 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
     if family == "UNKNOWN" {
         return Ok(Some(Header { addresses: None, tlvs: Vec::new(), length }));
     }
+    if !matches!(family, "TCP4" | "TCP6") {
+        return Err(Invalid::Family);
+    }
     let mut part = || parts.next().ok_or(Invalid::Line);
     let (source, destination) = (part()?, part()?);
     let (source_port, destination_port) = (part()?, part()?);
@@ -91,8 +96,7 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
     let ip = |text: &str| -> Result<IpAddr, Invalid> {
         match family {
             "TCP4" => text.parse::<Ipv4Addr>().map(IpAddr::from).map_err(|_| Invalid::Line),
-            "TCP6" => text.parse::<Ipv6Addr>().map(IpAddr::from).map_err(|_| Invalid::Line),
-            _ => Err(Invalid::Line),
+            _ => text.parse::<Ipv6Addr>().map(IpAddr::from).map_err(|_| Invalid::Line),
         }
     };
     let port = |text: &str| -> Result<u16, Invalid> {
@@ -109,7 +113,7 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
 fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
     let (version_command, family) = (bytes[12], bytes[13]);
     if version_command >> 4 != 2 {
-        return Err(Invalid::Version);
+        return Err(Invalid::Signature);
     }
     let length = 16 + usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
     if bytes.len() < length {
@@ -123,7 +127,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
         (1, 0x31 | 0x32) if body.len() >= 216 => (None, 216),
         (1, 0x31 | 0x32) => return Err(Invalid::Length),
         (1, 0x00) => (None, 0),
-        _ => return Err(Invalid::Version),
+        _ => return Err(Invalid::Command),
     };
     let tlvs = parse_tlvs(&bytes[..length], 16 + used)?;
     Ok(Some(Header { addresses, tlvs, length }))
@@ -281,6 +285,7 @@ mod tests {
             (b"PROXY TCP4 1.2.3.4 5.6.7.8 09 10\r\n", Err(Invalid::Line)),
             (b"PROXY TCP4 1.2.3.4 5.6.7.8 9\r\n", Err(Invalid::Line)),
             (b"PROXY TCP4 1.2.3.4 5.6.7.8 9 10 11\r\n", Err(Invalid::Line)),
+            (b"PROXY UDP4 1.2.3.4 5.6.7.8 9 10\r\n", Err(Invalid::Family)),
             (b"GET / HTTP/1.1\r\n", Err(Invalid::Signature)),
         ];
         for (bytes, wanted) in cases {

@@ -17,6 +17,31 @@ const GRANTED: u8 = 90;
 /// An answer's length.
 const ANSWER: usize = 8;
 
+/// How the exchange fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The request could not be sent.
+    Send,
+    /// The answer could not be read.
+    Receive,
+    /// The proxy said no, or something else than yes.
+    Denied,
+    /// The proxy closed before it had answered.
+    Closed,
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Send => io::ErrorKind::BrokenPipe,
+            Failure::Receive => io::ErrorKind::ConnectionReset,
+            Failure::Denied => io::ErrorKind::ConnectionRefused,
+            Failure::Closed => io::ErrorKind::UnexpectedEof,
+        }
+        .into()
+    }
+}
+
 /// The exchange with the proxy, as far as it has come.
 #[derive(Debug)]
 pub struct Handshake {
@@ -39,21 +64,20 @@ impl Handshake {
     /// Goes on with the exchange; `Ready` when the proxy has agreed. Nothing behind its answer is read.
     ///
     /// # Errors
-    /// `ConnectionRefused` when the proxy says no, `InvalidData` when it speaks something else, and what sockets say.
-    pub fn poll(&mut self, context: &mut Context<'_>, stream: &mut Stream) -> Poll<io::Result<()>> {
+    /// What became of it instead.
+    pub fn poll(&mut self, context: &mut Context<'_>, stream: &mut Stream) -> Poll<Result<(), Failure>> {
         while self.sent < self.request.len() {
-            self.sent += ready!(stream.poll_write(context, &self.request[self.sent..]))?;
+            let written = ready!(stream.poll_write(context, &self.request[self.sent..]));
+            self.sent += written.map_err(|_| Failure::Send)?;
         }
         while self.received < ANSWER {
-            match ready!(stream.poll_read(context, &mut self.answer[self.received..]))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            let read = ready!(stream.poll_read(context, &mut self.answer[self.received..]));
+            match read.map_err(|_| Failure::Receive)? {
+                0 => return Poll::Ready(Err(Failure::Closed)),
                 n => self.received += n,
             }
         }
-        Poll::Ready(match self.answer {
-            [0, GRANTED, ..] => Ok(()),
-            [0, ..] => Err(io::ErrorKind::ConnectionRefused.into()),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        })
+        // Whatever does not say yes says no.
+        Poll::Ready(if self.answer.starts_with(&[0, GRANTED]) { Ok(()) } else { Err(Failure::Denied) })
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn check(client: &Connection, x: &mut Exchange, backend: &Proxy) -> R
     const ALERT: u8 = 1;
     let line = Line::own(ALERT, &backend.log_tag, text.as_bytes());
     let worker = &client.worker;
-    worker.outbox.borrow_mut().send_all(&worker.shared, backend.index, &backend.loggers, &line);
+    worker.outbox.borrow_mut().send_all(&worker.shared, &backend.loggers, &line);
     x.txn.termination.set(sample::Cause::Proxy, sample::Phase::Headers);
     respond::error(client, x, 502);
     Err(Stop::Reply)

@@ -12,10 +12,12 @@ use std::time::Duration;
 use config::plan::proxy::Reuse;
 use config::plan::server::{SendProxy, UseSource};
 use config::plan::{Proxy, ServerSettings};
-use net::{Dial, Stream, Target, proxy_protocol};
+use net::dial::SourceError;
+use net::{Dial, Stream, Target, proxy_protocol, socks4};
 use runtime::timer::{self, now_us};
+use rustix::io::Errno;
 use sample::transaction::TimeoutSlot;
-use sample::{Endpoint, Env};
+use sample::{ConnectionError, Endpoint, Env};
 use state::server::ServerAddress;
 
 use crate::assign::Lease;
@@ -190,7 +192,7 @@ async fn open(
 ) -> Result<Box<Upstream>, Fault> {
     // Before the address: a change between the two makes the connection outdated, never current by mistake.
     let moves = settings.state.moves();
-    let target = target(client, x, settings).ok_or(Fault::ConnectFailed(io::ErrorKind::AddrNotAvailable))?;
+    let target = target(client, x, settings).ok_or(Fault::ConnectFailed(ConnectionError::SOCKET))?;
     let mut opened = place(client, backend, settings).await?;
     opened.moves = moves;
     settings.state.counters.mine().connects.add(1);
@@ -198,14 +200,9 @@ async fn open(
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
     // In HTTP mode a request is ready to be sent, and carries the acknowledgement for nothing.
     let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
-    let result = match settings.socks4 {
-        None => dial(client, x, settings, &target, allowed, late_ack).await,
-        Some(proxy) => through(client, x, settings, proxy, &target, allowed).await,
-    };
-    let stream = match result {
-        Ok(Some(stream)) => stream,
-        Ok(None) => return Err(Fault::ConnectTimeout),
-        Err(error) => return Err(connect_fault(&error)),
+    let stream = match settings.socks4 {
+        None => dial(client, x, settings, &target, allowed, late_ack).await?,
+        Some(proxy) => through(client, x, settings, proxy, &target, allowed).await?,
     };
     let options = &backend.options;
     if options.srvtcpka {
@@ -261,7 +258,7 @@ async fn place(client: &Connection, backend: &Proxy, settings: &Arc<ServerSettin
         }
         let Some(other) = others.next() else {
             // One that is just being given back or closed is counted still.
-            patience = patience.checked_sub(1).ok_or(Fault::Resource)?;
+            patience = patience.checked_sub(1).ok_or(Fault::Resource(ConnectionError::CONFIGURED_LIMIT))?;
             timer::sleep(Duration::from_millis(1)).await;
             others = group();
             continue;
@@ -287,27 +284,35 @@ async fn through(
     proxy: SocketAddr,
     target: &Target,
     allowed: Option<Duration>,
-) -> io::Result<Option<Stream>> {
+) -> Result<Stream, Fault> {
+    // SOCKS4 knows no others.
     let Target::Ip(SocketAddr::V4(wanted)) = target else {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 knows IPv4 addresses only"));
+        return Err(Fault::ConnectFailed(ConnectionError::NO_PROTOCOL));
     };
-    let Some(mut stream) = dial(client, x, settings, &Target::Ip(proxy), allowed, false).await? else {
-        return Ok(None);
-    };
-    let mut handshake = net::socks4::Handshake::new(*wanted);
+    let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, false).await?;
+    let mut handshake = socks4::Handshake::new(*wanted);
     // The deadline of the connection is the timer's still.
     let timer = &client.timer;
     poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(outcome) = handshake.poll(context, &mut stream) {
-            return Poll::Ready(outcome.map(Some));
+            return Poll::Ready(outcome.map_err(socks4_fault));
         }
-        timer.poll_expired(context).map(|()| Ok(None))
+        timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
     })
     .await
-    .map(|done| done.map(|()| stream))
+    .map(|()| stream)
 }
 
-/// Connects within `allowed`; `None` when that was too short. With `option abortonclose` a client that leaves
+fn socks4_fault(why: socks4::Failure) -> Fault {
+    Fault::ConnectFailed(match why {
+        socks4::Failure::Send => ConnectionError::SOCKS4_SEND,
+        socks4::Failure::Receive => ConnectionError::SOCKS4_RECEIVE,
+        socks4::Failure::Denied => ConnectionError::SOCKS4_DENY,
+        socks4::Failure::Closed => ConnectionError::SOCKS4_ABORT,
+    })
+}
+
+/// Connects within `allowed`. With `option abortonclose` a client that leaves
 /// ends the attempt.
 async fn dial(
     client: &mut Connection,
@@ -316,7 +321,7 @@ async fn dial(
     target: &Target,
     allowed: Option<Duration>,
     late_ack: bool,
-) -> io::Result<Option<Stream>> {
+) -> Result<Stream, Fault> {
     let tune = &client.worker.shared.plan.global.tune;
     let source = source_address(client, x, settings, target);
     let source_settings = settings.source.as_ref();
@@ -343,19 +348,29 @@ async fn dial(
     let timer = &client.timer;
     poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(result) = connecting.as_mut().poll(context) {
-            return Poll::Ready(result.map(Some));
+            return Poll::Ready(result.map_err(|error| connect_fault(&error)));
         }
-        timer.poll_expired(context).map(|()| Ok(None))
+        timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
     })
     .await
 }
 
+/// What was wrong: with the source address, with this machine, or with the server.
 fn connect_fault(error: &io::Error) -> Fault {
-    match error.raw_os_error() {
-        // EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRINUSE, EADDRNOTAVAIL: ours, not the server's.
-        Some(23 | 24 | 105 | 12 | 98 | 99) => Fault::Resource,
-        _ => Fault::ConnectFailed(error.kind()),
+    match SourceError::inside(error) {
+        Some(SourceError::PortRange) => return Fault::Resource(ConnectionError::PORT_RANGE),
+        Some(SourceError::Address(_)) => return Fault::Resource(ConnectionError::CANNOT_BIND),
+        None => {}
     }
+    let resource = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE) => ConnectionError::PROCESS_LIMIT,
+        Some(Errno::NFILE) => ConnectionError::SYSTEM_LIMIT,
+        Some(Errno::NOBUFS | Errno::NOMEM) => ConnectionError::SYSTEM_MEMORY,
+        Some(Errno::ADDRINUSE) => ConnectionError::ADDRESS_IN_USE,
+        Some(Errno::ADDRNOTAVAIL) => ConnectionError::NO_PORTS,
+        _ => return Fault::ConnectFailed(ConnectionError::of_kernel(error)),
+    };
+    Fault::Resource(resource)
 }
 
 /// Where to connect to: the server's address, the client's port where it has none, or what `set-dst` said.

@@ -9,7 +9,8 @@ use config::plan::Proxy;
 use net::Stream;
 use runtime::worker::Load;
 use runtime::{Buffer, timer::Timer};
-use sample::{Cause, Session};
+use sample::{Cause, ConnectionError, Session};
+use state::counters::Traffic;
 use state::sessions::{Kill, Registered};
 
 use crate::exchange::Exchange;
@@ -111,6 +112,15 @@ impl Connection {
         self.worker.proxy(self.frontend.index)
     }
 
+    /// Counts something for the frontend, and for the listener if it counts (`option socket-stats`).
+    #[inline]
+    pub(crate) fn count(&self, add: impl Fn(&Traffic)) {
+        add(&self.frontend.state.frontend.mine().traffic);
+        if let Some(of_listener) = self.session.listener.mine() {
+            add(&of_listener.traffic);
+        }
+    }
+
     /// The buffer of received bytes, taken from the pool if there is none.
     #[inline]
     pub(crate) fn input(&mut self) -> &mut Buffer {
@@ -128,8 +138,10 @@ impl Connection {
             return Poll::Ready(Err(std::io::ErrorKind::OutOfMemory.into()));
         }
         let read = self.stream.poll_read(context, buffer.room());
-        if let Poll::Ready(Ok(n)) = read {
-            buffer.fill(n);
+        match &read {
+            Poll::Ready(Ok(n)) => buffer.fill(*n),
+            Poll::Ready(Err(error)) => self.session.error = ConnectionError::of_kernel(error),
+            Poll::Pending => {}
         }
         read
     }
@@ -162,6 +174,9 @@ pub(crate) fn give_places_back(
         listener.wake();
     }
     if let Some(counters) = frontend.frontend.all().nth(runtime::current_worker()) {
+        counters.traffic.sessions.down();
+    }
+    if let Some(counters) = listener.counters.get().and_then(|all| all.all().nth(runtime::current_worker())) {
         counters.traffic.sessions.down();
     }
 }

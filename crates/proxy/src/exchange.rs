@@ -469,7 +469,7 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
     let of_backend = backend.state.backend.mine();
     for counters in [of_backend, of_server] {
         match fault {
-            Fault::ConnectFailed(_) | Fault::ConnectTimeout | Fault::Resource => {
+            Fault::ConnectFailed(_) | Fault::ConnectTimeout | Fault::Resource(_) => {
                 counters.connection_errors.add(1);
             }
             fault if fault.blames_server() => counters.response_errors.add(1),

@@ -1,8 +1,6 @@
 //! What can go wrong on the data path: one type, mapped in one place to a status, the termination state and
 //! the conditions of `retry-on` (configuration manual, 8.5 and 4.2 `retry-on`).
 
-use std::io;
-
 use http::ErrorKind;
 use sample::{Cause, ConnectionError, Phase};
 
@@ -34,11 +32,11 @@ pub(crate) enum Fault {
     /// No server had room in time (`timeout queue`).
     QueueTimeout,
     /// The connection was refused, or failed otherwise.
-    ConnectFailed(io::ErrorKind),
+    ConnectFailed(ConnectionError),
     /// Nobody answered in time (`timeout connect`).
     ConnectTimeout,
     /// Descriptors, ports or memory ran out while connecting.
-    Resource,
+    Resource(ConnectionError),
     /// The server closed or reset before any byte of the response; whether the connection had served before.
     EmptyResponse,
     /// The server's bytes are no response.
@@ -86,7 +84,7 @@ impl Fault {
             | Self::QueueTimeout
             | Self::ConnectFailed(_)
             | Self::ConnectTimeout
-            | Self::Resource
+            | Self::Resource(_)
             | Self::Killed(_) => 503,
             Self::EmptyResponse
             | Self::BadResponse(_)
@@ -116,7 +114,7 @@ impl Fault {
             Self::QueueTimeout => (Cause::ServerTimeout, Phase::Queue),
             Self::ConnectFailed(_) => (Cause::Server, Phase::Connect),
             Self::ConnectTimeout => (Cause::ServerTimeout, Phase::Connect),
-            Self::Resource => (Cause::Resource, Phase::Connect),
+            Self::Resource(_) => (Cause::Resource, Phase::Connect),
             Self::EmptyResponse | Self::SendFailed | Self::RetryStatus(_) => (Cause::Server, Phase::Headers),
             Self::ResponseTimeout => (Cause::ServerTimeout, Phase::Headers),
             Self::Truncated => (Cause::Server, Phase::Data),
@@ -129,18 +127,7 @@ impl Fault {
     /// Why connecting failed, as `bc_err` tells it.
     pub(crate) fn connection_error(self) -> ConnectionError {
         match self {
-            Self::ConnectFailed(kind) => match kind {
-                io::ErrorKind::ConnectionRefused => ConnectionError::REFUSED,
-                io::ErrorKind::ConnectionReset => ConnectionError::RESET,
-                io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
-                    ConnectionError::UNREACHABLE
-                }
-                io::ErrorKind::AddrInUse => ConnectionError::ADDRESS_IN_USE,
-                io::ErrorKind::AddrNotAvailable => ConnectionError::CANNOT_BIND,
-                io::ErrorKind::OutOfMemory => ConnectionError::NO_MEMORY,
-                _ => ConnectionError::SOCKET,
-            },
-            Self::Resource => ConnectionError::PROCESS_LIMIT,
+            Self::ConnectFailed(error) | Self::Resource(error) => error,
             _ => ConnectionError::default(),
         }
     }
@@ -186,7 +173,7 @@ mod tests {
             (Fault::RequestAborted, None, "CR"),
             (Fault::NoServer, Some(503), "SC"),
             (Fault::QueueTimeout, Some(503), "sQ"),
-            (Fault::ConnectFailed(io::ErrorKind::ConnectionRefused), Some(503), "SC"),
+            (Fault::ConnectFailed(ConnectionError::REFUSED), Some(503), "SC"),
             (Fault::ConnectTimeout, Some(503), "sC"),
             (Fault::EmptyResponse, Some(502), "SH"),
             (Fault::BadResponse(ErrorKind::StatusCode), Some(502), "PH"),

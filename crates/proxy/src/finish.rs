@@ -81,7 +81,8 @@ fn count_bytes(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: 
     let server = moved.server.map(|server| &server.counters.mine().traffic);
     // What has no backend has no server that was reached.
     let server = backend.and(server);
-    for traffic in [Some(frontend), backend, server].into_iter().flatten() {
+    let listener = client.session.listener.mine().map(|listener| &listener.traffic);
+    for traffic in [Some(frontend), listener, backend, server].into_iter().flatten() {
         traffic.bytes_in.add(new_in);
         traffic.bytes_out.add(new_out);
     }

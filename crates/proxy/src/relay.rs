@@ -155,7 +155,6 @@ pub(crate) async fn more(client: &mut Connection, until_ms: u64) -> bool {
 }
 
 fn count(client: &Connection, x: &Exchange, fault: Fault) {
-    let frontend = &client.frontend.state.frontend.mine().traffic;
     match (&x.backend, fault) {
         (Some(backend), Fault::ClientAborted | Fault::ClientTimeout) => {
             backend.state.backend.mine().client_aborts.add(1);
@@ -163,7 +162,9 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
         (Some(backend), Fault::Truncated | Fault::ServerTimeout) => {
             backend.state.backend.mine().server_aborts.add(1);
         }
-        (None, Fault::RequestAborted | Fault::RequestTimeout) => frontend.request_errors.add(1),
+        (None, Fault::RequestAborted | Fault::RequestTimeout) => {
+            client.count(|traffic| traffic.request_errors.add(1));
+        }
         _ => {}
     }
 }

@@ -162,5 +162,5 @@ pub(crate) fn session_error(client: &Connection, why: &str) {
 fn send(client: &Connection, level: u8, text: &str) {
     let (worker, frontend) = (&client.worker, &client.frontend);
     let line = Line::own(level, &frontend.log_tag, text.as_bytes());
-    worker.outbox.borrow_mut().send_all(&worker.shared, frontend.index, &frontend.loggers, &line);
+    worker.outbox.borrow_mut().send_all(&worker.shared, &frontend.loggers, &line);
 }

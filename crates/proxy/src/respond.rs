@@ -74,13 +74,12 @@ pub(crate) async fn after(client: &mut Connection, x: &mut Exchange, stop: Stop)
 }
 
 fn count(client: &Connection, x: &Exchange, fault: Fault) {
-    let frontend = &client.frontend.state.frontend.mine().traffic;
     let backend = x.backend.as_ref().map(|backend| backend.state.backend.mine());
     match fault {
         Fault::BadRequest(_) | Fault::RequestTimeout | Fault::RequestAborted | Fault::BadRequestBody => {
-            frontend.request_errors.add(1);
+            client.count(|traffic| traffic.request_errors.add(1));
         }
-        Fault::Internal => frontend.internal_errors.add(1),
+        Fault::Internal => client.count(|traffic| traffic.internal_errors.add(1)),
         Fault::ClientAborted | Fault::ClientLeft | Fault::ClientTimeout => {
             if let Some(counters) = backend {
                 counters.client_aborts.add(1);

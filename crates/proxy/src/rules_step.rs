@@ -273,7 +273,6 @@ async fn conclude(
     verdict: Final,
     side: Side,
 ) -> Stop {
-    let traffic = &client.frontend.state.frontend.mine().traffic;
     match verdict {
         Final::Deny(reply) if side == Side::Response => {
             count_denied_response(x, proxy);
@@ -281,12 +280,12 @@ async fn conclude(
             answer(client, x, &reply)
         }
         Final::Deny(reply) => {
-            traffic.denied_requests.add(1);
+            client.count(|traffic| traffic.denied_requests.add(1));
             x.txn.termination.set(Cause::Proxy, Phase::Request);
             answer(client, x, &reply)
         }
         Final::Tarpit(reply) => {
-            traffic.denied_requests.add(1);
+            client.count(|traffic| traffic.denied_requests.add(1));
             let timeouts = &proxy.timeouts;
             let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
             x.txn.termination.set(Cause::Proxy, Phase::Tarpit);
@@ -299,13 +298,13 @@ async fn conclude(
             answer(client, x, &reply)
         }
         Final::Reject => {
-            traffic.denied_requests.add(1);
+            client.count(|traffic| traffic.denied_requests.add(1));
             let phase = if side == Side::Response { Phase::Headers } else { Phase::Request };
             x.txn.termination.set(Cause::Proxy, phase);
             Stop::Close
         }
         Final::SilentDrop { .. } => {
-            traffic.denied_requests.add(1);
+            client.count(|traffic| traffic.denied_requests.add(1));
             x.txn.termination.set(Cause::Proxy, Phase::Request);
             client.stream.reset_on_close();
             Stop::Close
@@ -459,7 +458,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
             Outcome::Final(Final::SwitchMode) => return Err(Stop::Upgrade(Upgrade::ByRule)),
             Outcome::Hold(hold) => Box::pin(do_hold(client, x, proxy, hold)).await?,
             Outcome::Final(verdict) => {
-                client.frontend.state.frontend.mine().traffic.denied_requests.add(1);
+                client.count(|traffic| traffic.denied_requests.add(1));
                 x.txn.termination.set(Cause::Proxy, Phase::Request);
                 if matches!(verdict, Final::SilentDrop { .. }) {
                     client.stream.reset_on_close();

@@ -14,9 +14,10 @@ use std::task::{Context, Poll};
 use base::clock::WallTime;
 use config::plan::bind::BindAddress;
 use net::Stream;
+use net::proxy_protocol::Invalid;
 use runtime::timer::{self, now_us};
-use runtime::usage::Turns;
-use sample::{Endpoint, Ends, Session, Tlv};
+use runtime::usage::Measured;
+use sample::{ConnectionError, Endpoint, Ends, Session, Tlv};
 use state::Mode;
 use state::sessions::{self, Activity};
 
@@ -63,9 +64,9 @@ where
     async fn run(&self, connection: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
         let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
         slot.set(Some((self.make)(connection, arrival)));
-        let mut turns = Turns::default();
+        let mut measure = Measured::default();
         let result = poll_fn(|context| match slot.as_mut().as_pin_mut() {
-            Some(future) if self.measured => turns.measure(|| future.poll(context)),
+            Some(future) if self.measured => measure.poll(context, |context| future.poll(context)),
             Some(future) => future.poll(context),
             None => Poll::Pending,
         })
@@ -95,6 +96,9 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
     let is_tcp = newcomer.peer.is_some();
     let counters = frontend.state.frontend.mine();
     counters.traffic.sessions.up();
+    if let Some(of_listener) = bind.listener.mine() {
+        of_listener.traffic.sessions.up();
+    }
     let now_ms = newcomer.accepted_us / 1000;
     counters.connections_total.add(1);
     counters.connection_rate.tick(now_ms);
@@ -200,10 +204,10 @@ where
     F: Future<Output = (Box<Connection>, Next)>,
 {
     let measured = exchanges.measured;
-    let mut turns = Turns::default();
+    let mut measure = Measured::default();
     let mut stream = Box::pin(crate::relay::relay(connection));
     let upgraded = poll_fn(|context| match measured {
-        true => turns.measure(|| stream.as_mut().poll(context)),
+        true => measure.poll(context, |context| stream.as_mut().poll(context)),
         false => stream.as_mut().poll(context),
     })
     .await;
@@ -219,9 +223,10 @@ fn is_plain(connection: &Connection) -> bool {
 
 fn count_session(connection: &Connection) {
     let now_ms = connection.session.ready_us / 1000;
-    let traffic = &connection.frontend.state.frontend.mine().traffic;
-    traffic.sessions_total.add(1);
-    traffic.session_rate.tick(now_ms);
+    connection.count(|traffic| {
+        traffic.sessions_total.add(1);
+        traffic.session_rate.tick(now_ms);
+    });
     connection.worker.shared.process.counters.mine().session_rate.tick(now_ms);
 }
 
@@ -266,21 +271,28 @@ async fn open(connection: &mut Connection) -> bool {
     let rules_set = (session.source != before.0, session.destination != before.1);
     if verdict == rules_step::TcpVerdict::Refuse {
         connection.frontend.state.frontend.mine().denied_connections.add(1);
+        if let Some(of_listener) = connection.session.listener.mine() {
+            of_listener.denied_connections.add(1);
+        }
         return false;
     }
     let expects = verdict == rules_step::TcpVerdict::ExpectProxy || bind_accepts_proxy(connection);
     if expects && let Err(why) = read_proxy_header(connection, rules_set).await {
-        if why != NO_HEADER || !connection.frontend.options.dontlognull {
-            crate::report::session_error(connection, why);
+        connection.session.error = why;
+        let silent = matches!(why, ConnectionError::PROXY_EMPTY | ConnectionError::PROXY_ABORT);
+        if !silent || !connection.frontend.options.dontlognull {
+            crate::report::session_error(connection, why.message());
         }
-        let counters = &connection.frontend.state.frontend.mine().traffic;
-        counters.request_errors.add(1);
+        connection.count(|traffic| traffic.request_errors.add(1));
         return false;
     }
     connection.session.ready_us = now_us();
     connection.idle_from = connection.session.ready_us;
     if rules_step::tcp_session(connection) == rules_step::TcpVerdict::Refuse {
         connection.frontend.state.frontend.mine().denied_sessions.add(1);
+        if let Some(of_listener) = connection.session.listener.mine() {
+            of_listener.denied_sessions.add(1);
+        }
         return false;
     }
     true
@@ -291,38 +303,42 @@ fn bind_accepts_proxy(connection: &Connection) -> bool {
     connection.frontend.binds.iter().any(|bind| bind.accept_proxy && std::ptr::eq(&*bind.listener, &**own))
 }
 
-/// What is said of a connection that closed before its PROXY header: with `option dontlognull`, nothing.
-const NO_HEADER: &str = "Connection closed while waiting for PROXY protocol header";
-
 /// Receives the PROXY header, whose addresses count unless `rules_set` the source or the destination; what follows it stays in the connection's buffer.
 ///
 /// # Errors
 /// Why there is none, as it is logged (8.2.5).
-async fn read_proxy_header(connection: &mut Connection, rules_set: (bool, bool)) -> Result<(), &'static str> {
+async fn read_proxy_header(
+    connection: &mut Connection,
+    rules_set: (bool, bool),
+) -> Result<(), ConnectionError> {
     let timeouts = &connection.frontend.timeouts;
     let allowed = timeouts.client_handshake.or(timeouts.client);
     connection.timer.set_after(timer::now_ms(), allowed);
     loop {
         let read = poll_fn(|context: &mut Context<'_>| {
             if let Poll::Ready(read) = connection.poll_fill(context) {
-                return Poll::Ready(Ok(read.unwrap_or(0)));
+                return Poll::Ready(read.map_err(|_| ConnectionError::PROXY_ABORT));
             }
-            connection
-                .timer
-                .poll_expired(context)
-                .map(|()| Err("Timeout while waiting for PROXY protocol header"))
+            connection.timer.poll_expired(context).map(|()| Err(ConnectionError::PROXY_TIMEOUT))
         });
-        if read.await? == 0 {
-            let empty = connection.input().is_empty();
-            return Err(if empty {
-                NO_HEADER
-            } else {
-                "Connection closed while waiting for PROXY protocol header"
-            });
+        let read = read.await;
+        if matches!(read, Ok(0) | Err(ConnectionError::PROXY_ABORT)) && !connection.input().is_empty() {
+            return Err(ConnectionError::PROXY_TRUNCATED);
+        }
+        if read? == 0 {
+            return Err(ConnectionError::PROXY_EMPTY);
         }
         match net::proxy_protocol::parse(connection.input().filled()) {
             Ok(None) => {}
-            Err(_) => return Err("Received something which does not look like a PROXY protocol header"),
+            Err(why) => {
+                return Err(match why {
+                    Invalid::Signature => ConnectionError::PROXY_OTHER,
+                    Invalid::Family => ConnectionError::PROXY_PROTOCOL,
+                    Invalid::Line | Invalid::Command | Invalid::Length | Invalid::Checksum => {
+                        ConnectionError::PROXY_INVALID
+                    }
+                });
+            }
             Ok(Some(header)) => {
                 connection.input().consume(header.length);
                 connection.release_input();

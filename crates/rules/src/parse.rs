@@ -207,22 +207,25 @@ pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SilentDrop { rst_ttl })
 }
 
-/// Refuses a variable that cannot be changed in this set: of a parent stream, or of a request where there is none.
+/// Refuses a variable of a parent stream, which cannot be changed, and warns of one of a request where there is none yet:
+/// HAProxy takes such rules (as the example at `concat` of its manual has them), and they set nothing.
 fn check_scope(context: &Context<'_, '_, '_>, var: &Var, name: &str, span: Span) -> Result<(), Diagnostic> {
-    let message = match var {
-        Var::Parent => format!("`{name}` belongs to a parent stream and cannot be changed"),
-        Var::Slot(VarScope::Session, _) | Var::Process(_) => return Ok(()),
-        Var::Slot(..) if !matches!(context.set, Ruleset::TcpConnection | Ruleset::TcpSession) => {
-            return Ok(());
+    match var {
+        Var::Parent => {
+            let message = format!("`{name}` belongs to a parent stream and cannot be changed");
+            Err(Diagnostic::alert(message).at(span))
         }
-        Var::Slot(..) => {
-            format!(
-                "`{name}` cannot be used in `{}`: only the scopes proc and sess are there",
-                context.set.name()
-            )
+        Var::Slot(scope, _)
+            if *scope != VarScope::Session
+                && matches!(context.set, Ruleset::TcpConnection | Ruleset::TcpSession) =>
+        {
+            let message = format!("`{name}` is not set by `{}` rules", context.set.name());
+            let warning = Diagnostic::warning(message).at(span).label("there is no request yet");
+            context.scope.names.warn(warning.help("variables of the scopes sess and proc can be set there"));
+            Ok(())
         }
-    };
-    Err(Diagnostic::alert(message).at(span))
+        Var::Slot(..) | Var::Process(_) => Ok(()),
+    }
 }
 
 pub(crate) fn set_var(context: &mut Context<'_, '_, '_>) -> Parsed {
@@ -381,6 +384,9 @@ pub(crate) fn capture(context: &mut Context<'_, '_, '_>) -> Parsed {
         .map_err(|_| Diagnostic::alert(format!("`{}` is no number", number.text)).at(number.span))?;
     let request = matches!(context.set, Ruleset::TcpRequest | Ruleset::HttpRequest);
     match word.text {
+        "len" if request && parsed == 0 => Err(Diagnostic::alert("a capture of no length keeps nothing")
+            .at(number.span)
+            .haproxy("a capture's length must be > 0")),
         "len" if request => {
             let slot = context.scope.names.capture_slot(parsed).ok_or_else(|| {
                 Diagnostic::alert("captures by length need a frontend").at(word.span).help(

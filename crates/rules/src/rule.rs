@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::address::Family;
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
+use sample::transaction::CaptureSlot;
 use sample::vars::Var;
 use sample::{Env, LogOrigin, LogProfile, Place, Scope, Session, Transaction, Words};
 use state::Process;
@@ -23,6 +24,16 @@ pub struct Rule {
     action: Action,
     /// The file and line, for `last_rule_file` and `last_rule_line`.
     position: (&'static str, u32),
+}
+
+impl Rule {
+    /// The slot that it captures into.
+    pub fn capture_slot(&self) -> Option<CaptureSlot> {
+        match self.action {
+            Action::Capture { slot, .. } => Some(slot),
+            _ => None,
+        }
+    }
 }
 
 /// The rules of one set of one proxy, in order.
@@ -257,9 +268,12 @@ impl RuleSet {
     }
 }
 
-/// Counts it for the frontend, and for the backend and server if they are known.
+/// Counts it for the frontend and its listener, and for the backend and server if they are known.
 fn count_failed_rewrite(stage: &Stage<'_>) {
     stage.session.frontend.frontend.mine().traffic.failed_rewrites.add(1);
+    if let Some(listener) = stage.session.listener.mine() {
+        listener.traffic.failed_rewrites.add(1);
+    }
     let Some(transaction) = stage.transaction.as_deref() else { return };
     if let Some(backend) = &transaction.backend {
         backend.backend.mine().traffic.failed_rewrites.add(1);

@@ -409,7 +409,6 @@ fn wrong_rules_are_refused_with_the_reason() {
         (Ruleset::HttpRequest, "deny deny_status 499", "499"),
         (Ruleset::HttpRequest, "return errorfile gone", "gone"),
         (Ruleset::HttpRequest, "set-var(foo) src", "foo"),
-        (Ruleset::TcpConnection, "set-var(txn.a) src", "only the scopes proc and sess"),
         (Ruleset::HttpRequest, "unset-var(ptxn.a)", "parent stream"),
         (Ruleset::HttpRequest, "set-var(txn.a) srcc", "unknown fetch method `srcc`"),
         (Ruleset::HttpRequest, "deny if", "a condition needs an ACL"),

@@ -2,6 +2,8 @@
 //! their kin). Nothing is measured unless one does.
 
 use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::shard;
@@ -75,12 +77,14 @@ pub struct Turns {
     pub count: u64,
     /// Time that they took, in ns.
     pub ns: u64,
+    /// Time that it waited for them since it was woken, in ns.
+    pub waited_ns: u64,
     /// When the one that is not over began.
     since: Option<Instant>,
 }
 
 impl Turns {
-    const NONE: Self = Self { count: 0, ns: 0, since: None };
+    const NONE: Self = Self { count: 0, ns: 0, waited_ns: 0, since: None };
 
     /// Runs one turn of the task.
     pub fn measure<R>(&mut self, turn: impl FnOnce() -> R) -> R {
@@ -91,6 +95,53 @@ impl Turns {
         TURNS.set(Self::NONE);
         self.ns += start.elapsed().as_nanos() as u64;
         result
+    }
+}
+
+/// A task that is measured: its turns, and how long it waits for each.
+#[derive(Debug, Default)]
+pub struct Measured {
+    turns: Turns,
+    alarm: Option<Arc<Alarm>>,
+}
+
+/// Stands before a task's waker, and notes when it was first woken since its last turn.
+#[derive(Debug)]
+struct Alarm(Mutex<(Waker, Option<Instant>)>);
+
+impl Alarm {
+    fn lock(&self) -> MutexGuard<'_, (Waker, Option<Instant>)> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut alarm = self.lock();
+        alarm.1.get_or_insert_with(Instant::now);
+        let waker = alarm.0.clone();
+        drop(alarm);
+        waker.wake();
+    }
+}
+
+impl Measured {
+    /// Runs one turn of the task; it is to be woken through the context that `turn` gets.
+    pub fn poll<R>(&mut self, context: &Context<'_>, turn: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let new = || Arc::new(Alarm(Mutex::new((context.waker().clone(), None))));
+        let alarm = self.alarm.get_or_insert_with(new);
+        {
+            let mut alarm = alarm.lock();
+            alarm.0.clone_from(context.waker());
+            let waited = alarm.1.take().map_or(Duration::ZERO, |woken| woken.elapsed());
+            self.turns.waited_ns += waited.as_nanos() as u64;
+        }
+        let waker = Waker::from(alarm.clone());
+        self.turns.measure(|| turn(&mut Context::from_waker(&waker)))
     }
 }
 
@@ -122,5 +173,30 @@ mod tests {
         assert_eq!(count, 2);
         assert!(task.ns >= ns);
         assert!(turns().is_none());
+    }
+
+    #[test]
+    fn a_task_waits_from_when_it_is_first_woken_until_its_turn() {
+        struct Count(std::sync::atomic::AtomicUsize);
+        impl Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        let outer = Arc::new(Count(0.into()));
+        let waker = Waker::from(outer.clone());
+        let context = Context::from_waker(&waker);
+        let mut task = Measured::default();
+        let waited = || turns().map_or(0, |turns| turns.waited_ns);
+        let (first, inner) = task.poll(&context, |context| (waited(), context.waker().clone()));
+        assert_eq!((first, task.poll(&context, |_| waited())), (0, 0), "nobody woke it");
+        let before = Instant::now();
+        inner.wake_by_ref();
+        let woken = Instant::now();
+        inner.wake_by_ref();
+        while woken.elapsed() < Duration::from_micros(50) {}
+        let waited = task.poll(&context, |_| waited());
+        assert!((50_000..=before.elapsed().as_nanos() as u64).contains(&waited), "{waited}");
+        assert_eq!(outer.0.load(std::sync::atomic::Ordering::Relaxed), 2, "the task itself was woken");
     }
 }

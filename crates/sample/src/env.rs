@@ -112,8 +112,12 @@ pub trait Names {
     fn userlist(&self, name: &str) -> Option<Arc<crate::auth::Userlist>>;
     /// The raw messages of an `http-errors` section, by status.
     fn http_errors(&self, name: &str) -> Option<HttpErrors>;
-    /// Reads a file named in the configuration (pattern files, error files), relative to the working directory.
+    /// Reads a file named in the configuration (error files, keys), relative to the working directory.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// Reads a file of patterns, which is often large and read once: its bytes are the caller's, and nobody keeps a copy.
+    fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
+        self.read_file(path)
+    }
     /// The ring of that name, for the converter `debug`.
     fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {
         let _ = name;
@@ -149,6 +153,10 @@ pub trait Names {
     /// The `log-profile` sections by name, where rules may name them.
     fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
         None
+    }
+    /// Keeps a warning about what is being compiled.
+    fn warn(&self, warning: diag::Diagnostic) {
+        let _ = warning;
     }
     /// The file and line of a place, for `last_rule_file` and `last_rule_line`.
     fn position(&self, span: diag::Span) -> (String, u32) {

@@ -4,6 +4,9 @@
 //! back-references, possessive quantifiers) is given to PCRE2, with a limit on the work of one match. Where a list has many
 //! expressions, each is kept [`Lean`]: a few kilobytes instead of tens, for a slower match.
 
+mod line_end;
+
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use regex_automata::Input;
@@ -12,10 +15,10 @@ use regex_automata::nfa::thompson::backtrack::{self, BoundedBacktracker};
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::util::syntax;
-
-use std::borrow::Cow;
+use smallvec::{SmallVec, smallvec};
 
 use crate::value::Scratch;
+use line_end::{before_line_end, looks_for_end};
 
 /// A compiled regular expression.
 #[derive(Clone, Debug)]
@@ -23,7 +26,8 @@ pub struct Regex(Engine);
 
 #[derive(Clone, Debug)]
 enum Engine {
-    Linear(regex::bytes::Regex),
+    /// With whether it looks for the end of the text ([`line_end`]).
+    Linear(regex::bytes::Regex, bool),
     Backtracking(Box<pcre2::bytes::Regex>),
 }
 
@@ -48,7 +52,7 @@ impl Regex {
             .case_insensitive(ignore_case)
             .build();
         let error = match linear {
-            Ok(regex) => return Ok(Self(Engine::Linear(regex))),
+            Ok(regex) => return Ok(Self(Engine::Linear(regex, looks_for_end(pattern)))),
             Err(error) => error,
         };
         match backtracking(pattern, ignore_case) {
@@ -61,7 +65,10 @@ impl Regex {
     #[inline]
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         match &self.0 {
-            Engine::Linear(regex) => regex.is_match(bytes),
+            Engine::Linear(regex, end) => {
+                regex.is_match(bytes)
+                    || before_line_end(bytes, *end).is_some_and(|before| regex.is_match(before))
+            }
             Engine::Backtracking(regex) => regex.is_match(bytes).unwrap_or(false),
         }
     }
@@ -70,8 +77,12 @@ impl Regex {
     /// whether there was a match.
     pub fn expand(&self, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         match &self.0 {
-            Engine::Linear(regex) => {
-                let Some(found) = regex.captures(bytes) else { return false };
+            Engine::Linear(regex, end) => {
+                let found = match before_line_end(bytes, *end) {
+                    Some(before) => line_end::captures_at(regex, bytes, before, 0),
+                    None => regex.captures(bytes),
+                };
+                let Some(found) = found else { return false };
                 expand(|group| found.get(group).map(|part| part.as_bytes()), template, out);
             }
             Engine::Backtracking(regex) => {
@@ -93,21 +104,28 @@ impl Regex {
             expand(group, template, out);
             copied = range.end;
         };
+        let most = if all { usize::MAX } else { 1 };
         match &self.0 {
+            Engine::Linear(regex, end) if before_line_end(bytes, *end).is_some() => {
+                for found in line_end::Matches::new(regex, bytes).take(most) {
+                    let Some(whole) = found.get(0) else { break };
+                    one(whole.range(), &|group| found.get(group).map(|part| part.as_bytes()));
+                }
+            }
             // Groups take memory to be noted in: not where the template names none.
-            Engine::Linear(regex) if memchr::memchr(b'\\', template).is_none() => {
-                for found in regex.find_iter(bytes).take(if all { usize::MAX } else { 1 }) {
+            Engine::Linear(regex, _) if memchr::memchr(b'\\', template).is_none() => {
+                for found in regex.find_iter(bytes).take(most) {
                     one(found.range(), &|_| None);
                 }
             }
-            Engine::Linear(regex) => {
-                for found in regex.captures_iter(bytes).take(if all { usize::MAX } else { 1 }) {
+            Engine::Linear(regex, _) => {
+                for found in regex.captures_iter(bytes).take(most) {
                     let Some(whole) = found.get(0) else { break };
                     one(whole.range(), &|group| found.get(group).map(|part| part.as_bytes()));
                 }
             }
             Engine::Backtracking(regex) => {
-                for found in regex.captures_iter(bytes).take(if all { usize::MAX } else { 1 }) {
+                for found in regex.captures_iter(bytes).take(most) {
                     let Ok(found) = found else { break };
                     let Some(whole) = found.get(0) else { break };
                     one(whole.start()..whole.end(), &|group| found.get(group).map(|part| part.as_bytes()));
@@ -121,7 +139,7 @@ impl Regex {
 
     /// Whether it runs in time linear in the length of what it is matched with.
     pub fn is_linear(&self) -> bool {
-        matches!(self.0, Engine::Linear(_))
+        matches!(self.0, Engine::Linear(..))
     }
 }
 
@@ -132,7 +150,7 @@ pub(crate) struct Lean(LeanEngine);
 
 #[derive(Clone, Debug)]
 enum LeanEngine {
-    Linear(BoundedBacktracker),
+    Linear(BoundedBacktracker, bool),
     Backtracking(Box<pcre2::bytes::Regex>),
 }
 
@@ -149,7 +167,7 @@ impl Lean {
             .syntax(syntax)
             .build(&translate(pattern));
         if let Some(regex) = compiled.ok().and_then(|nfa| BoundedBacktracker::new_from_nfa(nfa).ok()) {
-            return Ok(Self(LeanEngine::Linear(regex)));
+            return Ok(Self(LeanEngine::Linear(regex, looks_for_end(pattern))));
         }
         match backtracking(pattern, ignore_case) {
             Some(regex) => Ok(Self(LeanEngine::Backtracking(regex))),
@@ -176,7 +194,10 @@ impl Lean {
     /// Whether it matches somewhere in `bytes`.
     pub(crate) fn is_match(&self, bytes: &[u8]) -> bool {
         match &self.0 {
-            LeanEngine::Linear(regex) => Self::run(regex, bytes, &mut []),
+            LeanEngine::Linear(regex, end) => {
+                Self::run(regex, bytes, &mut [])
+                    || before_line_end(bytes, *end).is_some_and(|before| Self::run(regex, before, &mut []))
+            }
             LeanEngine::Backtracking(regex) => regex.is_match(bytes).unwrap_or(false),
         }
     }
@@ -184,12 +205,20 @@ impl Lean {
     /// As [`Regex::expand`].
     pub(crate) fn expand(&self, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         match &self.0 {
-            LeanEngine::Linear(regex) => {
-                let mut slots: smallvec::SmallVec<[Option<NonMaxUsize>; 20]> =
-                    smallvec::smallvec![None; regex.get_nfa().group_info().slot_len()];
-                if !Self::run(regex, bytes, &mut slots) {
-                    return false;
+            LeanEngine::Linear(regex, end) => {
+                let capture = |bytes: &[u8]| {
+                    let mut slots: SmallVec<[Option<NonMaxUsize>; 20]> =
+                        smallvec![None; regex.get_nfa().group_info().slot_len()];
+                    Self::run(regex, bytes, &mut slots).then_some(slots)
+                };
+                let start = |slots: &SmallVec<_>| slots.first().copied().flatten().map(NonMaxUsize::get);
+                let mut found = capture(bytes);
+                if let Some(earlier) = before_line_end(bytes, *end).and_then(capture)
+                    && found.as_ref().is_none_or(|found| start(&earlier) < start(found))
+                {
+                    found = Some(earlier);
                 }
+                let Some(slots) = found else { return false };
                 let place = |slot: usize| slots.get(slot).copied().flatten().map(NonMaxUsize::get);
                 let group = |group: usize| bytes.get(place(group * 2)?..place(group * 2 + 1)?);
                 expand(group, template, out);
@@ -241,7 +270,8 @@ pub struct RegexSet(Set);
 
 #[derive(Clone, Debug)]
 enum Set {
-    Together(regex::bytes::RegexSet),
+    /// With whether each looks for the end of the text.
+    Together(regex::bytes::RegexSet, Box<[bool]>),
     OneByOne(Vec<Regex>),
 }
 
@@ -260,7 +290,8 @@ impl RegexSet {
         .size_limit(64 << 20)
         .build();
         if let Ok(set) = together {
-            return Ok(Self(Set::Together(set)));
+            let ends = patterns.iter().map(|pattern| looks_for_end(pattern)).collect();
+            return Ok(Self(Set::Together(set, ends)));
         }
         let compile =
             |(at, pattern): (usize, &&str)| Regex::new(pattern, ignore_case).map_err(|error| (at, error));
@@ -271,7 +302,11 @@ impl RegexSet {
     /// The first in the order of the configuration that matches.
     pub fn first(&self, bytes: &[u8]) -> Option<usize> {
         match &self.0 {
-            Set::Together(set) => set.matches(bytes).iter().next(),
+            Set::Together(set, ends) => {
+                let first = set.matches(bytes).iter().next();
+                let before = Self::before_line_end(set, ends, bytes);
+                first.into_iter().chain(before).min()
+            }
             Set::OneByOne(list) => list.iter().position(|regex| regex.is_match(bytes)),
         }
     }
@@ -279,9 +314,17 @@ impl RegexSet {
     /// Whether any matches.
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         match &self.0 {
-            Set::Together(set) => set.is_match(bytes),
+            Set::Together(set, ends) => {
+                set.is_match(bytes) || Self::before_line_end(set, ends, bytes).is_some()
+            }
             Set::OneByOne(list) => list.iter().any(|regex| regex.is_match(bytes)),
         }
+    }
+
+    /// The first whose end may be before a last line end, and is.
+    fn before_line_end(set: &regex::bytes::RegexSet, ends: &[bool], bytes: &[u8]) -> Option<usize> {
+        let before = bytes.strip_suffix(b"\n")?;
+        set.matches(before).iter().find(|at| ends.get(*at).copied().unwrap_or(false))
     }
 }
 

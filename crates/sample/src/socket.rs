@@ -1,6 +1,8 @@
 //! What only the kernel knows of connections, and how connections fail. The kernel is asked when an expression wants to know, by
 //! `proxy`, which has the sockets; here is only what is asked and what it means.
 
+use std::io;
+
 /// What the kernel measured of a TCP connection (`TCP_INFO` of tcp(7)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpFacts {
@@ -39,24 +41,71 @@ pub trait Sockets {
 pub struct ConnectionError(pub u8);
 
 impl ConnectionError {
+    /// As many connections as were allowed.
+    pub const CONFIGURED_LIMIT: Self = Self(1);
     /// Too many descriptors of the process.
     pub const PROCESS_LIMIT: Self = Self(2);
+    /// Too many descriptors of the system.
+    pub const SYSTEM_LIMIT: Self = Self(3);
+    /// The kernel has no room for another socket.
+    pub const SYSTEM_MEMORY: Self = Self(4);
+    /// The address is of a family that cannot be connected to.
+    pub const NO_PROTOCOL: Self = Self(5);
     /// Something that has no better name.
     pub const SOCKET: Self = Self(6);
+    /// Every port of the range to connect from is in use.
+    pub const PORT_RANGE: Self = Self(7);
     /// The address to connect from cannot be had.
     pub const CANNOT_BIND: Self = Self(8);
     /// No port is left to connect from.
     pub const NO_PORTS: Self = Self(9);
     /// The address to connect from is in use.
     pub const ADDRESS_IN_USE: Self = Self(10);
-    /// The server refused.
+    /// The client closed before it sent its PROXY header.
+    pub const PROXY_EMPTY: Self = Self(11);
+    /// Its connection broke before.
+    pub const PROXY_ABORT: Self = Self(12);
+    /// It did not send the header in time.
+    pub const PROXY_TIMEOUT: Self = Self(13);
+    /// It left within the header.
+    pub const PROXY_TRUNCATED: Self = Self(14);
+    /// It sent something else.
+    pub const PROXY_OTHER: Self = Self(15);
+    /// It sent a header that is wrong.
+    pub const PROXY_INVALID: Self = Self(16);
+    /// It sent a header of a protocol that is unknown.
+    pub const PROXY_PROTOCOL: Self = Self(17);
+    /// Asking the SOCKS4 proxy failed.
+    pub const SOCKS4_SEND: Self = Self(39);
+    /// Its answer could not be read.
+    pub const SOCKS4_RECEIVE: Self = Self(40);
+    /// It refused.
+    pub const SOCKS4_DENY: Self = Self(41);
+    /// It closed instead of answering.
+    pub const SOCKS4_ABORT: Self = Self(42);
+    /// The peer refused.
     pub const REFUSED: Self = Self(46);
-    /// The server reset the connection.
+    /// The peer reset the connection.
     pub const RESET: Self = Self(47);
     /// No way leads there.
     pub const UNREACHABLE: Self = Self(48);
     /// The kernel has no memory.
     pub const NO_MEMORY: Self = Self(49);
+    /// The peer takes nothing more.
+    pub const BROKEN_PIPE: Self = Self(56);
+
+    /// What the kernel said of a connection that was being made, or that was there.
+    pub fn of_kernel(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::REFUSED,
+            io::ErrorKind::ConnectionReset => Self::RESET,
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => Self::UNREACHABLE,
+            io::ErrorKind::OutOfMemory => Self::NO_MEMORY,
+            io::ErrorKind::BrokenPipe => Self::BROKEN_PIPE,
+            io::ErrorKind::Unsupported => Self::NO_PROTOCOL,
+            _ => Self::SOCKET,
+        }
+    }
 
     /// Its name in one word; empty for none.
     pub fn name(self) -> &'static str {

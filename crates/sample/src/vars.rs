@@ -1,7 +1,10 @@
 //! Variables (manual, 2.8): names become slots when the plan is resolved, so a read is an index.
 //!
 //! Scopes `sess`, `txn`, `req`, `res` and `check` live in [`Slots`] of their owners. `proc` lives in a process-wide
-//! store that the runtime socket reads and writes too, one lock a variable.
+//! store that the runtime socket reads and writes too, one lock a variable. Which name has which slot is `names`.
+
+mod conditions;
+mod names;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -10,6 +13,9 @@ use std::sync::{Arc, LazyLock, OnceLock, RwLock};
 
 use crate::env::Env;
 use crate::value::{Scratch, Value};
+
+pub use conditions::{SetConditions, SetIf};
+pub use names::{Mentioned, Variables};
 
 /// How long a variable lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -294,154 +300,6 @@ pub fn process_variables() -> Vec<(Box<str>, Arc<ProcessVariable>)> {
     list
 }
 
-/// The names that a plan mentions, and their slots; grows while the plan is resolved.
-#[derive(Debug, Default)]
-pub struct Mentioned(RwLock<Vec<(VarScope, Box<str>, u32)>>);
-
-impl Mentioned {
-    /// Calls `show` for each that is set, in the order in which they were mentioned first.
-    pub fn each(&self, scope: VarScope, env: &Env<'_>, show: &mut impl FnMut(&str, Value<'static>)) {
-        let Some(slots) = slots(scope, env) else { return };
-        let all = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        for (_, name, slot) in all.iter().filter(|(of, ..)| *of == scope) {
-            slots.get(*slot).into_iter().for_each(|value| show(name, value));
-        }
-    }
-}
-
-/// The variables of a plan: which name has which slot; and what else its expressions ask to be kept.
-#[derive(Debug, Default)]
-pub struct Variables {
-    names: HashMap<(VarScope, Box<str>), u32>,
-    next: [u32; 6],
-    mentioned: Arc<Mentioned>,
-    wants_request_line: bool,
-    wants_backend_source: bool,
-    wants_server_tcp: bool,
-    wants_turns: bool,
-}
-
-impl Variables {
-    /// The variable `text` (`txn.foo`). The error says what is wrong with the name.
-    pub fn resolve(&mut self, text: &str) -> Result<Var, String> {
-        let Some((scope, name)) = text.split_once('.') else {
-            return Err(format!(
-                "invalid variable name `{text}`: a variable is written `<scope>.<name>` with a scope among proc, sess, txn, req, res and check"
-            ));
-        };
-        if name.is_empty()
-            || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
-        {
-            return Err(format!(
-                "invalid variable name `{text}`: only letters, digits, `_` and `.` may follow the scope"
-            ));
-        }
-        let scope = match scope {
-            "proc" => return Ok(Var::Process(process_variable(name))),
-            "sess" => VarScope::Session,
-            "txn" => VarScope::Transaction,
-            "req" => VarScope::Request,
-            "res" => VarScope::Response,
-            "check" => VarScope::Check,
-            "psess" | "ptxn" | "preq" | "pres" => return Ok(Var::Parent),
-            other => {
-                return Err(format!(
-                    "invalid variable name `{text}`: `{other}` is no scope; they are proc, sess, txn, req, res and check"
-                ));
-            }
-        };
-        let next = &mut self.next[scope as usize];
-        let mentioned = &self.mentioned.0;
-        let slot = *self.names.entry((scope, name.into())).or_insert_with(|| {
-            let mut all = mentioned.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-            all.push((scope, name.into(), *next));
-            *next += 1;
-            *next - 1
-        });
-        Ok(Var::Slot(scope, slot))
-    }
-
-    /// A copy for expressions that are compiled while the plan is in use: they mean the same slots.
-    #[must_use]
-    pub fn aside(&self) -> Self {
-        let mentioned = self.mentioned.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
-        Self { names: self.names.clone(), mentioned: Arc::new(Mentioned(RwLock::new(mentioned))), ..*self }
-    }
-
-    /// What this copy came to ask for that `plan` does not have: a variable that nothing else names, or something that is
-    /// kept only where an expression of the configuration wants it.
-    pub fn beyond(&self, plan: &Self) -> Option<String> {
-        if let Some((_, name)) = self.names.keys().find(|key| !plan.names.contains_key(*key)) {
-            return Some(format!("variable '{name}' is not used in the configuration"));
-        }
-        let wants = [
-            (self.wants_request_line, plan.wants_request_line, "the request line as it was received"),
-            (self.wants_backend_source, plan.wants_backend_source, "our address towards servers"),
-            (
-                self.wants_server_tcp,
-                plan.wants_server_tcp,
-                "what the kernel measured of connections to servers",
-            ),
-            (self.wants_turns, plan.wants_turns, "what requests cost"),
-        ];
-        let (.., what) = wants.into_iter().find(|(own, kept, _)| *own && !kept)?;
-        Some(format!("{what} is kept only where an expression of the configuration reads it"))
-    }
-
-    /// The names mentioned, now and later.
-    pub fn mentioned(&self) -> Arc<Mentioned> {
-        Arc::clone(&self.mentioned)
-    }
-
-    /// Notes that an expression or format of the plan reads the request line as it was received.
-    pub fn want_request_line(&mut self) {
-        self.wants_request_line = true;
-    }
-
-    /// Whether one does: then the line is to be kept even where nothing is logged.
-    pub fn wants_request_line(&self) -> bool {
-        self.wants_request_line
-    }
-
-    /// Notes that an expression or format of the plan reads our address on the connection to the server.
-    pub fn want_backend_source(&mut self) {
-        self.wants_backend_source = true;
-    }
-
-    /// Notes that an expression reads what the kernel measured of the connection to the server.
-    pub fn want_server_tcp(&mut self) {
-        self.wants_server_tcp = true;
-    }
-
-    /// Notes that an expression reads what a request costs.
-    pub fn want_turns(&mut self) {
-        self.wants_turns = true;
-    }
-
-    /// Whether one does: then the turns of tasks are measured.
-    pub fn wants_turns(&self) -> bool {
-        self.wants_turns
-    }
-
-    /// Whether one does: then the kernel is asked before that connection is given back.
-    pub fn wants_server_tcp(&self) -> bool {
-        self.wants_server_tcp
-    }
-
-    /// Whether one does: then the kernel is asked for it with each connection.
-    pub fn wants_backend_source(&self) -> bool {
-        self.wants_backend_source
-    }
-
-    /// The names of a scope with their slots, in the order of the names (`dump_all_vars`).
-    pub fn named(&self) -> Vec<(VarScope, Box<str>, u32)> {
-        let mut list: Vec<_> =
-            self.names.iter().map(|((scope, name), slot)| (*scope, name.clone(), *slot)).collect();
-        list.sort_by(|left, right| (left.0 as u8, &left.1).cmp(&(right.0 as u8, &right.1)));
-        list
-    }
-}
-
 impl Var {
     /// Its value now.
     pub fn get(&self, env: &Env<'_>) -> Option<Value<'static>> {
@@ -521,66 +379,6 @@ fn slots<'a>(scope: VarScope, env: &Env<'a>) -> Option<&'a Slots> {
         VarScope::Response => env.transaction.map(|transaction| &transaction.res_vars),
         VarScope::Check => env.check_vars,
         VarScope::Proc => None,
-    }
-}
-
-/// What must hold for `set-var` to set (`set-var(txn.x,ifnotexists)` …).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
-pub enum SetIf {
-    Exists,
-    NotExists,
-    Empty,
-    NotEmpty,
-    Set,
-    NotSet,
-    Greater,
-    Less,
-}
-
-/// The conditions of one `set-var`; all must hold.
-#[derive(Clone, Debug, Default)]
-pub struct SetConditions(Vec<SetIf>);
-
-impl SetConditions {
-    /// Adds the condition named `text`.
-    pub fn add(&mut self, text: &str) -> Result<(), String> {
-        self.0.push(match text {
-            "ifexists" => SetIf::Exists,
-            "ifnotexists" => SetIf::NotExists,
-            "ifempty" => SetIf::Empty,
-            "ifnotempty" => SetIf::NotEmpty,
-            "ifset" => SetIf::Set,
-            "ifnotset" => SetIf::NotSet,
-            "ifgt" => SetIf::Greater,
-            "iflt" => SetIf::Less,
-            other => return Err(format!("unknown condition `{other}` of set-var; known are ifexists, ifnotexists, ifempty, ifnotempty, ifset, ifnotset, ifgt and iflt")),
-        });
-        Ok(())
-    }
-
-    /// Whether `value` may be put into `var`.
-    pub fn allow(&self, env: &Env<'_>, var: &Var, value: &Value<'_>) -> bool {
-        if self.0.is_empty() {
-            return true;
-        }
-        let old = var.get(env);
-        let number = |value: &Value<'_>| match value {
-            Value::Int(number) => Some(*number),
-            _ => None,
-        };
-        let both = number(value).zip(old.as_ref().and_then(number));
-        self.0.iter().all(|condition| match condition {
-            SetIf::Exists => old.is_some() || matches!(var, Var::Process(_)),
-            SetIf::NotExists => old.is_none() && !matches!(var, Var::Process(_)),
-            SetIf::Empty => value.bytes().is_some_and(<[u8]>::is_empty),
-            SetIf::NotEmpty => !value.bytes().is_some_and(<[u8]>::is_empty),
-            SetIf::Set => old.is_some(),
-            SetIf::NotSet => old.is_none(),
-            // Where the two cannot be compared the manual lets the value through.
-            SetIf::Greater => both.is_none_or(|(new, old)| old > new),
-            SetIf::Less => both.is_none_or(|(new, old)| old < new),
-        })
     }
 }
 

@@ -255,7 +255,11 @@ pub fn clear_proxy(proxy: &Proxy, all: bool) {
     if all {
         proxy.downs.store(0, Relaxed);
     }
-    proxy.listeners.load().iter().for_each(|listener| clear_shards(&listener.counters, all));
+    for listener in proxy.listeners.load().iter() {
+        if let Some(counters) = listener.counters.get() {
+            clear_shards(counters, all);
+        }
+    }
     proxy.servers.load().iter().for_each(|server| clear_server(server, all));
 }
 

@@ -1,7 +1,7 @@
 //! A proxy (frontend, backend, listen) as it is now, and its listeners.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use runtime::Sharded;
@@ -94,9 +94,9 @@ pub struct Proxy {
     /// `retries`, written likewise.
     pub retries: AtomicU32,
     /// `default_backend`, written likewise (`fe_defbe`).
-    pub default_backend: std::sync::OnceLock<Box<str>>,
+    pub default_backend: OnceLock<Box<str>>,
     /// The longest value of each slot for captures, of requests and of responses; written likewise.
-    pub capture_lengths: std::sync::OnceLock<[Box<[usize]>; 2]>,
+    pub capture_lengths: OnceLock<[Box<[usize]>; 2]>,
     /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by the runtime socket.
     pub unpublished: AtomicBool,
     /// Whether cookies are made of the servers' addresses (`cookie … dynamic`). Written by the runtime socket.
@@ -159,8 +159,8 @@ impl Proxy {
             dynamic_key: ArcSwapOption::empty(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
-            default_backend: std::sync::OnceLock::new(),
-            capture_lengths: std::sync::OnceLock::new(),
+            default_backend: OnceLock::new(),
+            capture_lengths: OnceLock::new(),
         }
     }
 
@@ -253,8 +253,8 @@ pub struct Listener {
     pub maxconn: u32,
     /// Connections now.
     pub connections: AtomicU32,
-    /// Counters, when `option socket-stats` asks for them.
-    pub counters: Sharded<ListenerCounters>,
+    /// Counters, where `option socket-stats` asks for them; see [`count`](Self::count).
+    pub counters: OnceLock<Sharded<ListenerCounters>>,
     /// Tasks that wait until accepting is allowed again.
     waiting: std::sync::Mutex<Vec<std::task::Waker>>,
 }
@@ -268,9 +268,20 @@ impl Listener {
             address,
             maxconn,
             connections: AtomicU32::new(0),
-            counters: Sharded::default(),
+            counters: OnceLock::new(),
             waiting: std::sync::Mutex::default(),
         }
+    }
+
+    /// Has it count what passes through it (`option socket-stats`). Called while the configuration is read.
+    pub fn count(&self) {
+        self.counters.get_or_init(Sharded::default);
+    }
+
+    /// The calling worker's counters, if it counts.
+    #[inline]
+    pub fn mine(&self) -> Option<&ListenerCounters> {
+        self.counters.get().map(Sharded::mine)
     }
 
     /// Registers the accepting task, to be woken by [`wake`](Self::wake).

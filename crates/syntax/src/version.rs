@@ -33,7 +33,8 @@ impl FromStr for Version {
 
     fn from_str(text: &str) -> Result<Self, VersionError> {
         let mut version = Self::default();
-        let mut rest = text;
+        // Tags are written with a `v`.
+        let mut rest = text.strip_prefix('v').unwrap_or(text);
         for slot in 0..4 {
             version.numbers[slot] = take_number(&mut rest).ok_or(VersionError)?;
             match rest.strip_prefix('.') {
@@ -102,6 +103,7 @@ mod tests {
             assert!(low < high, "{pair:?}");
         }
         assert_eq!("3".parse::<Version>(), "3.0.0".parse());
+        assert_eq!("v3.5-dev3".parse::<Version>(), "3.5-dev3".parse());
         assert!("1.1.1k".parse::<Version>().unwrap() > "1.1.1".parse().unwrap());
         assert!("1.1.1-pre3".parse::<Version>().unwrap() < "1.1.1".parse().unwrap());
         for wrong in ["", "x", "2.", "2.x", "2.4abc", "-dev"] {

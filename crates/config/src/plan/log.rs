@@ -4,8 +4,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use runtime::shared::Shared as _;
 use sample::{LogOrigin, LogProfile};
 use state::Ring;
 use state::server::ServerAddress;
@@ -53,6 +55,29 @@ pub enum LogFormat {
     AsReceived,
 }
 
+/// Which lines of a proxy's stream of lines a logger sends.
+#[derive(Debug)]
+pub struct Sample {
+    /// Those of each [`size`](Self::size) that are sent, from 1.
+    ranges: Vec<(u32, u32)>,
+    size: u32,
+    /// Lines seen so far. Each worker that has a line for this logger writes it: the count is the process's.
+    seen: AtomicU64,
+}
+
+impl Sample {
+    /// One that has seen no line. `size` is not 0.
+    pub fn new(ranges: Vec<(u32, u32)>, size: u32) -> Self {
+        Self { ranges, size, seen: AtomicU64::new(0) }
+    }
+
+    /// Whether the next line is among those sent.
+    pub fn takes_next(&self) -> bool {
+        let at = (self.seen.add(1) % u64::from(self.size.max(1))) as u32 + 1;
+        self.ranges.iter().any(|(low, high)| (*low..=*high).contains(&at))
+    }
+}
+
 /// One destination of log lines.
 #[derive(Debug, Clone)]
 pub struct Logger {
@@ -68,10 +93,18 @@ pub struct Logger {
     pub max_level: u8,
     /// Levels more important than this are sent as this.
     pub min_level: u8,
-    /// `sample <ranges>:<size>`: which of each `size` lines are sent (from 1), and the size.
-    pub sample: Option<(Vec<(u32, u32)>, u32)>,
+    /// `sample <ranges>:<size>`.
+    pub sample: Option<Arc<Sample>>,
     /// `profile`.
     pub profile: Option<Arc<LogProfile>>,
+}
+
+impl Logger {
+    /// The same for a proxy that inherits it, whose lines are counted apart.
+    pub fn inherited(&self) -> Self {
+        let anew = |sample: &Arc<Sample>| Arc::new(Sample::new(sample.ranges.clone(), sample.size));
+        Self { sample: self.sample.as_ref().map(anew), ..self.clone() }
+    }
 }
 
 /// `log-steps`: at which steps of a stream a line is written.

@@ -23,6 +23,9 @@ pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind>
             Err(error) => context.diagnostics.push(error),
         }
     }
+    if proxy.settings.options.socket_stats {
+        binds.iter().for_each(|bind| bind.listener.count());
+    }
     proxy.state.listeners.store(Arc::new(binds.iter().map(|bind| bind.listener.clone()).collect()));
     binds
 }

@@ -10,7 +10,7 @@ use state::{Mode, Ring};
 use syntax::Word;
 
 use crate::plan::ProxyIndex;
-use crate::plan::log::{LogFormat, LogProto, LogTarget, Logger, RingPeer, RingServer, RingSettings};
+use crate::plan::log::{LogFormat, LogProto, LogTarget, Logger, RingPeer, RingServer, RingSettings, Sample};
 use crate::resolve::Context;
 use crate::resolve::names::resolve_host;
 use crate::settings::{LogLine, LoggerDraft, Settings, TargetDraft};
@@ -52,7 +52,7 @@ pub(crate) fn loggers(settings: &Settings<'_>, context: &mut Context<'_>) -> Vec
     let forwards = settings.kind == crate::draft::Kind::LogForward;
     for line in settings.loggers.iter() {
         match line {
-            LogLine::Global => loggers.extend(context.global.loggers.iter().cloned()),
+            LogLine::Global => loggers.extend(context.global.loggers.iter().map(Logger::inherited)),
             LogLine::Own(draft) => loggers.extend(logger(draft, forwards, context)),
         }
     }
@@ -92,7 +92,7 @@ fn try_logger(
         facility: draft.facility,
         max_level: draft.max_level,
         min_level: draft.min_level,
-        sample: draft.sample.clone(),
+        sample: draft.sample.clone().map(|(ranges, size)| Arc::new(Sample::new(ranges, size))),
         profile: None,
     };
     logger.target = match &draft.target {

@@ -7,6 +7,7 @@
 pub(crate) mod around;
 mod balance;
 mod binds;
+mod captures;
 pub(crate) mod certificates;
 mod check;
 mod filters;

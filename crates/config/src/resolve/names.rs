@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::address::{Family, Host};
-use diag::{SourceMap, Span};
+use diag::{Diagnostic, SourceMap, Span};
 use sample::LogProfile;
 use sample::auth::Userlist;
 use sample::bandwidth::BandwidthFilter;
@@ -49,6 +49,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) captures: RefCell<Option<Vec<CaptureDraft>>>,
     /// The bandwidth filters of the proxy being compiled.
     pub(crate) bandwidth: RefCell<HashMap<Box<str>, Arc<BandwidthFilter>>>,
+    /// What compilers warn of, until it is taken to the other messages.
+    pub(crate) warnings: RefCell<Vec<Diagnostic>>,
     /// Files already read, by path as used: thousands of proxies share their error files.
     files: RefCell<HashMap<PathBuf, Arc<[u8]>>>,
     /// Made when the first expression looks up proxies at run time, which is after all were named.
@@ -72,6 +74,7 @@ impl<'a> NameTable<'a> {
             directory: RefCell::default(),
             captures: RefCell::default(),
             bandwidth: RefCell::default(),
+            warnings: RefCell::default(),
             files: RefCell::default(),
             directory_of_proxies: OnceCell::new(),
         }
@@ -162,12 +165,20 @@ impl sample::Names for NameTable<'_> {
         Some(captures.len() - 1)
     }
 
+    fn warn(&self, warning: Diagnostic) {
+        self.warnings.borrow_mut().push(warning);
+    }
+
     fn position(&self, span: Span) -> (String, u32) {
         (self.sources.file(span.file).name().to_owned(), self.sources.position(span).line)
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         self.file(path).map(|bytes| bytes.to_vec())
+    }
+
+    fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
+        std::fs::read(self.path(path)).map_err(|error| error_text(&error))
     }
 }
 

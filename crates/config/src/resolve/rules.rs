@@ -18,9 +18,9 @@ use syntax::Word;
 use crate::draft::Statement;
 use crate::keyword::Outcome;
 use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
+use crate::resolve::captures::{self, CaptureUse};
 use crate::resolve::names::CaptureDraft;
 use crate::resolve::{Context, Pending, warnings};
-use crate::settings::DeclaredCapture;
 
 /// The words of a statement as `sample` and `rules` read them.
 pub(crate) type WordList<'a> = SmallVec<[sample::Word<'a>; 16]>;
@@ -78,6 +78,8 @@ pub(crate) struct Rules {
     pub(crate) errors: Vec<(u16, Arc<Reply>)>,
     /// Declared captures and those that rules made.
     pub(crate) request_captures: Vec<CaptureDraft>,
+    /// The slots that rules name.
+    pub(crate) captures_used: Vec<CaptureUse>,
 }
 
 /// Compiles every rule of a proxy, in order.
@@ -94,11 +96,14 @@ pub(crate) fn compile(
     let mut broken: Vec<String> = Vec::new();
     for (number, statement) in proxy.settings.all_rules().enumerate() {
         while let Some(capture) = declared.next_if(|capture| capture.rules_before <= number) {
-            declare(capture, context);
+            captures::declare(capture, context);
         }
         context.inherited = number < proxy.settings.inherited_rules.len();
         match one(&mut rules, statement, proxy, index, pending, context) {
-            Ok(()) => {}
+            Ok(()) => {
+                let warnings = context.names.warnings.take();
+                warnings.into_iter().for_each(|warning| context.diagnostics.push(warning));
+            }
             // Of an ACL that was refused, the first message is enough.
             Err(error) if broken.contains(&error.message) => {}
             Err(error) => {
@@ -110,16 +115,11 @@ pub(crate) fn compile(
         }
     }
     context.inherited = false;
-    declared.for_each(|capture| declare(capture, context));
-    rules.request_captures = context.names.captures.take().unwrap_or_default();
+    declared.for_each(|capture| captures::declare(capture, context));
+    let slots = context.names.captures.take();
+    captures::check(proxy, &rules, slots.as_deref(), context);
+    rules.request_captures = slots.unwrap_or_default();
     rules
-}
-
-/// Gives a declared capture its slot; backends have none.
-fn declare(capture: &DeclaredCapture<'_>, context: &Context<'_>) {
-    if let Some(captures) = &mut *context.names.captures.borrow_mut() {
-        captures.push((capture.header.map(Into::into), capture.length));
-    }
 }
 
 fn one(
@@ -203,6 +203,9 @@ fn rule(
         let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, place_of(kind));
         rules::compile(kind, &mut words, &scope)?
     };
+    if let Some(slot) = compiled.capture_slot() {
+        rules.captures_used.push(captures::used(slot, &list, statement));
+    }
     set(rules).push(compiled);
     Ok(())
 }

@@ -12,7 +12,6 @@ pub mod receive;
 mod socket;
 mod syslog;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use base::clock::DateCache;
@@ -36,8 +35,6 @@ pub struct Outbox {
     host: Option<Box<[u8]>>,
     pid: Box<[u8]>,
     sockets: Sockets,
-    /// How many lines each sampled logger has seen, by its proxy and place.
-    seen: HashMap<(usize, usize), u32>,
     dates: DateCache,
     lines: Lines,
     framed: Vec<u8>,
@@ -78,7 +75,6 @@ impl Outbox {
             host,
             pid: std::process::id().to_string().into_bytes().into(),
             sockets: Sockets::new(global.tune.sndbuf_backend),
-            seen: HashMap::new(),
             dates: DateCache::default(),
             lines: Lines::default(),
             framed: Vec::with_capacity(1024),
@@ -90,8 +86,8 @@ impl Outbox {
     pub(crate) fn write(&mut self, shared: &Shared, proxy: &Proxy, env: &Env<'_>, report: &Report<'_>) {
         let mut lines = std::mem::take(&mut self.lines);
         let (mut has_common, mut has_structured) = (false, false);
-        for (index, logger) in proxy.loggers.iter().enumerate() {
-            if !self.takes(proxy.index, index, logger, report.level) {
+        for logger in proxy.loggers.iter() {
+            if !Self::takes(logger, report.level) {
                 continue;
             }
             let profile = report.profile.or(logger.profile.as_deref());
@@ -126,24 +122,18 @@ impl Outbox {
         self.lines = lines;
     }
 
-    /// Sends a finished line to `loggers`. `owner` tells samples of different proxies apart.
-    pub fn send_all(&mut self, shared: &Shared, owner: usize, loggers: &[Logger], line: &Line<'_>) {
-        for (index, logger) in loggers.iter().enumerate() {
-            if self.takes(owner, index, logger, line.level) {
+    /// Sends a finished line to `loggers`.
+    pub fn send_all(&mut self, shared: &Shared, loggers: &[Logger], line: &Line<'_>) {
+        for logger in loggers {
+            if Self::takes(logger, line.level) {
                 self.deliver(shared, logger, line);
             }
         }
     }
 
     /// Whether a logger takes a line of this level, its turn among the sampled ones.
-    fn takes(&mut self, owner: usize, index: usize, logger: &Logger, level: u8) -> bool {
-        if level > logger.max_level {
-            return false;
-        }
-        let Some((ranges, size)) = &logger.sample else { return true };
-        let seen = self.seen.entry((owner, index)).or_insert(0);
-        *seen = *seen % size + 1;
-        ranges.iter().any(|(low, high)| (*low..=*high).contains(seen))
+    fn takes(logger: &Logger, level: u8) -> bool {
+        level <= logger.max_level && logger.sample.as_ref().is_none_or(|sample| sample.takes_next())
     }
 
     /// Frames a line for its logger and hands it to the target.

@@ -197,7 +197,7 @@ fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<Ip
             *host = Some(name.as_bytes());
         }
     }
-    worker.outbox.borrow_mut().send_all(&worker.shared, proxy.index, &proxy.loggers, &line);
+    worker.outbox.borrow_mut().send_all(&worker.shared, &proxy.loggers, &line);
 }
 
 /// `option host`: the host instead of the one that the message names; nothing where that one stays.

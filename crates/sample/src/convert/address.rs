@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, arg, opt};
 use crate::env::Env;
-use crate::value::{Type, Value, embedded_ip4};
+use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -14,12 +14,8 @@ pub(super) static CONVERTS: &[Convert] = &[
 ];
 
 fn ipmask<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    // An IPv6 address that holds an IPv4 one takes that one's mask.
-    let address = match value.to_addr()? {
-        IpAddr::V6(v6) => embedded_ip4(v6).map_or(IpAddr::V6(v6), IpAddr::V4),
-        v4 => v4,
-    };
-    match (address, args.get(0), args.get(1)) {
+    // A mapped IPv4 address takes the mask of those; others that hold one in another way are IPv6, as in HAProxy.
+    match (value.to_addr()?.to_canonical(), args.get(0), args.get(1)) {
         (IpAddr::V4(address), Arg::Ip4(mask), _) => {
             Some(Value::Ip4(Ipv4Addr::from(u32::from(address) & u32::from(*mask))))
         }

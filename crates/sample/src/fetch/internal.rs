@@ -37,6 +37,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("cpu_calls",            &[],       Type::Int,  Columns::INTERNAL,       "turns that the stream's task had",                  cpu_calls).prepared(measure),
     row("cpu_ns_avg",           &[],       Type::Int,  Columns::INTERNAL,       "what a turn cost on average, in ns",                cpu_ns_avg).prepared(measure),
     row("cpu_ns_tot",           &[],       Type::Int,  Columns::INTERNAL,       "what all of them cost, in ns",                      cpu_ns_tot).prepared(measure),
+    row("lat_ns_avg",           &[],       Type::Int,  Columns::INTERNAL,       "how long it waited for a turn on average, in ns",   lat_ns_avg).prepared(measure),
+    row("lat_ns_tot",           &[],       Type::Int,  Columns::INTERNAL,       "how long it waited for all of them, in ns",         lat_ns_tot).prepared(measure),
     row("cpu_usage_thr",        &[],       Type::Int,  Columns::INTERNAL,       "the share of time that this thread was busy, in percent", cpu_usage_thr),
     row("cpu_usage_grp",        &[],       Type::Int,  Columns::INTERNAL,       "likewise of its group, on average",                 cpu_usage_grp),
     row("cpu_usage_proc",       &[],       Type::Int,  Columns::INTERNAL,       "likewise of all threads",                           cpu_usage_proc),
@@ -109,6 +111,14 @@ fn cpu_ns_avg<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
 
 fn cpu_ns_tot<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     usage::turns().map(|turns| Value::Int(turns.ns as i64))
+}
+
+fn lat_ns_avg<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    usage::turns().map(|turns| Value::Int((turns.waited_ns / turns.count.max(1)) as i64))
+}
+
+fn lat_ns_tot<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    usage::turns().map(|turns| Value::Int(turns.waited_ns as i64))
 }
 
 fn cpu_usage_thr<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -132,9 +132,8 @@ fn name<'a>(error: ConnectionError) -> Option<Value<'a>> {
     Some(Value::str(error.name().as_bytes()))
 }
 
-/// Nothing where nothing failed.
 fn message<'a>(error: ConnectionError) -> Option<Value<'a>> {
-    (error != ConnectionError::default()).then(|| Value::str(error.message().as_bytes()))
+    Some(Value::str(error.message().as_bytes()))
 }
 
 fn fc_err_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -2,7 +2,7 @@
 
 #[rustfmt::skip]
 pub(super) const NAMES: &[&str] = &[
-    "fcgi.docroot", "fcgi.index", "lat_ns_avg", "lat_ns_tot", "sc0_bytes_in_rate", "sc0_bytes_out_rate",
+    "fcgi.docroot", "fcgi.index", "sc0_bytes_in_rate", "sc0_bytes_out_rate",
     "sc0_clr_gpc0", "sc0_clr_gpc1", "sc0_conn_cnt", "sc0_conn_cur", "sc0_conn_rate", "sc0_get_gpc0",
     "sc0_get_gpc1", "sc0_get_gpt0", "sc0_glitch_cnt", "sc0_glitch_rate", "sc0_gpc0_rate", "sc0_gpc1_rate",
     "sc0_http_err_cnt", "sc0_http_err_rate", "sc0_http_fail_cnt", "sc0_http_fail_rate", "sc0_http_req_cnt",
@@ -52,7 +52,6 @@ pub(super) const NAMES: &[&str] = &[
 /// What each needs, by how its name begins; the first that fits counts.
 const NEEDS: &[(&str, &str)] = &[
     ("fcgi.", "FastCGI applications"),
-    ("lat_ns_", "tasks whose waiting for their turn is measured"),
     ("sc", "stick tables"),
     ("spoe.", "SPOE filters"),
     ("src_", "stick tables"),

@@ -56,7 +56,7 @@ impl PatternSets {
             return Ok(self.register(Origin::Virtual(path.into()), is_map, Entries::default()));
         }
         let failed = |error: String| format!("cannot read the patterns in `{path}`: {error}");
-        let entries = match names.read_file(path) {
+        let entries = match names.read_patterns(path) {
             Ok(text) => Entries::load(text, is_map).map_err(failed)?,
             Err(_) if optional => Entries::default(),
             Err(error) => return Err(failed(error)),

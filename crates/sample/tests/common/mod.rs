@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub(crate) mod everyday;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;

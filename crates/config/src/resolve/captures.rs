@@ -1,0 +1,64 @@
+//! Slots of captures: those that a frontend declares, and whether those that its rules name (`capture … id`) are there.
+
+use diag::{Diagnostic, Span};
+use sample::transaction::CaptureSlot;
+
+use crate::draft::Statement;
+use crate::resolve::names::CaptureDraft;
+use crate::resolve::rules::Rules;
+use crate::resolve::{Context, Pending};
+use crate::settings::DeclaredCapture;
+
+/// A slot that a rule names, and where.
+pub(crate) struct CaptureUse {
+    slot: CaptureSlot,
+    place: Span,
+}
+
+/// Gives a declared capture its slot; backends have none.
+pub(crate) fn declare(capture: &DeclaredCapture<'_>, context: &Context<'_>) {
+    if let Some(captures) = &mut *context.names.captures.borrow_mut() {
+        captures.push((capture.header.map(Into::into), capture.length));
+    }
+}
+
+/// The slot of a rule that captures, with the place of its number among the rule's words.
+pub(crate) fn used(slot: CaptureSlot, words: &[sample::Word<'_>], statement: &Statement) -> CaptureUse {
+    let number = words.iter().skip_while(|word| word.text != "id").nth(1);
+    CaptureUse { slot, place: number.map_or(statement.span, |word| word.span) }
+}
+
+/// Refuses rules of a frontend that name a slot which it has not. Which frontends come to a backend is known at run time
+/// only: what they lack is not captured there (manual, 4.4 `capture`).
+pub(crate) fn check(
+    proxy: &Pending<'_>,
+    rules: &Rules,
+    requests: Option<&[CaptureDraft]>,
+    context: &mut Context<'_>,
+) {
+    let Some(requests) = requests else { return };
+    let responses = &proxy.settings.response_captures;
+    for CaptureUse { slot, place } in &rules.captures_used {
+        let (direction, number, count) = match *slot {
+            CaptureSlot::Request(number) => ("request", number, requests.len()),
+            CaptureSlot::Response(number) => ("response", number, responses.len()),
+        };
+        if number < count {
+            continue;
+        }
+        let name = proxy.settings.name;
+        let has = match count {
+            0 => format!("`{name}` declares none for {direction}s"),
+            1 => format!("the only one of `{name}` for {direction}s is 0"),
+            _ => format!("those of `{name}` for {direction}s are 0 to {}", count - 1),
+        };
+        let unknown = Diagnostic::alert(format!("there is no capture slot {number}"))
+            .at(*place)
+            .label(has)
+            .help(format!("declare one with `declare capture {direction} len <length>`"))
+            .haproxy_whole(format!(
+                "Proxy '{name}': unable to find capture id '{number}' referenced by http-{direction} capture rule."
+            ));
+        context.diagnostics.push(unknown);
+    }
+}

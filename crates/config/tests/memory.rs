@@ -1,0 +1,36 @@
+//! What a configuration takes of memory while it is read.
+
+mod common;
+
+use std::alloc::System;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+// One test: the count is the process's.
+#[test]
+fn the_text_of_a_pattern_file_is_in_memory_once() {
+    const LINES: usize = 1_000;
+    let path = std::env::temp_dir().join(format!("weir-patterns-{}", std::process::id()));
+    let line = |number: usize| format!("{number:0>999} {number:0>999}\n");
+    let text: String = (0..LINES).map(line).collect();
+    let length = text.len();
+    std::fs::write(&path, text).unwrap();
+
+    let configuration = |path: &str| {
+        format!(
+            "{}frontend f\n mode http\n http-request deny if {{ path,map({path}) -m found }}\n",
+            common::QUIET
+        )
+    };
+    let region = Region::new(ALLOCATOR);
+    let loaded = common::load(&configuration(&path.display().to_string()));
+    let change = region.change();
+    std::fs::remove_file(&path).unwrap();
+    assert!(loaded.plan.is_some(), "{:?}", loaded.diagnostics);
+    // All that was ever asked for, whether given back or not: twice the text would show here.
+    let asked = change.bytes_allocated;
+    assert!(asked > length && asked < length + length / 2, "{asked} bytes for a file of {length}");
+}

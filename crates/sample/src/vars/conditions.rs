@@ -1,0 +1,65 @@
+//! Conditions of `set-var` (manual, 4.4 `set-var`): whether a variable takes a value.
+
+use super::Var;
+use crate::env::Env;
+use crate::value::Value;
+
+/// What must hold for `set-var` to set (`set-var(txn.x,ifnotexists)` …).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum SetIf {
+    Exists,
+    NotExists,
+    Empty,
+    NotEmpty,
+    Set,
+    NotSet,
+    Greater,
+    Less,
+}
+
+/// The conditions of one `set-var`; all must hold.
+#[derive(Clone, Debug, Default)]
+pub struct SetConditions(Vec<SetIf>);
+
+impl SetConditions {
+    /// Adds the condition named `text`.
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
+        self.0.push(match text {
+            "ifexists" => SetIf::Exists,
+            "ifnotexists" => SetIf::NotExists,
+            "ifempty" => SetIf::Empty,
+            "ifnotempty" => SetIf::NotEmpty,
+            "ifset" => SetIf::Set,
+            "ifnotset" => SetIf::NotSet,
+            "ifgt" => SetIf::Greater,
+            "iflt" => SetIf::Less,
+            other => return Err(format!("unknown condition `{other}` of set-var; known are ifexists, ifnotexists, ifempty, ifnotempty, ifset, ifnotset, ifgt and iflt")),
+        });
+        Ok(())
+    }
+
+    /// Whether `value` may be put into `var`.
+    pub fn allow(&self, env: &Env<'_>, var: &Var, value: &Value<'_>) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let old = var.get(env);
+        let number = |value: &Value<'_>| match value {
+            Value::Int(number) => Some(*number),
+            _ => None,
+        };
+        let both = number(value).zip(old.as_ref().and_then(number));
+        self.0.iter().all(|condition| match condition {
+            SetIf::Exists => old.is_some() || matches!(var, Var::Process(_)),
+            SetIf::NotExists => old.is_none() && !matches!(var, Var::Process(_)),
+            SetIf::Empty => value.bytes().is_some_and(<[u8]>::is_empty),
+            SetIf::NotEmpty => !value.bytes().is_some_and(<[u8]>::is_empty),
+            SetIf::Set => old.is_some(),
+            SetIf::NotSet => old.is_none(),
+            // Where the two cannot be compared the manual lets the value through.
+            SetIf::Greater => both.is_none_or(|(new, old)| old > new),
+            SetIf::Less => both.is_none_or(|(new, old)| old < new),
+        })
+    }
+}

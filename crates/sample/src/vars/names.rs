@@ -1,0 +1,201 @@
+//! The variables that a plan names, with their slots, and what else its expressions ask to be kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use super::{Var, VarScope, process_variable, slots};
+use crate::env::Env;
+use crate::value::Value;
+
+/// The names that a plan mentions, and their slots; grows while the plan is resolved.
+#[derive(Debug, Default)]
+pub struct Mentioned(RwLock<Vec<(VarScope, Box<str>, u32)>>);
+
+impl Mentioned {
+    /// Calls `show` for each that is set, in the order in which they were mentioned first.
+    pub fn each(&self, scope: VarScope, env: &Env<'_>, show: &mut impl FnMut(&str, Value<'static>)) {
+        let Some(slots) = slots(scope, env) else { return };
+        let all = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for (_, name, slot) in all.iter().filter(|(of, ..)| *of == scope) {
+            slots.get(*slot).into_iter().for_each(|value| show(name, value));
+        }
+    }
+}
+
+/// The variables of a plan: which name has which slot; and what else its expressions ask to be kept.
+#[derive(Debug, Default)]
+pub struct Variables {
+    names: HashMap<(VarScope, Box<str>), u32>,
+    next: [u32; 6],
+    mentioned: Arc<Mentioned>,
+    wants_request_line: bool,
+    wants_backend_source: bool,
+    wants_server_tcp: bool,
+    wants_turns: bool,
+}
+
+impl Variables {
+    /// The variable `text` (`txn.foo`). The error says what is wrong with the name.
+    pub fn resolve(&mut self, text: &str) -> Result<Var, String> {
+        let Some((scope, name)) = text.split_once('.') else {
+            return Err(format!(
+                "invalid variable name `{text}`: a variable is written `<scope>.<name>` with a scope among proc, sess, txn, req, res and check"
+            ));
+        };
+        if name.is_empty()
+            || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+        {
+            return Err(format!(
+                "invalid variable name `{text}`: only letters, digits, `_` and `.` may follow the scope"
+            ));
+        }
+        let scope = match scope {
+            "proc" => return Ok(Var::Process(process_variable(name))),
+            "sess" => VarScope::Session,
+            "txn" => VarScope::Transaction,
+            "req" => VarScope::Request,
+            "res" => VarScope::Response,
+            "check" => VarScope::Check,
+            "psess" | "ptxn" | "preq" | "pres" => return Ok(Var::Parent),
+            other => {
+                return Err(format!(
+                    "invalid variable name `{text}`: `{other}` is no scope; they are proc, sess, txn, req, res and check"
+                ));
+            }
+        };
+        let next = &mut self.next[scope as usize];
+        let mentioned = &self.mentioned.0;
+        let slot = *self.names.entry((scope, name.into())).or_insert_with(|| {
+            let mut all = mentioned.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+            all.push((scope, name.into(), *next));
+            *next += 1;
+            *next - 1
+        });
+        Ok(Var::Slot(scope, slot))
+    }
+
+    /// The names mentioned, now and later.
+    pub fn mentioned(&self) -> Arc<Mentioned> {
+        Arc::clone(&self.mentioned)
+    }
+
+    /// Notes that an expression or format of the plan reads the request line as it was received.
+    pub fn want_request_line(&mut self) {
+        self.wants_request_line = true;
+    }
+
+    /// Whether one does: then the line is to be kept even where nothing is logged.
+    pub fn wants_request_line(&self) -> bool {
+        self.wants_request_line
+    }
+
+    /// Notes that an expression or format of the plan reads our address on the connection to the server.
+    pub fn want_backend_source(&mut self) {
+        self.wants_backend_source = true;
+    }
+
+    /// Whether one does: then the kernel is asked for it with each connection.
+    pub fn wants_backend_source(&self) -> bool {
+        self.wants_backend_source
+    }
+
+    /// Notes that an expression reads what the kernel measured of the connection to the server.
+    pub fn want_server_tcp(&mut self) {
+        self.wants_server_tcp = true;
+    }
+
+    /// Whether one does: then the kernel is asked before that connection is given back.
+    pub fn wants_server_tcp(&self) -> bool {
+        self.wants_server_tcp
+    }
+
+    /// Notes that an expression reads what a request costs.
+    pub fn want_turns(&mut self) {
+        self.wants_turns = true;
+    }
+
+    /// Whether one does: then the turns of tasks are measured.
+    pub fn wants_turns(&self) -> bool {
+        self.wants_turns
+    }
+
+    /// A copy for expressions that are compiled while the plan is in use: they mean the same slots.
+    #[must_use]
+    pub fn aside(&self) -> Self {
+        let mentioned = self.mentioned.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        Self { names: self.names.clone(), mentioned: Arc::new(Mentioned(RwLock::new(mentioned))), ..*self }
+    }
+
+    /// What this copy came to ask for that `plan` does not have: a variable that nothing else names, or something that is
+    /// kept only where an expression of the configuration wants it.
+    pub fn beyond(&self, plan: &Self) -> Option<String> {
+        if let Some((_, name)) = self.names.keys().find(|key| !plan.names.contains_key(*key)) {
+            return Some(format!("variable '{name}' is not used in the configuration"));
+        }
+        let wants = [
+            (self.wants_request_line, plan.wants_request_line, "the request line as it was received"),
+            (self.wants_backend_source, plan.wants_backend_source, "our address towards servers"),
+            (
+                self.wants_server_tcp,
+                plan.wants_server_tcp,
+                "what the kernel measured of connections to servers",
+            ),
+            (self.wants_turns, plan.wants_turns, "what requests cost"),
+        ];
+        let (.., what) = wants.into_iter().find(|(own, kept, _)| *own && !kept)?;
+        Some(format!("{what} is kept only where an expression of the configuration reads it"))
+    }
+
+    /// The names mentioned, now and later.
+    pub fn mentioned(&self) -> Arc<Mentioned> {
+        Arc::clone(&self.mentioned)
+    }
+
+    /// Notes that an expression or format of the plan reads the request line as it was received.
+    pub fn want_request_line(&mut self) {
+        self.wants_request_line = true;
+    }
+
+    /// Whether one does: then the line is to be kept even where nothing is logged.
+    pub fn wants_request_line(&self) -> bool {
+        self.wants_request_line
+    }
+
+    /// Notes that an expression or format of the plan reads our address on the connection to the server.
+    pub fn want_backend_source(&mut self) {
+        self.wants_backend_source = true;
+    }
+
+    /// Notes that an expression reads what the kernel measured of the connection to the server.
+    pub fn want_server_tcp(&mut self) {
+        self.wants_server_tcp = true;
+    }
+
+    /// Notes that an expression reads what a request costs.
+    pub fn want_turns(&mut self) {
+        self.wants_turns = true;
+    }
+
+    /// Whether one does: then the turns of tasks are measured.
+    pub fn wants_turns(&self) -> bool {
+        self.wants_turns
+    }
+
+    /// Whether one does: then the kernel is asked before that connection is given back.
+    pub fn wants_server_tcp(&self) -> bool {
+        self.wants_server_tcp
+    }
+
+    /// Whether one does: then the kernel is asked for it with each connection.
+    pub fn wants_backend_source(&self) -> bool {
+        self.wants_backend_source
+    }
+
+    /// The names of a scope with their slots, in the order of the names (`dump_all_vars`).
+    pub fn named(&self) -> Vec<(VarScope, Box<str>, u32)> {
+        let mut list: Vec<_> =
+            self.names.iter().map(|((scope, name), slot)| (*scope, name.clone(), *slot)).collect();
+        list.sort_by(|left, right| (left.0 as u8, &left.1).cmp(&(right.0 as u8, &right.1)));
+        list
+    }
+}
