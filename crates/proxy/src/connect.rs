@@ -18,7 +18,7 @@ use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Env};
 use state::server::ServerAddress;
 
-use crate::assign::Lease;
+use crate::assign::{Lease, Presence, aborts_on_close, presence};
 use crate::connection::{Connection, Private};
 use crate::envs;
 use crate::exchange::Exchange;
@@ -195,15 +195,11 @@ async fn open(
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
     // In HTTP mode a request is ready to be sent, and carries the acknowledgement for nothing.
     let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
-    let result = match settings.socks4 {
-        None => dial(client, x, settings, &target, allowed, late_ack).await,
-        Some(proxy) => through(client, x, settings, proxy, &target, allowed).await,
-    };
-    let stream = match result {
-        Ok(Some(stream)) => stream,
-        Ok(None) => return Err(Fault::ConnectTimeout),
-        Err(error) => return Err(connect_fault(&error)),
-    };
+    let watch = aborts_on_close(client, backend);
+    let stream = match settings.socks4 {
+        None => dial(client, x, settings, &target, allowed, (late_ack, watch)).await,
+        Some(proxy) => through(client, x, settings, proxy, &target, allowed, watch).await,
+    }?;
     let options = &backend.options;
     if options.srvtcpka {
         let probe = options.tcp_keepalive_server;
@@ -283,37 +279,37 @@ async fn through(
     proxy: SocketAddr,
     target: &Target,
     allowed: Option<Duration>,
-) -> io::Result<Option<Stream>> {
+    watch: bool,
+) -> Result<Stream, Fault> {
     let Target::Ip(SocketAddr::V4(wanted)) = target else {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 knows IPv4 addresses only"));
+        // SOCKS4 knows IPv4 addresses only.
+        return Err(Fault::ConnectFailed(io::ErrorKind::Unsupported));
     };
-    let Some(mut stream) = dial(client, x, settings, &Target::Ip(proxy), allowed, false).await? else {
-        return Ok(None);
-    };
+    let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, (false, watch)).await?;
     let mut handshake = net::socks4::Handshake::new(*wanted);
     // The deadline of the connection is the timer's still.
     let timer = &client.timer;
     poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(outcome) = handshake.poll(context, &mut stream) {
-            return Poll::Ready(outcome.map(Some));
+            return Poll::Ready(outcome.map_err(|error| connect_fault(&error)));
         }
-        timer.poll_expired(context).map(|()| Ok(None))
+        timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
     })
     .await
-    .map(|done| done.map(|()| stream))
+    .map(|()| stream)
 }
 
-/// Connects within `allowed`; `None` when that was too short. With `option abortonclose` a client that leaves
-/// ends the attempt.
+/// Connects within `allowed`. Where a client is to be watched (`option abortonclose`), its leaving ends the attempt.
 async fn dial(
     client: &mut Connection,
     x: &Exchange,
     settings: &ServerSettings,
     target: &Target,
     allowed: Option<Duration>,
-    late_ack: bool,
-) -> io::Result<Option<Stream>> {
-    let tune = &client.worker.shared.plan.global.tune;
+    (late_ack, watch): (bool, bool),
+) -> Result<Stream, Fault> {
+    let worker = client.worker.clone();
+    let tune = &worker.shared.plan.global.tune;
     let source = source_address(client, x, settings, target);
     let source_settings = settings.source.as_ref();
     let dial = Dial {
@@ -334,12 +330,17 @@ async fn dial(
     };
     client.timer.set_after(timer::now_ms(), allowed);
     let mut connecting = pin!(dial.connect(target));
-    let timer = &client.timer;
     poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(result) = connecting.as_mut().poll(context) {
-            return Poll::Ready(result.map(Some));
+            return Poll::Ready(result.map_err(|error| connect_fault(&error)));
         }
-        timer.poll_expired(context).map(|()| Ok(None))
+        if watch && presence(client, context) != Presence::Here {
+            return Poll::Ready(Err(Fault::ClientAborted));
+        }
+        if let Poll::Ready(killed) = client.poll_killed(context) {
+            return Poll::Ready(Err(killed));
+        }
+        client.timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
     })
     .await
 }

@@ -131,7 +131,7 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
     if state == b'I' && value.is_empty() {
         state = b'N';
     }
-    x.txn.termination.cookie = if age == Age::Unknown && state == b'V' { b'U' } else { state };
+    x.txn.termination.cookie = if ignored && state == b'V' { b'I' } else { state };
     if cookie.operation == CookieOperation::Prefix && cut.is_some() {
         let rest = rest.unwrap_or_default().to_vec();
         x.txn.request.edit_cookies(name, |_| Some(rest.clone()));
@@ -160,8 +160,9 @@ fn age_of(cookie: &Cookie, dates: Option<&[u8]>) -> Age {
     }
     let Some(dates) = dates else { return Age::Unknown };
     let mut parts = dates.split(|&byte| byte == b'|');
-    let last = parts.next().and_then(read_date);
-    let first = parts.next().and_then(read_date);
+    // A date of zero is none.
+    let date = |text: Option<&[u8]>| text.and_then(read_date).filter(|date| *date > 0);
+    let (last, first) = (date(parts.next()), date(parts.next()));
     let now = now_units();
     let over = |date: Option<u64>, limit: Option<Duration>| match (date, limit) {
         (Some(date), Some(limit)) => now.saturating_sub(date) * 4 > limit.as_secs(),

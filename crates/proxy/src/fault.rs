@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     RequestTimeout,
     /// The client closed before its request was complete.
     RequestAborted,
+    /// The client ended its side within the head of its request; it may still read.
+    RequestCut,
     /// The client closed while its request was being served.
     ClientAborted,
     /// The client closed its side, and its server, which was told, gave up without a response.
@@ -76,7 +78,7 @@ impl Fault {
     pub(crate) fn status(self) -> Option<u16> {
         Some(match self {
             Self::BadRequest(kind) => kind.status(),
-            Self::BadRequestBody | Self::ClientLeft => 400,
+            Self::BadRequestBody | Self::RequestCut | Self::ClientLeft => 400,
             Self::RequestTimeout | Self::ClientTimeout => 408,
             Self::RequestAborted | Self::ClientAborted => return None,
             Self::Denied(status) => status,
@@ -105,7 +107,7 @@ impl Fault {
             Self::BadRequest(_) => (Cause::Proxy, Phase::Request),
             Self::BadRequestBody => (Cause::Proxy, phase),
             Self::RequestTimeout => (Cause::ClientTimeout, Phase::Request),
-            Self::RequestAborted => (Cause::Client, Phase::Request),
+            Self::RequestAborted | Self::RequestCut => (Cause::Client, Phase::Request),
             Self::ClientAborted | Self::ClientLeft => (Cause::Client, phase),
             Self::ClientTimeout => (Cause::ClientTimeout, phase),
             Self::Denied(_) => (Cause::Proxy, Phase::Request),
@@ -184,6 +186,7 @@ mod tests {
             (Fault::BadRequest(ErrorKind::Method), Some(400), "PR"),
             (Fault::RequestTimeout, Some(408), "cR"),
             (Fault::RequestAborted, None, "CR"),
+            (Fault::RequestCut, Some(400), "CR"),
             (Fault::NoServer, Some(503), "SC"),
             (Fault::QueueTimeout, Some(503), "sQ"),
             (Fault::ConnectFailed(io::ErrorKind::ConnectionRefused), Some(503), "SC"),

@@ -5,7 +5,7 @@ use config::plan::Proxy;
 use http::ParseError;
 use runtime::shared::Shared as _;
 use runtime::timer::now_us;
-use sample::{Cause, Endpoint, LogOrigin};
+use sample::{Cause, Endpoint, LogOrigin, Phase};
 use state::errors::Captured;
 
 use crate::connection::Connection;
@@ -31,10 +31,13 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
             traffic.spliced_out.add(from_client);
         }
     }
-    if x.txn.is_http && x.txn.status > 0 {
+    // A request that nobody answered counts among the other codes; a connection that just ends made none.
+    let counts = x.txn.is_http && (x.txn.status > 0 || !x.txn.request.method().is_empty());
+    if counts {
         frontend.traffic.responses.add(x.txn.status);
     }
-    if x.txn.termination.cause == Cause::Local {
+    let termination = &x.txn.termination;
+    if termination.cause == Cause::Local && termination.phase == Phase::Request {
         frontend.intercepted.add(1);
     }
     if let Some(backend) = &x.backend {
@@ -42,7 +45,7 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
         of_backend.traffic.sessions.down();
         // Shown in seconds: written once in a second is enough.
         backend.state.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
-        if x.txn.is_http && x.txn.status > 0 && x.txn.server_status == 0 {
+        if counts {
             of_backend.traffic.responses.add(x.txn.status);
         }
         if let Some(server) = &x.txn.server {

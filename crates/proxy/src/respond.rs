@@ -77,8 +77,16 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
     let frontend = &client.frontend.state.frontend.mine().traffic;
     let backend = x.backend.as_ref().map(|backend| backend.state.backend.mine());
     match fault {
-        Fault::BadRequest(_) | Fault::RequestTimeout | Fault::RequestAborted | Fault::BadRequestBody => {
-            frontend.request_errors.add(1);
+        Fault::BadRequest(_)
+        | Fault::RequestTimeout
+        | Fault::RequestAborted
+        | Fault::RequestCut
+        | Fault::BadRequestBody => frontend.request_errors.add(1),
+        // Errors of connecting that no server is to blame for.
+        Fault::NoServer | Fault::QueueFull | Fault::QueueTimeout => {
+            if let Some(counters) = backend {
+                counters.connection_errors.add(1);
+            }
         }
         Fault::Internal => frontend.internal_errors.add(1),
         Fault::ClientAborted | Fault::ClientLeft | Fault::ClientTimeout => {

@@ -60,6 +60,9 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>
     traffic.sessions.up();
     traffic.sessions_total.add(1);
     traffic.session_rate.tick(x.txn.times.request / 1000);
+    if backend.mode == Mode::Http {
+        backend.state.backend.mine().requests_total.add(1);
+    }
     Ok(backend)
 }
 
