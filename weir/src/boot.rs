@@ -53,7 +53,8 @@ fn start(
     messages: Messages,
 ) -> Result<Ending, String> {
     let global = &plan.global;
-    let limits = system::limits(&plan, messages)?;
+    let memory = system::limit_memory(args.memory_limit)?;
+    let limits = system::Limits { memory, ..system::limits(&plan, messages)? };
     let inherited = match &resumed {
         // A path given by hand is for the first start, but for the one that forbids taking sockets over.
         Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {

@@ -44,6 +44,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         rings: plan.rings.clone(),
         busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
         open_files: limits.open_files,
+        memory_limit: limits.memory,
         placement: global.placement.clone(),
     }
 }

@@ -127,6 +127,8 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "Uptime_sec" => (uptime as u32).into(),
             "PoolAlloc_MB" | "PoolUsed_MB" => ((memory >> 20) as u32).into(),
             "PoolAlloc_bytes" | "PoolUsed_bytes" => memory.into(),
+            "Memmax_MB" => ((view.memory_limit >> 20) as u32).into(),
+            "Memmax_bytes" => view.memory_limit.into(),
             "Ulimit-n" | "Maxsock" => (view.open_files as u32).into(),
             "Maxconn" => process.maxconn.load(Relaxed).into(),
             "Hard_maxconn" => process.hard_maxconn.load(Relaxed).into(),

@@ -125,6 +125,8 @@ pub struct View {
     pub startup_log: String,
     /// `busy-polling`.
     pub busy_polling: bool,
+    /// The limit of memory in bytes (`-m`); 0 for none.
+    pub memory_limit: u64,
     /// The limit of open files.
     pub open_files: u64,
     /// Thread groups.
@@ -152,6 +154,7 @@ impl Default for View {
             environment: Vec::new(),
             startup_log: String::new(),
             busy_polling: false,
+            memory_limit: 0,
             open_files: 0,
             placement: Default::default(),
             patterns: Arc::default(),
