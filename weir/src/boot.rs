@@ -19,7 +19,7 @@ use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
 use crate::signals::{self, Ending};
-use crate::{master, states, system, view};
+use crate::{master, states, system, version, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
@@ -150,7 +150,9 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let teller = Teller::default();
     let view = view::of(&plan, &limits);
     states::restore(&plan, &view, messages);
-    let runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
+    let mut runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
+    // The same version whoever asks for it, and however.
+    (runtime.version, runtime.date) = (version::FULL, version::DATE);
     let runtime = Arc::new(runtime);
     let moved = Arc::new(|backend, server| {
         tokio::task::spawn_local(proxy::worker::close_idle(backend, server));

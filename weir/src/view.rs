@@ -93,6 +93,7 @@ fn server_view(server: &Arc<ServerSettings>) -> ServerView {
         state: server.state.clone(),
         cookie: server.cookie.clone(),
         tracks: server.track.as_ref().map(|(_, tracked)| tracked.clone()),
+        agent_port: server.agent.as_ref().map_or(0, |agent| agent.port),
         check_port: server.check.as_ref().and_then(|check| check.port),
         pool_max: server.pool_max_conn,
         pool_purge: server.pool_purge_delay,

@@ -55,6 +55,8 @@ pub struct ServerView {
     pub tracks: Option<Arc<state::Server>>,
     /// The port that checks use, if their own.
     pub check_port: Option<u16>,
+    /// `agent-port`, 0 without an agent.
+    pub agent_port: u16,
     /// `pool-max-conn`, -1 for no limit.
     pub pool_max: i64,
     /// `pool-purge-delay`.
