@@ -220,10 +220,9 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], index: usize) {
             x.txn.termination.set_cookie = b'P';
             return;
         }
+        // Ours takes the place of the server's own.
         x.txn.termination.set_cookie = b'D';
-        if cookie.indirect {
-            edit_set_cookies(x, name, |_| None);
-        }
+        edit_set_cookies(x, name, |_| None);
     }
     let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
     let known = x.cookie == Seen::Server(index);

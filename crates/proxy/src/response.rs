@@ -540,6 +540,7 @@ pub(crate) fn conclude(
     let reusable = uploaded
         && !upstream.private
         && head.keep_alive()
+        && !x.txn.request.must_close()
         && x.download.is_received()
         && !x.server_closes
         && connection_mode(client, backend) == ConnectionMode::KeepAlive
