@@ -56,7 +56,10 @@ fn messages_without_content_name_no_length() {
     });
     let (_weir, port) = start("", origin.port());
     let answer = talk(port, "CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\nContent-Length: 3\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nCONNECT h:1 HTTP/1.1\r\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nCONNECT h:1 HTTP/1.1\r\n"),
+        "{answer}"
+    );
     assert!(!answer.contains("Content-Length"), "{answer}");
 }
 

@@ -153,6 +153,12 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let mut runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
     // The same version whoever asks for it, and however.
     (runtime.version, runtime.date) = (version::FULL, version::DATE);
+    let splices = |options: &config::plan::Options| {
+        options.splice_auto || options.splice_request || options.splice_response
+    };
+    if !plan.global.no_splice && plan.proxies.iter().any(|proxy| splices(&proxy.options)) {
+        runtime.pipes = net::splice::pipes;
+    }
     let runtime = Arc::new(runtime);
     let moved = Arc::new(|backend, server| {
         tokio::task::spawn_local(proxy::worker::close_idle(backend, server));

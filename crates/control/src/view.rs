@@ -179,6 +179,8 @@ pub struct Runtime {
     pub version: &'static str,
     /// The release date shown, `YYYY/MM/DD`.
     pub date: &'static str,
+    /// How many pipes of splicing there may be, are in use and are kept; zeros where nothing asks for splicing.
+    pub pipes: fn() -> [usize; 3],
     /// When the process started.
     pub started: WallTime,
     /// Likewise, of the monotonic clock.
@@ -209,6 +211,7 @@ impl Runtime {
             name: "HAProxy",
             version: concat!("3.5.0-weir", env!("CARGO_PKG_VERSION")),
             date: "2026/11/21",
+            pipes: || [0; 3],
             started: WallTime::now(),
             started_ms: now_ms(),
             sessions: std::sync::atomic::AtomicU32::new(0),
