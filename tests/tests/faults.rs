@@ -385,3 +385,68 @@ fn a_connection_dropped_silently_is_not_ended_for_its_client() {
         }
     }
 }
+
+#[test]
+fn an_error_is_logged_and_counted_as_such_whatever_its_page_says() {
+    for page in ["errorloc 503 http://other/", "errorfile 503 /dev/null"] {
+        let scene = Scene::start(page, "", "");
+        let answer = scene.talk(LAST);
+        let redirected = answer.starts_with("HTTP/1.1 302 ");
+        assert!(
+            redirected == page.starts_with("errorloc") && redirected != answer.is_empty(),
+            "{page}: {answer:?}"
+        );
+        assert_eq!(scene.line(), "b/<NOSRV> 0/-1/-1/-1 503 SC-- 0 GET /x HTTP/1.1", "{page}");
+        for line in ["f,FRONTEND", "b,BACKEND"] {
+            let counts = scene.counts(line, &["hrsp_3xx", "hrsp_5xx", "hrsp_other"]);
+            assert_eq!(counts, ["hrsp_3xx=0", "hrsp_5xx=1", "hrsp_other=0"], "{page}: {line}");
+        }
+    }
+}
+
+#[test]
+fn services_stand_in_the_servers_place() {
+    let cases = [
+        ("stats enable\n  stats uri /x", "f/<STATS>"),
+        ("http-request use-service prometheus-exporter", "f/<PROMEX>"),
+    ];
+    for (lines, named) in cases {
+        let scene = Scene::start("", lines, "");
+        assert!(scene.talk(LAST).starts_with("HTTP/1.1 200 "), "{lines}");
+        assert_eq!(scene.line(), format!("{named} 0/0/0/0 200 LR-- 0 GET /x HTTP/1.1"));
+    }
+}
+
+#[test]
+fn show_errors_names_the_server_and_finds_a_response_by_either_proxy() {
+    let origin = says(b"HTTP/1.1 200 OK\r\nBad Name: x\r\n\r\n");
+    let scene = Scene::start("", "", &format!("server s 127.0.0.1:{}", origin.port()));
+    assert!(scene.talk(LAST).starts_with("HTTP/1.1 502 "));
+    for proxy in ["f", "b", "f response"] {
+        let shown = scene.weir.ask(&format!("show errors {proxy}"));
+        assert!(shown.contains("backend b (#3): invalid response\n"), "{proxy}: {shown}");
+        assert!(shown.contains("  frontend f (#2), server s (#1), "), "{proxy}: {shown}");
+    }
+    assert!(!scene.weir.ask("show errors f request").contains("invalid response"));
+}
+
+#[test]
+fn a_client_that_has_not_asked_yet_is_shut_down_too() {
+    let scene = Scene::start("", "", "");
+    let mut stream =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");
+    stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    stream.write_all(b"GET /x HT").expect("it takes bytes");
+    let mut session = None;
+    assert!(eventually(|| {
+        let shown = scene.weir.ask("show sess");
+        let line = shown.lines().find(|line| line.contains(" fe=f ") && line.contains("act=request"));
+        session = line.and_then(|line| line.split(':').next()).map(str::to_owned);
+        session.is_some()
+    }));
+    scene.weir.ask(&format!("shutdown session {}", session.expect("the session")));
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("it ends");
+    let line = scene.line();
+    assert!(line.contains(" KR-- "), "{line}");
+}

@@ -76,6 +76,8 @@ pub(crate) struct Exchange {
     pub(crate) phase: Phase,
     /// Whether any byte of a final response was sent to the client.
     pub(crate) answered: bool,
+    /// The error that the answer made here stands for, whatever its page says (`errorloc`, `errorfile`); 0 for none.
+    pub(crate) error_status: u16,
     /// Whether the client's connection can take another request.
     pub(crate) keep_alive: bool,
     /// Time spent in queues, µs.
@@ -169,6 +171,7 @@ impl Exchange {
         self.fresh = false;
         self.phase = Phase::Request;
         self.answered = false;
+        self.error_status = 0;
         self.keep_alive = false;
         self.waited_us = 0;
         self.head_only = false;

@@ -109,9 +109,15 @@ fn averages(x: &Exchange) -> [u64; 4] {
     ]
 }
 
-/// Keeps a malformed message for `show errors`: of the client's, or of a server of backend `backend`.
-pub(crate) fn note_malformed(client: &Connection, backend: Option<usize>, bytes: &[u8], error: &ParseError) {
+/// Keeps a malformed message for `show errors`: of the client's, or what `sender` said.
+pub(crate) fn note_malformed(
+    client: &Connection,
+    sender: Option<(usize, &state::Server)>,
+    bytes: &[u8],
+    error: &ParseError,
+) {
     let shared = &client.worker.shared;
+    let backend = sender.map(|(backend, _)| backend);
     let proxy = backend.map_or(&client.frontend, |index| &shared.proxies[index].plan);
     let named = |proxy: &state::Proxy| (proxy.name.clone(), proxy.id);
     let captured = Captured {
@@ -119,6 +125,7 @@ pub(crate) fn note_malformed(client: &Connection, backend: Option<usize>, bytes:
         reason: error.kind.text(),
         frontend: named(&client.frontend.state),
         backend: backend.map(|index| named(&shared.proxies[index].plan.state)),
+        server: sender.map(|(_, server)| (server.name.to_string().into(), server.id)),
         source: match client.session.source {
             Endpoint::Ip(address) => Some(address),
             Endpoint::Local => None,

@@ -47,12 +47,15 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
     let allowed = timeouts.http_request.or(timeouts.client);
     loop {
         let read = poll_fn(|context: &mut Context<'_>| {
-            if let Poll::Ready(read) = client.poll_fill(context) {
-                return Poll::Ready(read);
+            if let Poll::Ready(killed) = client.poll_killed(context) {
+                return Poll::Ready(Err(killed));
             }
-            client.timer.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+            if let Poll::Ready(read) = client.poll_fill(context) {
+                return Poll::Ready(Ok(read));
+            }
+            client.timer.poll_expired(context).map(|()| Ok(Err(io::ErrorKind::TimedOut.into())))
         })
-        .await;
+        .await?;
         let mut broken = false;
         let n = match read {
             Ok(n) => n,

@@ -264,7 +264,8 @@ fn parse_head(
             Ok(true)
         }
         Err(error) => {
-            finish::note_malformed(client, Some(backend), input.filled(), &error);
+            let input = upstream.input.as_ref().map_or(&[][..], |input| input.filled());
+            finish::note_malformed(client, Some((backend, &upstream.server.state)), input, &error);
             Err(Fault::BadResponse(error.kind))
         }
     }
