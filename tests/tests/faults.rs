@@ -179,6 +179,10 @@ fn states_of_cookies_are_the_manuals() {
     let backend =
         |more: &str| format!("cookie C insert {more}\n  server s 127.0.0.1:{} cookie B", origin.port());
     let cases = [
+        ("\n  use-server s if TRUE", "B", "--UN"),
+        // The last server's cookie is for nobody, the first that names one counts.
+        ("", "Z; C=B", "--VN"),
+        ("\n  option persist\n  server down 127.0.0.1:1 cookie D disabled\n  retries 0", "D", "--D"),
         ("maxidle 10m", "B", "--VU"),
         // A date of zero is none.
         ("maxidle 10m", "B|AAAAA", "--VU"),
@@ -192,6 +196,12 @@ fn states_of_cookies_are_the_manuals() {
         let scene = Scene::start("", "", &backend(settings));
         scene.talk(&LAST.replace("\r\n\r\n", &format!("\r\nCookie: C={value}\r\n\r\n")));
         let line = scene.line();
+        if expected.len() < 4 {
+            // Sent to the server that is down, as asked for.
+            assert!(line.starts_with("b/down ") && line.contains(" 503 SC"), "{line}");
+            assert!(line.contains(&format!(" 503 SC{}", &expected[2..])), "{line}");
+            continue;
+        }
         assert!(line.contains(&format!(" 200 {expected} ")), "{settings}, {value}: {line}");
     }
 }
@@ -449,4 +459,68 @@ fn a_client_that_has_not_asked_yet_is_shut_down_too() {
     stream.read_to_end(&mut rest).expect("it ends");
     let line = scene.line();
     assert!(line.contains(" KR-- "), "{line}");
+}
+
+#[test]
+fn a_rule_chooses_the_server_before_cookies_do_and_no_cookie_tells_of_it() {
+    let (first, second) = (Origin::text("first"), Origin::text("second"));
+    let servers = format!(
+        "cookie C insert\n  server first 127.0.0.1:{} cookie F\n  server second 127.0.0.1:{} cookie S",
+        first.port(),
+        second.port()
+    );
+    let scene = Scene::start(
+        "",
+        "",
+        &format!(
+            "use-server %[req.hdr(x-server)] if {{ req.hdr(x-server) -m found }}\n  use-server second if {{ path /x }}\n  {servers}"
+        ),
+    );
+    let with = |fields: &str| scene.talk(&LAST.replace("\r\n\r\n", &format!("\r\n{fields}\r\n")));
+    let answer = with("Cookie: C=F\r\n");
+    assert!(answer.ends_with("second") && !answer.contains("set-cookie"), "{answer}");
+    assert!(scene.line().contains(" 200 --UN "));
+    let answer = with("");
+    assert!(answer.ends_with("second") && !answer.contains("set-cookie"), "{answer}");
+    assert!(scene.line().contains(" 200 --NN "));
+    // A name that is no server's ends the search: the cookie chooses.
+    let answer = with("X-Server: none\r\nCookie: C=F\r\n");
+    assert!(answer.ends_with("first"), "{answer}");
+    assert!(scene.line().contains(" 200 --VN "));
+}
+
+#[test]
+fn a_request_that_may_not_be_sent_again_is_not() {
+    let origin = says(b"");
+    let retries = |rule: &str| {
+        let backend = format!(
+            "{rule}\n  retry-on all-retryable-errors\n  retries 2\n  server s 127.0.0.1:{}",
+            origin.port()
+        );
+        let scene = Scene::start("", "", &backend);
+        assert!(scene.talk(LAST).starts_with("HTTP/1.1 502 "));
+        let line = scene.line();
+        line.split(' ').nth(4).map(str::to_owned)
+    };
+    assert_eq!(retries("").as_deref(), Some("2"));
+    assert_eq!(retries("http-request disable-l7-retry").as_deref(), Some("0"));
+}
+
+#[test]
+fn a_status_that_a_rule_sets_is_the_one_that_is_logged_and_counted() {
+    let origin = Origin::text("ok");
+    for rule in ["http-response set-status 418", "http-after-response set-status 418"] {
+        let scene = Scene::start("", "", &format!("{rule}\n  server s 127.0.0.1:{}", origin.port()));
+        assert!(scene.talk(LAST).starts_with("HTTP/1.1 418 "));
+        assert_eq!(scene.line(), "b/s 0/0/0/0 418 ---- 0 GET /x HTTP/1.1", "{rule}");
+        for line in ["f,FRONTEND", "b,BACKEND"] {
+            assert_eq!(
+                scene.counts(line, &["hrsp_2xx", "hrsp_4xx"]),
+                ["hrsp_2xx=0", "hrsp_4xx=1"],
+                "{rule}: {line}"
+            );
+        }
+        // What the server said counts for the server.
+        assert_eq!(scene.counts("b,s", &["hrsp_2xx"]), ["hrsp_2xx=1"], "{rule}");
+    }
 }

@@ -94,8 +94,19 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
         && crate::envs::with(client, x, |env| backend.force_persist.iter().any(|one| holds(Some(one), env)));
     let name = cookie.name.as_bytes();
     x.txn.termination.cookie = b'N';
-    let Some(whole) = x.txn.request.cookie(Some(name)).map(<[u8]>::to_vec) else { return };
+    // `use-server` comes before it: the cookie then chooses nothing, and there is none to be told of.
+    let chosen = x.bound.map(|bound| bound.server);
+    if let Some(server) = chosen {
+        x.cookie = Seen::Server(server);
+    }
     let separator = if cookie.operation == CookieOperation::Prefix { b'~' } else { b'|' };
+    // Of several the first that names a server counts.
+    let names_one = |whole: &&[u8]| {
+        let value = whole.split(|&byte| byte == separator).next().unwrap_or_default();
+        !value.is_empty() && find_server(client, backend, value).is_some()
+    };
+    let all = || x.txn.request.cookie_values().filter(|(own, _)| *own == name).map(|(_, value)| value);
+    let Some(whole) = all().find(names_one).or_else(|| all().next()).map(<[u8]>::to_vec) else { return };
     let cut = whole.iter().position(|&byte| byte == separator);
     let (value, rest) = match cut {
         Some(at) => (&whole[..at], Some(&whole[at + 1..])),
@@ -112,13 +123,17 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
         (_, None) => b'I',
         (_, Some(_)) => b'V',
     };
-    if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
+    if chosen.is_some() {
+        state = b'U';
+    } else if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
         let up = backend.servers[server].state.is_up();
+        if !up {
+            state = b'D';
+        }
         if up || forced || backend.options.persist {
             x.bound = Some(Bound { server, even_down: !up });
             x.cookie = Seen::Server(server);
         } else {
-            state = b'D';
             x.cookie = Seen::Other;
         }
     } else {
@@ -127,9 +142,6 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
         } else {
             Seen::Other
         };
-    }
-    if state == b'I' && value.is_empty() {
-        state = b'N';
     }
     x.txn.termination.cookie = if ignored && state == b'V' { b'I' } else { state };
     if cookie.operation == CookieOperation::Prefix && cut.is_some() {

@@ -244,8 +244,8 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
         return Err(Fault::ClientAborted.into());
     }
     fields::of_request(client, x, &backend)?;
-    cookie::of_request(client, x, &backend);
     route::bind_server(client, x, &backend);
+    cookie::of_request(client, x, &backend);
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
     rules_step::of_response(client, x, &backend, &mut upstream).await?;
@@ -414,6 +414,8 @@ fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     let wanted = match fault.retry_kind() {
         None => false,
         Some(RetryKind::Connection) => backend.retry_on.conn_failure,
+        // `disable-l7-retry`: what was sent once is not sent again.
+        Some(_) if x.txn.no_replay => false,
         Some(RetryKind::Empty) => backend.retry_on.empty_response,
         Some(RetryKind::Junk) => backend.retry_on.junk_response,
         Some(RetryKind::Timeout) => backend.retry_on.response_timeout,

@@ -233,6 +233,8 @@ pub(crate) fn of_response(
     upstream: &Upstream,
 ) {
     let _ = upstream;
+    // What rules made of it is what the client gets.
+    x.txn.status = x.txn.response.status();
     let method = x.txn.request.method_id();
     let length = x.txn.response.response_body(method);
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
