@@ -524,3 +524,16 @@ fn a_status_that_a_rule_sets_is_the_one_that_is_logged_and_counted() {
         assert_eq!(scene.counts("b,s", &["hrsp_2xx"]), ["hrsp_2xx=1"], "{rule}");
     }
 }
+
+#[test]
+fn a_client_that_leaves_while_its_body_is_waited_for_sent_half_a_request() {
+    let scene = Scene::start("option http-buffer-request", "", "server s 127.0.0.1:1");
+    Client::connect(scene.port).send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
+    assert_eq!(scene.line(), "b/<NOSRV> 0/-1/-1/-1 400 CR-- 0 POST /x HTTP/1.1");
+    let scene =
+        Scene::start("option http-buffer-request\n  timeout http-request 50ms", "", "server s 127.0.0.1:1");
+    let mut client = Client::connect(scene.port);
+    client.send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
+    assert_eq!(client.response().map(|answer| answer.status), Some(408));
+    assert_eq!(scene.line(), "f/<NOSRV> -1/-1/-1/-1 408 cR-- 0 POST /x HTTP/1.1");
+}

@@ -241,7 +241,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     rules_step::of_backend(client, x, &backend).await?;
     upload::prepare(client, x, &backend).await?;
     if x.cut_short {
-        return Err(Fault::ClientAborted.into());
+        return Err(Fault::RequestAborted.into());
     }
     fields::of_request(client, x, &backend)?;
     route::bind_server(client, x, &backend);
