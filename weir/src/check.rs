@@ -36,10 +36,8 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     if !listens {
         return Err(no_listener(args, messages));
     }
-    if args.action == Action::Check {
-        if args.verbose {
-            say(format_args!("Configuration file is valid"));
-        }
+    if args.action == Action::Check && args.verbose {
+        say(format_args!("Configuration file is valid"));
     }
     Ok(plan)
 }
