@@ -254,3 +254,60 @@ fn listeners_count_apart_what_passes_through_them() {
     assert_eq!(counted("FRONTEND").as_deref(), Some("5 1 1 1 true"));
     assert!(!weir.ask("show stat").contains("g,silent,"), "only where it is asked for");
 }
+
+/// A column of a line of `show stat`.
+fn column(weir: &Weir, line: &str, name: &str) -> String {
+    let table = weir.ask("show stat");
+    let mut lines = table.lines();
+    let names = lines.next().unwrap_or_default().trim_start_matches("# ").to_owned();
+    let at = names.split(',').position(|one| one == name).expect("a column of that name");
+    let wanted = lines.find(|row| row.starts_with(&format!("{line},"))).unwrap_or_default();
+    wanted.split(',').nth(at).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn servers_that_get_nothing_show_their_weight_and_count_for_nothing() {
+    let weir = Weir::start(
+        "global\n  nbthread 1\n  stats socket runtime level admin\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
+         backend b\n  server s1 127.0.0.1:1 weight 10\n  server s2 127.0.0.1:1 weight 20 track b/s1\n  \
+         server s3 127.0.0.1:1 weight 40 agent-check agent-port 7 agent-inter 1h\n  server s4 127.0.0.1:1 weight 80 disabled\n",
+        &[],
+    );
+    weir.ask("set server b/s1 state drain");
+    // s2 follows s1: what is left is s3.
+    let weights = ["s1", "s2", "s3", "s4"].map(|server| column(&weir, &format!("b,{server}"), "weight"));
+    assert_eq!(weights, ["10", "20", "40", "80"]);
+    assert_eq!(["weight", "uweight"].map(|name| column(&weir, "b,BACKEND", name)), ["40", "40"]);
+    let states = weir.ask("show servers state b");
+    let field = |server: &str, at: usize| {
+        let line = states.lines().find(|line| line.contains(&format!(" {server} "))).unwrap_or_default();
+        line.split(' ').nth(at).unwrap_or_default().to_owned()
+    };
+    // srv_check_health, and srv_agent_port at the end of the line.
+    assert_eq!([field("s4", 12), field("s3", 24), field("s1", 24)], ["0", "7", "0"], "{states}");
+    let wrong = [
+        ("set server b/s1 addr", "set server <b>/<s> addr requires an address and optionally a port."),
+        (
+            "set server b/s1 addr 127.0.0.2 port +1",
+            "a server's port map cannot be changed by 'stats socket command'",
+        ),
+    ];
+    for (command, expected) in wrong {
+        assert_eq!(weir.ask(command).trim_end(), expected, "{command}");
+    }
+    assert_eq!(field("s1", 18), "1");
+}
+
+#[test]
+fn the_version_is_the_same_wherever_it_is_asked_for() {
+    let weir = Weir::start("global\n  nbthread 1\n  stats socket runtime level admin\nbackend b\n", &[]);
+    let shown = weir.ask("show version").trim_end().to_owned();
+    let link = weir.directory().join("haproxy");
+    std::os::unix::fs::symlink(weir_tests::program(), &link).expect("the directory takes links");
+    let said = std::process::Command::new(&link).arg("-v").output().expect("the program runs");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(shown.starts_with("3.5-dev5-weir-"), "{shown}");
+    assert!(said.starts_with(&format!("HAProxy version {shown} ")), "{shown}: {said}");
+    assert!(weir.ask("show info").contains(&format!("\nVersion: {shown}\n")));
+}

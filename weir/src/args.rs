@@ -69,6 +69,10 @@ pub(crate) struct Args {
     pub(crate) zero_warning: bool,
     /// `-dr`.
     pub(crate) ignore_resolution: bool,
+    /// `-4`: name servers are asked for IPv4 addresses only.
+    pub(crate) only_v4: bool,
+    /// `-dL`: print the object files that are loaded.
+    pub(crate) dump_objects: bool,
     /// `-dS`.
     pub(crate) no_splice: bool,
     /// `-dR`.
@@ -151,6 +155,8 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             "-dC" | "-dC0" => args.dump_configuration = true,
             "-dD" => args.diagnostics = true,
             "-dW" | "--zero-warning" => args.zero_warning = true,
+            "-4" => args.only_v4 = true,
+            "-dL" => args.dump_objects = true,
             "-dr" => args.ignore_resolution = true,
             "-dS" => args.no_splice = true,
             "-dR" => args.no_reuseport = true,
@@ -173,7 +179,7 @@ fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
         return Ok(());
     }
     const INEFFECTIVE: &[&str] =
-        &["-dI", "-de", "-dp", "-dk", "-dv", "-dV", "-dT", "-dF", "-dZ", "-dc", "-dL"];
+        &["-dI", "-de", "-dp", "-ds", "-dk", "-dv", "-dV", "-dT", "-dF", "-dZ", "-dc"];
     const PREFIXES: &[&str] = &["-dM", "-dA", "-dC", "-dt"];
     if INEFFECTIVE.contains(&flag) || PREFIXES.iter().any(|prefix| flag.starts_with(prefix)) {
         args.ineffective.push(flag.to_owned());
@@ -220,8 +226,10 @@ Configuration:
   -cc, --condition COND      evaluate and exit: 0 true, 1 false, 2 wrong
   -dW, --zero-warning        treat warnings as errors
   -dD                        give advice too
+  -4                         ask name servers for IPv4 addresses only
   -dr                        start servers whose names do not resolve without an address
   -dC                        print the configuration as read: conditions and variables resolved
+  -dL                        print the program and the libraries that it loaded
   -dK[CLASS,...]             print the keywords known (-dKhelp lists the classes)
 
 Process:
@@ -265,6 +273,8 @@ mod tests {
         assert_eq!(args.dump_keywords.as_deref(), Some("cfg,smp"));
         assert_eq!(args.terminate, [0i32; 0]);
         assert_eq!(args.ineffective, ["-dM0x50"]);
+        let args = read("-4 -ds -dL -c -f x").unwrap();
+        assert!(args.only_v4 && args.dump_objects && args.ineffective == ["-ds"]);
         assert_eq!(read("-cc streq(a,a)").unwrap().condition, "streq(a,a)");
         assert_eq!(read("--check --config x").unwrap().action, Action::Check);
         assert!(!read("-q -V -f x").unwrap().quiet);

@@ -19,7 +19,7 @@ use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
 use crate::signals::{self, Ending};
-use crate::{master, states, system, view};
+use crate::{master, states, system, version, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
@@ -53,7 +53,8 @@ fn start(
     messages: Messages,
 ) -> Result<Ending, String> {
     let global = &plan.global;
-    let limits = system::limits(&plan, messages)?;
+    let memory = system::limit_memory(args.memory_limit)?;
+    let limits = system::Limits { memory, ..system::limits(&plan, messages)? };
     let inherited = match &resumed {
         // A path given by hand is for the first start, but for the one that forbids taking sockets over.
         Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
@@ -149,7 +150,15 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let teller = Teller::default();
     let view = view::of(&plan, &limits);
     states::restore(&plan, &view, messages);
-    let runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
+    let mut runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
+    // The same version whoever asks for it, and however.
+    (runtime.version, runtime.date) = (version::FULL, version::DATE);
+    let splices = |options: &config::plan::Options| {
+        options.splice_auto || options.splice_request || options.splice_response
+    };
+    if !plan.global.no_splice && plan.proxies.iter().any(|proxy| splices(&proxy.options)) {
+        runtime.pipes = net::splice::pipes;
+    }
     let runtime = Arc::new(runtime);
     let moved = Arc::new(|backend, server| {
         tokio::task::spawn_local(proxy::worker::close_idle(backend, server));

@@ -30,16 +30,14 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     };
     let proxies = plan.proxies.iter().any(|proxy| listening(proxy));
     let listens = proxies || !plan.global.stats_sockets.is_empty();
+    if args.action == Action::Check && diagnostics.has_warnings() && !args.quiet {
+        say(format_args!("Warnings were found."));
+    }
     if !listens {
         return Err(no_listener(args, messages));
     }
-    if args.action == Action::Check {
-        if diagnostics.has_warnings() && !args.quiet {
-            say(format_args!("Warnings were found."));
-        }
-        if args.verbose {
-            say(format_args!("Configuration file is valid"));
-        }
+    if args.action == Action::Check && args.verbose {
+        say(format_args!("Configuration file is valid"));
     }
     Ok(plan)
 }
@@ -70,6 +68,9 @@ fn apply(args: &Args, plan: &mut Plan) {
     global.debug |= args.debug;
     global.master_worker |= args.master_worker;
     global.zero_warning |= args.zero_warning;
+    if args.only_v4 {
+        global.dns_accept_family = config::plan::resolvers::AcceptFamily::V4;
+    }
     global.no_splice |= args.no_splice;
     global.no_reuseport |= args.no_reuseport;
     global.no_getaddrinfo |= args.no_getaddrinfo;

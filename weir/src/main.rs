@@ -75,6 +75,9 @@ fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
     if let Some(classes) = &args.dump_keywords {
         keywords::dump(classes);
     }
+    if args.dump_objects && plan.is_ok() {
+        system::list_objects();
+    }
     match (plan, resumed) {
         (Err(_), Some(state)) if args.action == Action::Run => {
             boot::end(Ok(master::go_on(state, &args, messages)), messages)

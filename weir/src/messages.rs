@@ -89,7 +89,7 @@ impl Messages {
 /// What HAProxy says before its first alert or warning.
 fn introduction(pid: u32) -> String {
     let path = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
-    let version = format!("haproxy version is {}-weir-{}", version::SPOKEN, env!("CARGO_PKG_VERSION"));
+    let version = format!("haproxy version is {}", version::FULL);
     render::process_line(Severity::Notice, pid, &version)
         + &render::process_line(Severity::Notice, pid, &format!("path to executable is {path}"))
 }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Args;
 use crate::hand_over::Inherited;
-use crate::messages::Messages;
+use crate::messages::{Messages, output};
 
 /// Descriptors that a connection may take: its own, its server's.
 const PER_CONNECTION: u64 = 2;
@@ -28,6 +28,8 @@ pub(crate) struct Limits {
     pub(crate) max_connections: u32,
     /// Open files.
     pub(crate) open_files: u64,
+    /// Memory in bytes, 0 for no limit.
+    pub(crate) memory: u64,
 }
 
 /// Works out `maxconn` and raises the descriptor limit accordingly. What is asked for and cannot be had is an error, or a
@@ -60,7 +62,7 @@ pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> 
     let free = open_files.saturating_sub(fixed);
     let room = free.saturating_sub((free / 8).clamp(2, RESERVE)) / PER_CONNECTION;
     let max_connections = global.maxconn.unwrap_or_else(|| u32::try_from(room).unwrap_or(u32::MAX)).max(1);
-    Ok(Limits { max_connections, open_files })
+    Ok(Limits { max_connections, open_files, memory: 0 })
 }
 
 /// `-x`: listening sockets of a running process.
@@ -77,6 +79,32 @@ pub(crate) fn take_over(socket: Option<&Path>, messages: Messages) -> Inherited 
             Vec::new()
         }
     }
+}
+
+/// `-m`: the most memory that the process may allocate, in megabytes. What is started from it inherits the limit.
+/// Returns the limit in bytes, 0 for none.
+pub(crate) fn limit_memory(megabytes: Option<u64>) -> Result<u64, String> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let Some(bytes) = megabytes.filter(|limit| *limit > 0).map(|limit| limit.saturating_mul(1 << 20)) else {
+        return Ok(0);
+    };
+    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    setrlimit(Resource::Data, limit)
+        .map(|()| bytes)
+        .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
+}
+
+/// `-dL`: the program and its libraries, as the kernel has mapped them.
+pub(crate) fn list_objects() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut seen: Vec<&str> = Vec::new();
+    for line in maps.lines() {
+        let path = line.find('/').map_or("", |at| &line[at..]);
+        if !path.is_empty() && !seen.contains(&path) {
+            seen.push(path);
+        }
+    }
+    output(&format!("List of loaded object files:\n{}\n", seen.join("\n")));
 }
 
 /// `pidfile`.

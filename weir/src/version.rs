@@ -6,8 +6,10 @@ use syntax::Facts;
 pub(crate) const SPOKEN: &str = "3.5-dev5";
 /// The branch of it.
 pub(crate) const BRANCH: &str = "3.5";
+/// The version of HAProxy followed and our own, as `-v` under the name `haproxy`, `show info` and messages have them.
+pub(crate) const FULL: &str = concat!("3.5-dev5-weir-", env!("CARGO_PKG_VERSION"));
 /// The date of that version.
-const DATE: &str = "2026/08/21";
+pub(crate) const DATE: &str = "2026/08/21";
 
 /// Features built in, as `-vv` lists them and `feature()` finds them; `false` for those that are not.
 #[rustfmt::skip]
@@ -53,7 +55,7 @@ pub(crate) fn short(as_haproxy: bool) -> String {
     let own = env!("CARGO_PKG_VERSION");
     if as_haproxy {
         return format!(
-            "HAProxy version {SPOKEN}-weir-{own} {DATE} - https://haproxy.org/\n\
+            "HAProxy version {FULL} {DATE} - https://haproxy.org/\n\
              Status: development branch - not safe for use in production.\n\
              Known bugs: https://github.com/weir-proxy/weir/issues\n\
              Running on: {}\n",
@@ -116,7 +118,8 @@ mod tests {
 
     #[test]
     fn tools_find_the_version_where_they_look_for_it() {
-        assert!(short(true).starts_with("HAProxy version 3.5-dev5-"));
+        assert!(FULL.starts_with(SPOKEN) && SPOKEN.starts_with(BRANCH));
+        assert!(short(true).starts_with("HAProxy version 3.5-dev5-weir-"));
         assert!(long(true).contains("\nFeature list : -51DEGREES +ACCEPT4 "));
         assert!(short(false).contains("(speaks HAProxy 3.5-dev5)"));
     }

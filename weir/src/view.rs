@@ -44,6 +44,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         rings: plan.rings.clone(),
         busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
         open_files: limits.open_files,
+        memory_limit: limits.memory,
         placement: global.placement.clone(),
     }
 }
@@ -92,6 +93,7 @@ fn server_view(server: &Arc<ServerSettings>) -> ServerView {
         state: server.state.clone(),
         cookie: server.cookie.clone(),
         tracks: server.track.as_ref().map(|(_, tracked)| tracked.clone()),
+        agent_port: server.agent.as_ref().map_or(0, |agent| agent.port),
         check_port: server.check.as_ref().and_then(|check| check.port),
         pool_max: server.pool_max_conn,
         pool_purge: server.pool_purge_delay,

@@ -125,8 +125,6 @@ pub struct StatsDraft<'a> {
     pub hide_version: bool,
     /// `stats show-legends`.
     pub show_legends: bool,
-    /// `stats show-modules`.
-    pub show_modules: bool,
     /// `stats show-node`: empty for the machine's name.
     pub node: Option<&'a str>,
     /// `stats show-desc`: empty for global's.

@@ -141,21 +141,20 @@ fn force(runtime: &Runtime, view: &View, server: &Arc<Server>, state: Operationa
     if !server.set_operational(state, now_ms()) {
         return;
     }
+    // Who follows another server is told of by that server's name.
+    let why = if via.is_empty() { ", changed from CLI" } else { "" };
     if let Some(proxy) = backend(view, server) {
         let proxy = &*proxy.state;
         let (level, text) = match state {
             Operational::Stopped => {
                 server.queue.wake_all();
-                (
-                    ALERT,
-                    transition::left(proxy, server, &format!("is DOWN{via}"), ", changed from CLI", requeued),
-                )
+                (ALERT, transition::left(proxy, server, &format!("is DOWN{via}"), why, requeued))
             }
             Operational::Stopping => {
                 let event = format!("is stopping{via}");
-                (NOTICE, transition::joined(proxy, server, &event, ", changed from CLI", requeued))
+                (NOTICE, transition::joined(proxy, server, &event, why, requeued))
             }
-            _ => (NOTICE, transition::joined(proxy, server, &format!("is UP{via}"), ", changed from CLI", 0)),
+            _ => (NOTICE, transition::joined(proxy, server, &format!("is UP{via}"), why, 0)),
         };
         tell(runtime, proxy, level, &text);
         refresh(runtime, proxy);

@@ -114,6 +114,7 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
         + view.sockets.len();
     let connections = process.connections.load(Relaxed);
     let memory = resident_bytes();
+    let pipes = (runtime.pipes)();
     let zero = Value::U32(0);
     let value = |name: &str| -> Value {
         match name {
@@ -127,6 +128,11 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "Uptime_sec" => (uptime as u32).into(),
             "PoolAlloc_MB" | "PoolUsed_MB" => ((memory >> 20) as u32).into(),
             "PoolAlloc_bytes" | "PoolUsed_bytes" => memory.into(),
+            "Maxpipes" => (pipes[0] as u32).into(),
+            "PipesUsed" => (pipes[1] as u32).into(),
+            "PipesFree" => (pipes[2] as u32).into(),
+            "Memmax_MB" => ((view.memory_limit >> 20) as u32).into(),
+            "Memmax_bytes" => view.memory_limit.into(),
             "Ulimit-n" | "Maxsock" => (view.open_files as u32).into(),
             "Maxconn" => process.maxconn.load(Relaxed).into(),
             "Hard_maxconn" => process.hard_maxconn.load(Relaxed).into(),

@@ -125,6 +125,9 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
 
 fn change_address(server: &Server, call: &Call<'_>) -> Reply {
     let text = call.arg(2);
+    if text.is_empty() {
+        return error("set server <b>/<s> addr requires an address and optionally a port.");
+    }
     let Ok(ip) = text.parse::<IpAddr>() else {
         return error(format!("Invalid addr '{text}' by 'stats socket command'"));
     };
@@ -134,6 +137,10 @@ fn change_address(server: &Server, call: &Call<'_>) -> Reply {
     };
     let port = match (call.arg(3), call.arg(4).parse::<u16>()) {
         ("", _) => old.port(),
+        // Not a port, but how far the server's are from the client's.
+        ("port", _) if call.arg(4).starts_with(['+', '-']) => {
+            return error("a server's port map cannot be changed by 'stats socket command'");
+        }
         ("port", Ok(port)) => port,
         ("port", Err(_)) => return error("problem converting string to int. by 'stats socket command'"),
         (word, _) => return error(format!("unexpected argument '{word}'; 'port' was expected")),

@@ -377,12 +377,15 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
         0 => proxy.server(server.id).and_then(|view| view.check_port).unwrap_or(0),
         port => port as u16,
     };
+    let agent_port = proxy.server(server.id).map_or(0, |view| view.agent_port);
     let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
+    // Checks rest in maintenance, and nothing is known of the server's health.
+    let level = if server.admin().in_maintenance() { 0 } else { server.health.level.load(Relaxed) };
     let fqdn = server.fqdn.load();
     let fqdn = fqdn.as_ref().map_or("-", |name| name);
     let record = server.srv_record.get().map_or("-", |name| name);
     format!(
-        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 {fqdn} {} {record} 0 {check_port} - - 0\n",
+        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 {fqdn} {} {record} 0 {check_port} - - {agent_port}\n",
         proxy.state.id,
         proxy.state.name,
         server.id,
@@ -392,7 +395,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
         server.admin().0,
         server.user_weight(),
         server.initial_weight,
-        server.health.level.load(Relaxed),
+        level,
         server.port(),
     )
 }

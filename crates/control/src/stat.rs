@@ -264,7 +264,10 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     let up = backend_is_up(proxy);
     row.put(C::status, if up { "UP" } else { "DOWN" });
     row.put(C::weight, proxy.total_weight());
-    row.put(C::uweight, servers.iter().filter(|s| s.is_up()).map(|s| s.user_weight()).sum::<u32>());
+    row.put(
+        C::uweight,
+        servers.iter().filter(|s| s.effective_weight() > 0).map(|s| s.user_weight()).sum::<u32>(),
+    );
     row.put(C::act, usable(false) as u32);
     row.put(C::bck, usable(true) as u32);
     row.put(C::chkdown, u64::from(proxy.downs.load(Relaxed)));
@@ -354,10 +357,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     row.put(C::slim, (limit > 0).then_some(limit));
     row.put(C::qlimit, (server.maxqueue > 0).then_some(server.maxqueue));
     row.put(C::status, server_status(server, view));
-    row.put(
-        C::weight,
-        if server.admin().in_maintenance() { server.user_weight() } else { server.effective_weight() },
-    );
+    row.put(C::weight, server.shown_weight());
     row.put(C::uweight, server.user_weight());
     row.put(C::act, u32::from(!server.backup));
     row.put(C::bck, u32::from(server.backup));

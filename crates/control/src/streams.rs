@@ -282,10 +282,19 @@ pub(crate) fn show_errors(call: &mut Call<'_>) -> Reply {
     let mut out = "Total events captured on [".to_owned();
     let _ = Date::local(now.seconds).write_log(now.millis(), &mut out);
     let _ = writeln!(out, "] : {}", errors.total());
-    for found in view.proxies.iter().filter(|p| proxy.is_none_or(|id| id == p.state.id)) {
+    for found in &view.proxies {
         let (request, response) = errors.of(found.state.id);
         for (captured, is_response) in [(request, false), (response, true)] {
-            if let Some(captured) = captured.filter(|_| sides[usize::from(is_response)]) {
+            // Those of a proxy are those that it had to do with, on either side.
+            let concerns = |captured: &Captured, id| {
+                id == found.state.id
+                    || id == captured.frontend.1
+                    || captured.backend.as_ref().is_some_and(|backend| id == backend.1)
+            };
+            let wanted = |captured: &Captured| {
+                sides[usize::from(is_response)] && proxy.is_none_or(|id| concerns(captured, id))
+            };
+            if let Some(captured) = captured.filter(wanted) {
                 write_captured(&captured, is_response, &found.state, &mut out);
             }
         }

@@ -55,6 +55,8 @@ pub struct ServerView {
     pub tracks: Option<Arc<state::Server>>,
     /// The port that checks use, if their own.
     pub check_port: Option<u16>,
+    /// `agent-port`, 0 without an agent.
+    pub agent_port: u16,
     /// `pool-max-conn`, -1 for no limit.
     pub pool_max: i64,
     /// `pool-purge-delay`.
@@ -125,6 +127,8 @@ pub struct View {
     pub startup_log: String,
     /// `busy-polling`.
     pub busy_polling: bool,
+    /// The limit of memory in bytes (`-m`); 0 for none.
+    pub memory_limit: u64,
     /// The limit of open files.
     pub open_files: u64,
     /// Thread groups.
@@ -152,6 +156,7 @@ impl Default for View {
             environment: Vec::new(),
             startup_log: String::new(),
             busy_polling: false,
+            memory_limit: 0,
             open_files: 0,
             placement: Default::default(),
             patterns: Arc::default(),
@@ -174,6 +179,8 @@ pub struct Runtime {
     pub version: &'static str,
     /// The release date shown, `YYYY/MM/DD`.
     pub date: &'static str,
+    /// How many pipes of splicing there may be, are in use and are kept; zeros where nothing asks for splicing.
+    pub pipes: fn() -> [usize; 3],
     /// When the process started.
     pub started: WallTime,
     /// Likewise, of the monotonic clock.
@@ -204,6 +211,7 @@ impl Runtime {
             name: "HAProxy",
             version: concat!("3.5.0-weir", env!("CARGO_PKG_VERSION")),
             date: "2026/11/21",
+            pipes: || [0; 3],
             started: WallTime::now(),
             started_ms: now_ms(),
             sessions: std::sync::atomic::AtomicU32::new(0),

@@ -56,6 +56,7 @@ fn proxy(id: u32, name: &str, is_frontend: bool, is_backend: bool, servers: Vec<
         cookie: Some(format!("c{}", state.id).into()),
         tracks: None,
         check_port: None,
+        agent_port: 0,
         pool_max: -1,
         pool_purge: Duration::from_secs(5),
         state,

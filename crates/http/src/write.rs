@@ -22,7 +22,7 @@ impl Head {
         let mut run = match self.start_line {
             Some(line) => (line.start, line.end, true),
             None => {
-                self.write_start_line(out);
+                self.write_line(self.spoken(), out);
                 (0, 0, false)
             }
         };
@@ -48,7 +48,7 @@ impl Head {
     /// As [`Head::write_to`], with each name passed through `case` (`h1-case-adjust`): given the name, its
     /// replacement, which must differ in case only.
     pub fn write_adjusted<'a>(&self, out: &mut Vec<u8>, case: impl Fn(&[u8]) -> Option<&'a [u8]>) {
-        self.write_start_line(out);
+        self.write_line(self.spoken(), out);
         for (name, value) in self.fields() {
             out.extend_from_slice(case(name).unwrap_or(name));
             out.extend_from_slice(b": ");
@@ -58,10 +58,23 @@ impl Head {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the start line with its CRLF.
+    /// Appends the start line with its CRLF, as it was received.
     pub fn write_start_line(&self, out: &mut Vec<u8>) {
+        self.write_line(self.version, out);
+    }
+
+    /// The version that a message is sent on with: this hop's own, whatever other the sender named (RFC 9110, 2.5).
+    fn spoken(&self) -> Version {
+        match self.version {
+            Version::Other(..) if self.version.is_11_or_above() => Version::Http11,
+            Version::Other(..) => Version::Http10,
+            known => known,
+        }
+    }
+
+    fn write_line(&self, version: Version, out: &mut Vec<u8>) {
         if self.is_response {
-            self.write_version(out);
+            write_version(version, out);
             let code = self.status;
             out.push(b' ');
             if code > 999 {
@@ -77,22 +90,9 @@ impl Head {
             out.push(b' ');
             out.extend_from_slice(self.target());
             out.push(b' ');
-            self.write_version(out);
+            write_version(version, out);
         }
         out.extend_from_slice(b"\r\n");
-    }
-
-    fn write_version(&self, out: &mut Vec<u8>) {
-        match self.version {
-            Version::Http10 => return out.extend_from_slice(b"HTTP/1.0"),
-            Version::Http11 => return out.extend_from_slice(b"HTTP/1.1"),
-            Version::Other(..) => {}
-        }
-        let (major, minor) = self.version.numbers();
-        out.extend_from_slice(b"HTTP/");
-        out.extend_from_slice(major.to_string().as_bytes());
-        out.push(b'.');
-        out.extend_from_slice(minor.to_string().as_bytes());
     }
 
     /// Applies `option http-restrict-req-hdr-names`; `false` when the request is to be refused.
@@ -112,4 +112,17 @@ impl Head {
         }
         true
     }
+}
+
+fn write_version(version: Version, out: &mut Vec<u8>) {
+    match version {
+        Version::Http10 => return out.extend_from_slice(b"HTTP/1.0"),
+        Version::Http11 => return out.extend_from_slice(b"HTTP/1.1"),
+        Version::Other(..) => {}
+    }
+    let (major, minor) = version.numbers();
+    out.extend_from_slice(b"HTTP/");
+    out.extend_from_slice(major.to_string().as_bytes());
+    out.push(b'.');
+    out.extend_from_slice(minor.to_string().as_bytes());
 }

@@ -27,6 +27,14 @@ const CHUNK: usize = 1 << 20;
 /// Pipes that exist now, and how many may. Written when one is made or closed.
 static PIPES: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// Those lent to a stream. Written when one is lent or comes back.
+static LENT: AtomicUsize = AtomicUsize::new(0);
+
+/// How many pipes there may be, are in use, and are kept for later.
+pub fn pipes() -> [usize; 3] {
+    let lent = LENT.load(Relaxed);
+    [MOST.load(Relaxed), lent, PIPES.load(Relaxed).saturating_sub(lent)]
+}
 
 /// Allows `most` pipes in the process (`maxpipes`); beyond that bytes are copied.
 pub fn limit_pipes(most: usize) {
@@ -61,6 +69,7 @@ impl Pipe {
                 (read, write)
             }
         };
+        LENT.fetch_add(1, Relaxed);
         Ok(Self { ends: Some(ends), filled: 0 })
     }
 
@@ -135,6 +144,7 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         let Some(ends) = self.ends.take() else { return };
+        LENT.fetch_sub(1, Relaxed);
         // try_with: a stream may be dropped while the thread itself ends.
         let kept = self.filled == 0
             && FREE

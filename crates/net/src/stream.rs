@@ -167,6 +167,38 @@ impl Stream {
         let _ = SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
     }
 
+    /// Lets the connection vanish when it is closed (`silent-drop`): nothing is sent, where the process may repair sockets;
+    /// else, or with `rst_ttl`, a reset leaves that travels so many hops only, one where nothing is said.
+    pub fn vanish(&self, rst_ttl: Option<u8>) {
+        let Self::Tcp(stream) = self else { return };
+        let repaired =
+            || crate::sys::set_int_option(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_REPAIR, 1).is_ok();
+        if rst_ttl.is_none() && repaired() {
+            return;
+        }
+        let (socket, hops) = (SockRef::from(stream), u32::from(rst_ttl.unwrap_or(1)));
+        let _ = match self.local() {
+            Some(SocketAddr::V6(_)) => socket.set_unicast_hops_v6(hops),
+            _ => socket.set_ttl_v4(hops),
+        };
+        self.reset_on_close();
+    }
+
+    /// Throws away what was received and not read, and says how much that was: closing with unread bytes would make the
+    /// kernel send a reset where the end of the stream is meant.
+    pub fn discard_received(&self) -> usize {
+        const MOST: usize = 1 << 20;
+        let mut room = [0; 16384];
+        let mut discarded = 0;
+        while discarded < MOST {
+            match rustix::net::recv(self.as_fd(), &mut room, rustix::net::RecvFlags::DONTWAIT) {
+                Ok((n, _)) if n > 0 => discarded += n,
+                _ => break,
+            }
+        }
+        discarded
+    }
+
     /// Sets the type of service of what is sent. What the kernel refuses stays as it was.
     pub fn set_tos(&self, tos: u32) {
         let socket = SockRef::from(self);

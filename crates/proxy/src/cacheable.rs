@@ -21,7 +21,7 @@ pub(crate) fn check(client: &Connection, x: &mut Exchange, backend: &Proxy) -> R
     if !is_risky(x.txn.request.method_id(), &x.txn.response) {
         return Ok(());
     }
-    rules_step::count_denied_response(x, backend);
+    rules_step::count_denied_response(client, x, backend);
     let server = x.txn.server.as_ref().map_or("<NOSRV>", |server| &server.name);
     let name = &backend.state.name;
     let text = format!("Blocking cacheable cookie in response from instance {name}, server {server}.");

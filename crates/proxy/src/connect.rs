@@ -20,7 +20,7 @@ use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Endpoint, Env};
 use state::server::ServerAddress;
 
-use crate::assign::Lease;
+use crate::assign::{Lease, Presence, aborts_on_close, presence};
 use crate::connection::{Connection, Private};
 use crate::envs;
 use crate::exchange::Exchange;
@@ -200,10 +200,11 @@ async fn open(
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
     // In HTTP mode a request is ready to be sent, and carries the acknowledgement for nothing.
     let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
+    let watch = aborts_on_close(client, backend);
     let stream = match settings.socks4 {
-        None => dial(client, x, settings, &target, allowed, late_ack).await?,
-        Some(proxy) => through(client, x, settings, proxy, &target, allowed).await?,
-    };
+        None => dial(client, x, settings, &target, allowed, (late_ack, watch)).await,
+        Some(proxy) => through(client, x, settings, proxy, &target, allowed, watch).await,
+    }?;
     let options = &backend.options;
     if options.srvtcpka {
         let probe = options.tcp_keepalive_server;
@@ -284,12 +285,13 @@ async fn through(
     proxy: SocketAddr,
     target: &Target,
     allowed: Option<Duration>,
+    watch: bool,
 ) -> Result<Stream, Fault> {
     // SOCKS4 knows no others.
     let Target::Ip(SocketAddr::V4(wanted)) = target else {
         return Err(Fault::ConnectFailed(ConnectionError::NO_PROTOCOL));
     };
-    let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, false).await?;
+    let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, (false, watch)).await?;
     let mut handshake = socks4::Handshake::new(*wanted);
     // The deadline of the connection is the timer's still.
     let timer = &client.timer;
@@ -312,17 +314,17 @@ fn socks4_fault(why: socks4::Failure) -> Fault {
     })
 }
 
-/// Connects within `allowed`. With `option abortonclose` a client that leaves
-/// ends the attempt.
+/// Connects within `allowed`. Where a client is to be watched (`option abortonclose`), its leaving ends the attempt.
 async fn dial(
     client: &mut Connection,
     x: &Exchange,
     settings: &ServerSettings,
     target: &Target,
     allowed: Option<Duration>,
-    late_ack: bool,
+    (late_ack, watch): (bool, bool),
 ) -> Result<Stream, Fault> {
-    let tune = &client.worker.shared.plan.global.tune;
+    let worker = client.worker.clone();
+    let tune = &worker.shared.plan.global.tune;
     let source = source_address(client, x, settings, target);
     let source_settings = settings.source.as_ref();
     let dial = Dial {
@@ -345,12 +347,17 @@ async fn dial(
     };
     client.timer.set_after(timer::now_ms(), allowed);
     let mut connecting = pin!(dial.connect(target));
-    let timer = &client.timer;
     poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(result) = connecting.as_mut().poll(context) {
             return Poll::Ready(result.map_err(|error| connect_fault(&error)));
         }
-        timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
+        if watch && presence(client, context) != Presence::Here {
+            return Poll::Ready(Err(Fault::ClientAborted));
+        }
+        if let Poll::Ready(killed) = client.poll_killed(context) {
+            return Poll::Ready(Err(killed));
+        }
+        client.timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
     })
     .await
 }

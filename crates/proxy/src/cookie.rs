@@ -94,8 +94,19 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
         && crate::envs::with(client, x, |env| backend.force_persist.iter().any(|one| holds(Some(one), env)));
     let name = cookie.name.as_bytes();
     x.txn.termination.cookie = b'N';
-    let Some(whole) = x.txn.request.cookie(Some(name)).map(<[u8]>::to_vec) else { return };
+    // `use-server` comes before it: the cookie then chooses nothing, and there is none to be told of.
+    let chosen = x.bound.map(|bound| bound.server);
+    if let Some(server) = chosen {
+        x.cookie = Seen::Server(server);
+    }
     let separator = if cookie.operation == CookieOperation::Prefix { b'~' } else { b'|' };
+    // Of several the first that names a server counts.
+    let names_one = |whole: &&[u8]| {
+        let value = whole.split(|&byte| byte == separator).next().unwrap_or_default();
+        !value.is_empty() && find_server(client, backend, value).is_some()
+    };
+    let all = || x.txn.request.cookie_values().filter(|(own, _)| *own == name).map(|(_, value)| value);
+    let Some(whole) = all().find(names_one).or_else(|| all().next()).map(<[u8]>::to_vec) else { return };
     let cut = whole.iter().position(|&byte| byte == separator);
     let (value, rest) = match cut {
         Some(at) => (&whole[..at], Some(&whole[at + 1..])),
@@ -112,13 +123,17 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
         (_, None) => b'I',
         (_, Some(_)) => b'V',
     };
-    if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
+    if chosen.is_some() {
+        state = b'U';
+    } else if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
         let up = backend.servers[server].state.is_up();
+        if !up {
+            state = b'D';
+        }
         if up || forced || backend.options.persist {
             x.bound = Some(Bound { server, even_down: !up });
             x.cookie = Seen::Server(server);
         } else {
-            state = b'D';
             x.cookie = Seen::Other;
         }
     } else {
@@ -128,10 +143,7 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
             Seen::Other
         };
     }
-    if state == b'I' && value.is_empty() {
-        state = b'N';
-    }
-    x.txn.termination.cookie = if age == Age::Unknown && state == b'V' { b'U' } else { state };
+    x.txn.termination.cookie = if ignored && state == b'V' { b'I' } else { state };
     if cookie.operation == CookieOperation::Prefix && cut.is_some() {
         let rest = rest.unwrap_or_default().to_vec();
         x.txn.request.edit_cookies(name, |_| Some(rest.clone()));
@@ -160,8 +172,9 @@ fn age_of(cookie: &Cookie, dates: Option<&[u8]>) -> Age {
     }
     let Some(dates) = dates else { return Age::Unknown };
     let mut parts = dates.split(|&byte| byte == b'|');
-    let last = parts.next().and_then(read_date);
-    let first = parts.next().and_then(read_date);
+    // A date of zero is none.
+    let date = |text: Option<&[u8]>| text.and_then(read_date).filter(|date| *date > 0);
+    let (last, first) = (date(parts.next()), date(parts.next()));
     let now = now_units();
     let over = |date: Option<u64>, limit: Option<Duration>| match (date, limit) {
         (Some(date), Some(limit)) => now.saturating_sub(date) * 4 > limit.as_secs(),
@@ -219,10 +232,9 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], index: usize) {
             x.txn.termination.set_cookie = b'P';
             return;
         }
+        // Ours takes the place of the server's own.
         x.txn.termination.set_cookie = b'D';
-        if cookie.indirect {
-            edit_set_cookies(x, name, |_| None);
-        }
+        edit_set_cookies(x, name, |_| None);
     }
     let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
     let known = x.cookie == Seen::Server(index);

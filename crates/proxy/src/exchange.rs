@@ -76,6 +76,8 @@ pub(crate) struct Exchange {
     pub(crate) phase: Phase,
     /// Whether any byte of a final response was sent to the client.
     pub(crate) answered: bool,
+    /// The error that the answer made here stands for, whatever its page says (`errorloc`, `errorfile`); 0 for none.
+    pub(crate) error_status: u16,
     /// Whether the client's connection can take another request.
     pub(crate) keep_alive: bool,
     /// Time spent in queues, µs.
@@ -169,6 +171,7 @@ impl Exchange {
         self.fresh = false;
         self.phase = Phase::Request;
         self.answered = false;
+        self.error_status = 0;
         self.keep_alive = false;
         self.waited_us = 0;
         self.head_only = false;
@@ -241,8 +244,8 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
         return Err(Fault::RequestAborted.into());
     }
     fields::of_request(client, x, &backend)?;
-    cookie::of_request(client, x, &backend);
     route::bind_server(client, x, &backend);
+    cookie::of_request(client, x, &backend);
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
     rules_step::of_response(client, x, &backend, &mut upstream).await?;
@@ -300,9 +303,9 @@ async fn obtain_response(
             }
         };
         x.txn.server_error = fault.connection_error();
-        count_failure(backend, &lease, fault);
-        let left = retries.saturating_sub(x.txn.retries);
-        if left == 0 || !may_retry(x, backend, fault) {
+        let last = x.txn.retries >= retries || !may_retry(x, backend, fault);
+        count_failure(backend, &lease, fault, last);
+        if last {
             return Err(fault.into());
         }
         x.txn.response.clear();
@@ -327,7 +330,7 @@ fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
     head.append(b"location", &location);
     head.set_content_length(0);
     x.reply_body.clear();
-    x.txn.termination.set(sample::Cause::Local, Phase::Request);
+    x.txn.termination.set(sample::Cause::Local, Phase::Connect);
     Err(Stop::Reply)
 }
 
@@ -345,15 +348,19 @@ pub(crate) async fn before_retry(
 ) -> Result<Option<usize>, Fault> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
     x.txn.retries += 1;
-    lease.settings().state.counters.mine().retries.add(1);
-    backend.state.backend.mine().retries.add(1);
     let failed = lease.settings().index;
-    drop(lease);
     let avoid = redispatch(x, backend, failed, retries);
+    if avoid.is_none() {
+        lease.settings().state.counters.mine().retries.add(1);
+        backend.state.backend.mine().retries.add(1);
+    }
+    drop(lease);
     let refused = fault.retry_kind() == Some(RetryKind::Connection) && fault != Fault::ConnectTimeout;
+    if avoid.is_none() {
+        x.bound.get_or_insert(Bound { server: failed, even_down: false });
+    }
     if avoid.is_none() && refused {
         // The same server: not at once, but after a second, or `timeout connect` if that is less (manual, `retries`).
-        x.bound.get_or_insert(Bound { server: failed, even_down: false });
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
         let watch = assign::aborts_on_close(client, backend);
@@ -378,9 +385,9 @@ async fn attempt(
     backend: &Arc<Proxy>,
     lease: &Lease,
 ) -> Result<Box<Upstream>, (Fault, bool)> {
+    count_attempt(x, lease);
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
     let reused = upstream.uses > 1;
-    count_request(x, backend, lease);
     sockets::take(x, &upstream);
     report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
@@ -411,6 +418,8 @@ fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     let wanted = match fault.retry_kind() {
         None => false,
         Some(RetryKind::Connection) => backend.retry_on.conn_failure,
+        // `disable-l7-retry`: what was sent once is not sent again.
+        Some(_) if x.txn.no_replay => false,
         Some(RetryKind::Empty) => backend.retry_on.empty_response,
         Some(RetryKind::Junk) => backend.retry_on.junk_response,
         Some(RetryKind::Timeout) => backend.retry_on.response_timeout,
@@ -434,6 +443,10 @@ fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retries: u32) ->
         return None;
     }
     x.bound = None;
+    if x.cookie == cookie::Seen::Server(failed) {
+        // What its cookie asked for is down, for all that is known.
+        x.txn.termination.cookie = b'D';
+    }
     x.txn.redispatched = true;
     backend.state.backend.mine().redispatches.add(1);
     backend.servers[failed].state.counters.mine().redispatches.add(1);
@@ -443,19 +456,18 @@ fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retries: u32) ->
 pub(crate) fn note_server(client: &Connection, x: &mut Exchange, lease: &Lease, backend: &Proxy) {
     x.txn.server = Some(lease.settings().state.clone());
     client.entry.set_server(&lease.settings().state);
-    lease.settings().state.counters.mine().chosen.add(1);
-    backend.state.backend.mine().chosen.add(1);
+    // Persistence, or a retry, chooses nothing (`lbtot`).
+    if x.bound.is_none() {
+        lease.settings().state.counters.mine().chosen.add(1);
+        backend.state.backend.mine().chosen.add(1);
+    }
 }
 
-pub(crate) fn count_request(x: &Exchange, backend: &Proxy, lease: &Lease) {
-    let now_ms = x.txn.times.connected / 1000;
-    for counters in [backend.state.backend.mine(), lease.settings().state.counters.mine()] {
-        counters.requests_total.add(1);
-        counters.request_rate.tick(now_ms);
-    }
+/// Counts a session of the server: each attempt to reach it is one.
+pub(crate) fn count_attempt(x: &Exchange, lease: &Lease) {
     let of_server = &lease.settings().state.counters.mine().traffic;
     of_server.sessions_total.add(1);
-    of_server.session_rate.tick(now_ms);
+    of_server.session_rate.tick(x.txn.times.queued / 1000);
 }
 
 /// What a status says of the server itself, as for `observe layer7`.
@@ -463,11 +475,12 @@ fn answer(status: u16) -> Answer {
     if matches!(status, 500..=599) && !matches!(status, 501 | 505) { Answer::Bad } else { Answer::Good }
 }
 
-/// Counts what went wrong with a server, and tells the one who watches it (`observe`).
-pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault) {
+/// Counts what went wrong with a server, where it is the `last` word on the request, and tells the one who watches it
+/// (`observe`).
+pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: bool) {
     let of_server = lease.settings().state.counters.mine();
     let of_backend = backend.state.backend.mine();
-    for counters in [of_backend, of_server] {
+    for counters in [of_backend, of_server].into_iter().filter(|_| last) {
         match fault {
             Fault::ConnectFailed(_) | Fault::ConnectTimeout | Fault::Resource(_) => {
                 counters.connection_errors.add(1);

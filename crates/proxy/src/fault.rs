@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     RequestTimeout,
     /// The client closed before its request was complete.
     RequestAborted,
+    /// The client ended its side within the head of its request; it may still read.
+    RequestCut,
     /// The client closed while its request was being served.
     ClientAborted,
     /// The client closed its side, and its server, which was told, gave up without a response.
@@ -74,7 +76,7 @@ impl Fault {
     pub(crate) fn status(self) -> Option<u16> {
         Some(match self {
             Self::BadRequest(kind) => kind.status(),
-            Self::BadRequestBody | Self::ClientLeft => 400,
+            Self::BadRequestBody | Self::RequestCut | Self::ClientLeft => 400,
             Self::RequestTimeout | Self::ClientTimeout => 408,
             Self::RequestAborted | Self::ClientAborted => return None,
             Self::Denied(status) => status,
@@ -103,7 +105,7 @@ impl Fault {
             Self::BadRequest(_) => (Cause::Proxy, Phase::Request),
             Self::BadRequestBody => (Cause::Proxy, phase),
             Self::RequestTimeout => (Cause::ClientTimeout, Phase::Request),
-            Self::RequestAborted => (Cause::Client, Phase::Request),
+            Self::RequestAborted | Self::RequestCut => (Cause::Client, Phase::Request),
             Self::ClientAborted | Self::ClientLeft => (Cause::Client, phase),
             Self::ClientTimeout => (Cause::ClientTimeout, phase),
             Self::Denied(_) => (Cause::Proxy, Phase::Request),
@@ -171,6 +173,7 @@ mod tests {
             (Fault::BadRequest(ErrorKind::Method), Some(400), "PR"),
             (Fault::RequestTimeout, Some(408), "cR"),
             (Fault::RequestAborted, None, "CR"),
+            (Fault::RequestCut, Some(400), "CR"),
             (Fault::NoServer, Some(503), "SC"),
             (Fault::QueueTimeout, Some(503), "sQ"),
             (Fault::ConnectFailed(ConnectionError::REFUSED), Some(503), "SC"),

@@ -9,7 +9,7 @@ use config::plan::Proxy;
 use config::plan::proxy::{
     ConnectionMode, ForwardFor, Forwarded, ForwardedHost, ForwardedNode, RestrictNames, excepted,
 };
-use http::{BodyLength, KnownName, Name};
+use http::{BodyLength, KnownName, Method, Name};
 
 use crate::connection::Connection;
 use crate::envs;
@@ -41,6 +41,10 @@ pub(crate) fn of_request(
         forwarded(client, x, option);
     }
     x.txn.request.clean_connection();
+    if x.txn.request.method_id() == Method::Connect {
+        // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would read the tunnel's bytes.
+        x.txn.request.remove_body_length();
+    }
     let pretend = backend.options.http_pretend_keepalive;
     if x.txn.request.has_upgrade() {
         return Ok(());
@@ -49,7 +53,7 @@ pub(crate) fn of_request(
         if !pretend {
             x.txn.request.append(b"connection", b"close");
         }
-    } else if !x.txn.request.version().is_11_or_above() {
+    } else if !x.txn.request.version().is_11_or_above() && !x.txn.request.must_close() {
         x.txn.request.append(b"connection", b"keep-alive");
     }
     Ok(())
@@ -229,6 +233,8 @@ pub(crate) fn of_response(
     upstream: &Upstream,
 ) {
     let _ = upstream;
+    // What rules made of it is what the client gets.
+    x.txn.status = x.txn.response.status();
     let method = x.txn.request.method_id();
     let length = x.txn.response.response_body(method);
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
@@ -257,6 +263,10 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
         return recoding;
     }
     x.txn.response.clean_connection();
+    if x.txn.response.status() == 204 {
+        // It has no body, and must not name a length (RFC 9110, 8.6).
+        x.txn.response.remove_body_length();
+    }
     if length == BodyLength::Chunked && !modern {
         recoding = Recoding::Dechunk;
         x.txn.response.remove_body_length();

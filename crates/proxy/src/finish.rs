@@ -5,7 +5,7 @@ use config::plan::Proxy;
 use http::ParseError;
 use runtime::shared::Shared as _;
 use runtime::timer::now_us;
-use sample::{Cause, Endpoint, LogOrigin};
+use sample::{Cause, Endpoint, LogOrigin, Phase};
 use state::errors::Captured;
 
 use crate::connection::Connection;
@@ -31,10 +31,13 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
             traffic.spliced_out.add(from_client);
         }
     }
-    if x.txn.is_http && x.txn.status > 0 {
+    // A request that nobody answered counts among the other codes; a connection that just ends made none.
+    let counts = x.txn.is_http && (x.txn.status > 0 || !x.txn.request.method().is_empty());
+    if counts {
         frontend.traffic.responses.add(x.txn.status);
     }
-    if x.txn.termination.cause == Cause::Local {
+    let termination = &x.txn.termination;
+    if termination.cause == Cause::Local && termination.phase == Phase::Request {
         frontend.intercepted.add(1);
     }
     if let Some(backend) = &x.backend {
@@ -42,7 +45,7 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
         of_backend.traffic.sessions.down();
         // Shown in seconds: written once in a second is enough.
         backend.state.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
-        if x.txn.is_http && x.txn.status > 0 && x.txn.server_status == 0 {
+        if counts {
             of_backend.traffic.responses.add(x.txn.status);
         }
         if let Some(server) = &x.txn.server {
@@ -107,9 +110,15 @@ fn averages(x: &Exchange) -> [u64; 4] {
     ]
 }
 
-/// Keeps a malformed message for `show errors`: of the client's, or of a server of backend `backend`.
-pub(crate) fn note_malformed(client: &Connection, backend: Option<usize>, bytes: &[u8], error: &ParseError) {
+/// Keeps a malformed message for `show errors`: of the client's, or what `sender` said.
+pub(crate) fn note_malformed(
+    client: &Connection,
+    sender: Option<(usize, &state::Server)>,
+    bytes: &[u8],
+    error: &ParseError,
+) {
     let shared = &client.worker.shared;
+    let backend = sender.map(|(backend, _)| backend);
     let proxy = backend.map_or(&client.frontend, |index| &shared.proxies[index].plan);
     let named = |proxy: &state::Proxy| (proxy.name.clone(), proxy.id);
     let captured = Captured {
@@ -117,6 +126,7 @@ pub(crate) fn note_malformed(client: &Connection, backend: Option<usize>, bytes:
         reason: error.kind.text(),
         frontend: named(&client.frontend.state),
         backend: backend.map(|index| named(&shared.proxies[index].plan.state)),
+        server: sender.map(|(_, server)| (server.name.to_string().into(), server.id)),
         source: match client.session.source {
             Endpoint::Ip(address) => Some(address),
             Endpoint::Local => None,

@@ -54,6 +54,9 @@ pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>
         }
     }
     x.txn.times.closed = now_us();
+    if x.phase != Phase::Data {
+        discard(&client, &mut x);
+    }
     finish::finish(&mut client, &mut x);
     x.give();
     None
@@ -116,10 +119,10 @@ async fn reach(
         let lease = assign::assign(client, x, backend, avoid).await?;
         crate::exchange::note_server(client, x, &lease, backend);
         x.phase = Phase::Connect;
+        crate::exchange::count_attempt(x, &lease);
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 sockets::take(x, &upstream);
-                crate::exchange::count_request(x, backend, &lease);
                 crate::exchange::tell(lease.settings(), Ok(()));
                 lease.answered(Answer::Good);
                 return Ok((upstream, lease));
@@ -127,8 +130,9 @@ async fn reach(
             Err(fault) => fault,
         };
         x.txn.server_error = fault.connection_error();
-        crate::exchange::count_failure(backend, &lease, fault);
-        if x.txn.retries >= retries || fault.retry_kind().is_none() {
+        let last = x.txn.retries >= retries || fault.retry_kind().is_none();
+        crate::exchange::count_failure(backend, &lease, fault, last);
+        if last {
             return Err(fault.into());
         }
         avoid = crate::exchange::before_retry(client, x, backend, lease, fault).await?;
@@ -155,16 +159,31 @@ pub(crate) async fn more(client: &mut Connection, until_ms: u64) -> bool {
 }
 
 fn count(client: &Connection, x: &Exchange, fault: Fault) {
-    match (&x.backend, fault) {
-        (Some(backend), Fault::ClientAborted | Fault::ClientTimeout) => {
-            backend.state.backend.mine().client_aborts.add(1);
-        }
-        (Some(backend), Fault::Truncated | Fault::ServerTimeout) => {
-            backend.state.backend.mine().server_aborts.add(1);
-        }
-        (None, Fault::RequestAborted | Fault::RequestTimeout) => {
+    let Some(backend) = &x.backend else {
+        if matches!(fault, Fault::RequestAborted | Fault::RequestTimeout) {
             client.count(|traffic| traffic.request_errors.add(1));
         }
-        _ => {}
+        return;
+    };
+    let server = x.txn.server.as_ref().map(|server| server.counters.mine());
+    for counters in [Some(backend.state.backend.mine()), server].into_iter().flatten() {
+        match fault {
+            Fault::ClientAborted | Fault::ClientTimeout => counters.client_aborts.add(1),
+            Fault::ServerTimeout => counters.server_aborts.add(1),
+            Fault::Truncated => {
+                counters.server_aborts.add(1);
+                counters.response_errors.add(1);
+            }
+            _ => {}
+        }
     }
+    if matches!(fault, Fault::NoServer | Fault::QueueFull | Fault::QueueTimeout) {
+        backend.state.backend.mine().connection_errors.add(1);
+    }
+}
+
+/// Takes what the client sent and nobody reads any more, so that closing is no reset to it.
+fn discard(client: &Connection, x: &mut Exchange) {
+    let held = client.input.as_ref().map_or(0, |input| input.filled().len());
+    x.txn.bytes_in += (held + client.stream.discard_received()) as u64;
 }

@@ -59,12 +59,7 @@ fn log(client: &Connection, x: &Exchange, origin: LogOrigin) {
     }
     let failed = x.txn.termination.cause != Cause::None && x.txn.termination.cause != Cause::Local;
     let erroneous = failed || x.txn.status >= 500 || x.txn.redispatched || x.txn.retries > 0;
-    if origin == LogOrigin::Close
-        && options.dontlognull
-        && !x.txn.is_http
-        && x.txn.bytes_in == 0
-        && x.txn.bytes_out == 0
-    {
+    if origin == LogOrigin::Close && options.dontlognull && !x.txn.is_http && x.txn.bytes_in == 0 {
         return;
     }
     if options.dontlog_normal && !erroneous {

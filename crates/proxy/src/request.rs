@@ -17,9 +17,15 @@ use crate::session::Arrival;
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
     let received = receive_head(client, x, arrival).await;
-    if received.is_err() {
+    if let Err(stop) = received {
         // Half a head is none: nothing may look into it.
         x.txn.request.clear();
+        if stop != Stop::Silent {
+            // What was no request was one all the same, for who counts them.
+            let counters = client.frontend.state.frontend.mine();
+            counters.requests_total.add(1);
+            counters.request_rate.tick(timer::now_ms());
+        }
     }
     received
 }
@@ -35,24 +41,31 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
     }
     if arrival == Arrival::Expired {
         begin(client, x);
-        return Err(empty(client, Fault::RequestTimeout));
+        return Err(empty(client, x, Fault::RequestTimeout));
     }
     let timeouts = &client.frontend.timeouts;
     let allowed = timeouts.http_request.or(timeouts.client);
     loop {
         let read = poll_fn(|context: &mut Context<'_>| {
-            if let Poll::Ready(read) = client.poll_fill(context) {
-                return Poll::Ready(read);
+            if let Poll::Ready(killed) = client.poll_killed(context) {
+                return Poll::Ready(Err(killed));
             }
-            client.timer.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+            if let Poll::Ready(read) = client.poll_fill(context) {
+                return Poll::Ready(Ok(read));
+            }
+            client.timer.poll_expired(context).map(|()| Ok(Err(io::ErrorKind::TimedOut.into())))
         })
-        .await;
+        .await?;
+        let mut broken = false;
         let n = match read {
             Ok(n) => n,
             Err(error) if error.kind() == io::ErrorKind::TimedOut && begun => {
                 return Err(Fault::RequestTimeout.into());
             }
-            Err(_) => 0,
+            Err(_) => {
+                broken = true;
+                0
+            }
         };
         if !begun {
             begin(client, x);
@@ -60,10 +73,10 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
         }
         if n == 0 {
             let silent = client.input().is_empty();
-            return Err(if silent {
-                empty(client, Fault::RequestAborted)
-            } else {
-                Fault::RequestAborted.into()
+            return Err(match (silent, broken) {
+                (true, _) => empty(client, x, Fault::RequestAborted),
+                (false, true) => Fault::RequestAborted.into(),
+                (false, false) => Fault::RequestCut.into(),
             });
         }
         if parse(client, x)? {
@@ -78,16 +91,20 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
     }
 }
 
-/// A connection that ended or expired without a byte: worth a word only the first time, and only unless
-/// `option dontlognull` or `option http-ignore-probes` say otherwise.
-fn empty(client: &Connection, fault: Fault) -> Stop {
+/// A connection that ended or expired without a byte: an error only the first time and unless `option
+/// http-ignore-probes` says otherwise, and worth a word unless `option dontlognull` does.
+fn empty(client: &Connection, x: &mut Exchange, fault: Fault) -> Stop {
     let options = &client.frontend.options;
-    let unlogged = options.dontlognull && fault == Fault::RequestAborted;
-    if client.session.requests > 0 || options.http_ignore_probes || unlogged {
-        Stop::Silent
-    } else {
-        Stop::Fault(fault)
+    if client.session.requests > 0 || options.http_ignore_probes {
+        return Stop::Silent;
     }
+    if options.dontlognull {
+        x.txn.log_level = Some(None);
+    }
+    // No first byte began it.
+    x.txn.times.started = client.session.accepted_us;
+    x.txn.times.started_wall = client.session.accepted_wall_us;
+    Stop::Fault(fault)
 }
 
 /// Notes that a request begins.

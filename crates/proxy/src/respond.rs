@@ -76,8 +76,16 @@ pub(crate) async fn after(client: &mut Connection, x: &mut Exchange, stop: Stop)
 fn count(client: &Connection, x: &Exchange, fault: Fault) {
     let backend = x.backend.as_ref().map(|backend| backend.state.backend.mine());
     match fault {
-        Fault::BadRequest(_) | Fault::RequestTimeout | Fault::RequestAborted | Fault::BadRequestBody => {
-            client.count(|traffic| traffic.request_errors.add(1));
+        Fault::BadRequest(_)
+        | Fault::RequestTimeout
+        | Fault::RequestAborted
+        | Fault::RequestCut
+        | Fault::BadRequestBody => client.count(|traffic| traffic.request_errors.add(1)),
+        // Errors of connecting that no server is to blame for.
+        Fault::NoServer | Fault::QueueFull | Fault::QueueTimeout => {
+            if let Some(counters) = backend {
+                counters.connection_errors.add(1);
+            }
         }
         Fault::Internal => client.count(|traffic| traffic.internal_errors.add(1)),
         Fault::ClientAborted | Fault::ClientLeft | Fault::ClientTimeout => {
@@ -106,6 +114,7 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
 pub(crate) fn error(client: &Connection, x: &mut Exchange, status: u16) {
     x.txn.response.clear();
     x.reply_body.clear();
+    x.error_status = status;
     let custom = find_error(client, x, status);
     match custom {
         Some(reply) if reply.bare_status().is_none() => render(client, x, &reply),
@@ -141,8 +150,9 @@ pub(crate) fn render(client: &Connection, x: &mut Exchange, reply: &Reply) {
 /// Sends the answer that lies in the transaction.
 pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
     x.txn.has_response = true;
-    x.txn.status = x.txn.response.status();
-    if x.txn.status == 0 {
+    let made = x.txn.response.status();
+    x.txn.status = if x.error_status > 0 { x.error_status } else { made };
+    if made == 0 {
         // An empty error file: nothing is said.
         x.txn.times.closed = now_us();
         return Next::Close;
@@ -156,14 +166,17 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
         x.txn.termination.set(cause, phase);
         error(client, x, 500);
     }
-    x.txn.status = x.txn.response.status();
+    // A rule's word counts more than what the page stands for.
+    if x.txn.response.status() != made || x.error_status == 0 {
+        x.txn.status = x.txn.response.status();
+    }
     let whole = upload_is_over(client, x);
     x.keep_alive = x.keep_alive && whole;
     if let Some(pieces) = x.pieces.take() {
         let sent = Box::pin(service::stream(client, x, pieces)).await;
         return conclude(client, x, sent, whole).await;
     }
-    let head_only = x.head_only || matches!(x.txn.status, 100..=199 | 204 | 304);
+    let head_only = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
     let length = if head_only { BodyLength::None } else { BodyLength::Length(x.reply_body.len() as u64) };
     crate::fields::adapt_connection(client, x, length);
     let mut head = std::mem::take(&mut x.body);

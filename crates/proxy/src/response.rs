@@ -162,13 +162,22 @@ pub(crate) async fn await_head(
         if status >= 200 || status == 101 {
             break;
         }
+        upstream.server.state.counters.mine().traffic.responses.add(status);
         interim(client, x).await?;
     }
-    note_head(x, backend, upstream);
+    if x.txn.response.status() == 101 && !x.txn.request.has_upgrade() {
+        // Nobody asked for another protocol.
+        return Err(Fault::BadResponse(http::ErrorKind::StatusCode));
+    }
+    note_head(x, upstream);
     let status = x.txn.server_status;
     if backend.retry_on.statuses.contains(&status) && x.txn.retries < backend.retries {
         return Err(Fault::RetryStatus(status));
     }
+    let counters = upstream.server.state.counters.mine();
+    counters.traffic.responses.add(status);
+    counters.requests_total.add(1);
+    counters.request_rate.tick(x.txn.times.response / 1000);
     Ok(())
 }
 
@@ -255,7 +264,8 @@ fn parse_head(
             Ok(true)
         }
         Err(error) => {
-            finish::note_malformed(client, Some(backend), input.filled(), &error);
+            let input = upstream.input.as_ref().map_or(&[][..], |input| input.filled());
+            finish::note_malformed(client, Some((backend, &upstream.server.state)), input, &error);
             Err(Fault::BadResponse(error.kind))
         }
     }
@@ -279,18 +289,16 @@ async fn interim(client: &mut Connection, x: &mut Exchange) -> Result<(), Fault>
     Ok(())
 }
 
-fn note_head(x: &mut Exchange, backend: &Proxy, upstream: &Upstream) {
+fn note_head(x: &mut Exchange, upstream: &Upstream) {
     x.txn.times.response = now_us();
     x.txn.has_response = true;
     let status = x.txn.response.status();
     x.txn.server_status = status;
     x.txn.status = status;
-    upstream.server.state.counters.mine().traffic.responses.add(status);
     // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are such.
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
     let failed = failed && upstream.server.observe == Observe::Layer7;
     tell(&upstream.server, if failed { Err(Trouble::Status) } else { Ok(()) });
-    backend.state.backend.mine().traffic.responses.add(status);
 }
 
 /// Forwards the response to the client, and what is left of the request to the server.
@@ -357,7 +365,20 @@ pub(crate) async fn forward(
     })
     .await;
     x.txn.bytes_out += x.download.sent;
-    outcome.map_err(Stop::from)
+    outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
+}
+
+/// A body found to be badly coded before any of the response has left makes the whole a bad response: the client is told.
+fn unsent(x: &mut Exchange, backend: &Proxy, upstream: &Upstream, fault: Fault) -> Fault {
+    if fault != Fault::BadResponseBody || x.download.sent > 0 {
+        return fault;
+    }
+    x.answered = false;
+    x.txn.times.response = 0;
+    for counters in [backend.state.backend.mine(), upstream.server.state.counters.mine()] {
+        counters.response_errors.add(1);
+    }
+    Fault::BadResponse(http::ErrorKind::TransferEncoding)
 }
 
 /// Whether all of the response has left.
@@ -520,6 +541,7 @@ pub(crate) fn conclude(
     let reusable = uploaded
         && !upstream.private
         && head.keep_alive()
+        && !x.txn.request.must_close()
         && x.download.is_received()
         && !x.server_closes
         && connection_mode(client, backend) == ConnectionMode::KeepAlive

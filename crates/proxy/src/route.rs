@@ -60,6 +60,9 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>
     traffic.sessions.up();
     traffic.sessions_total.add(1);
     traffic.session_rate.tick(x.txn.times.request / 1000);
+    if backend.mode == Mode::Http {
+        backend.state.backend.mine().requests_total.add(1);
+    }
     Ok(backend)
 }
 
@@ -86,15 +89,16 @@ fn choose_by_rule(
     None
 }
 
-/// `use-server`, unless persistence has already bound the request.
+/// `use-server`: the first rule that holds and whose server can be used, which `force-persist` and `option persist` make of
+/// any. A name made at run time that is no server's ends the search. Cookies come after it.
 pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &Proxy) {
     if x.bound.is_some() || backend.use_servers.is_empty() {
         return;
     }
-    let usable = |index: usize| backend.servers[index].state.is_up();
-    let found = envs::with(client, x, |env| {
-        backend.use_servers.iter().filter(|rule| holds(rule.condition.as_ref(), env)).find_map(|rule| {
-            let index = match &rule.target {
+    x.bound = envs::with(client, x, |env| {
+        let forced = || backend.force_persist.iter().any(|when| holds(Some(when), env));
+        for rule in backend.use_servers.iter().filter(|rule| holds(rule.condition.as_ref(), env)) {
+            let server = match &rule.target {
                 ServerTarget::Fixed(index) => *index,
                 ServerTarget::Named(format) => {
                     let mut name = Vec::new();
@@ -105,10 +109,13 @@ pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &Proxy
                     backend.servers.iter().find(named)?.index
                 }
             };
-            usable(index).then_some(index)
-        })
+            let up = backend.servers[server].state.is_up();
+            if up || backend.options.persist || forced() {
+                return Some(Bound { server, even_down: !up });
+            }
+        }
+        None
     });
-    x.bound = found.map(|server| Bound { server, even_down: false });
 }
 
 /// The hash of this request's key; `None` when the algorithm has none or the request lacks it.

@@ -1,6 +1,8 @@
 //! Running the rule sets of a frontend and a backend, and doing what their verdicts ask of the connection.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use config::plan::Proxy;
@@ -10,6 +12,7 @@ use sample::transaction::TimeoutSlot;
 use sample::value::Value;
 use sample::{Cause, Phase};
 
+use crate::assign::{self, Presence};
 use crate::connection::Connection;
 use crate::envs;
 use crate::exchange::{Exchange, Stop, Upgrade};
@@ -64,8 +67,8 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
         let (outcome, next) = rules.run(&mut stage, start);
         start = next;
         match outcome {
-            Outcome::Final(Final::SilentDrop { .. }) => {
-                client.stream.reset_on_close();
+            Outcome::Final(Final::SilentDrop { rst_ttl }) => {
+                client.stream.vanish(rst_ttl);
                 return TcpVerdict::Refuse;
             }
             Outcome::Final(_) => return TcpVerdict::Refuse,
@@ -121,7 +124,13 @@ pub(crate) async fn of_backend(
 async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
     let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
     if !proxy.tcp_request.is_empty() && !were_run {
-        Box::pin(run(client, x, proxy, &proxy.tcp_request, None)).await?;
+        let accepted = Box::pin(run(client, x, proxy, &proxy.tcp_request, None)).await;
+        if accepted == Err(Stop::Close) && proxy.index == client.frontend.index {
+            // These rules come before the request is looked at as one.
+            x.txn.request_line = None;
+            x.txn.times.request = 0;
+        }
+        accepted?;
     }
     if !proxy.http_request.is_empty() {
         run(client, x, proxy, &proxy.http_request, None).await?;
@@ -275,22 +284,49 @@ async fn conclude(
 ) -> Stop {
     match verdict {
         Final::Deny(reply) if side == Side::Response => {
-            count_denied_response(x, proxy);
+            count_denied_response(client, x, proxy);
             x.txn.termination.set(Cause::Proxy, Phase::Headers);
+            x.txn.times.response = 0;
             answer(client, x, &reply)
         }
+        Final::Reply(reply) if side == Side::Response => {
+            x.txn.termination.set(Cause::Local, Phase::Headers);
+            x.txn.times.response = 0;
+            answer(client, x, &reply)
+        }
+        Final::Reject | Final::CloseServer if side == Side::Response => {
+            x.txn.times.response = 0;
+            x.txn.status = 0;
+            if matches!(verdict, Final::Reject) {
+                count_denied_response(client, x, proxy);
+                x.txn.termination.set(Cause::Proxy, Phase::Data);
+                return Stop::Close;
+            }
+            let server = x.txn.server.as_ref().map(|server| server.counters.mine());
+            for counters in [Some(proxy.state.backend.mine()), server].into_iter().flatten() {
+                counters.response_errors.add(1);
+            }
+            Stop::Fault(Fault::EmptyResponse)
+        }
         Final::Deny(reply) => {
-            client.count(|traffic| traffic.denied_requests.add(1));
+            count_denied_request(client, x);
             x.txn.termination.set(Cause::Proxy, Phase::Request);
             answer(client, x, &reply)
         }
         Final::Tarpit(reply) => {
-            client.count(|traffic| traffic.denied_requests.add(1));
+            count_denied_request(client, x);
             let timeouts = &proxy.timeouts;
             let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
-            x.txn.termination.set(Cause::Proxy, Phase::Tarpit);
-            timer::sleep(pause.unwrap_or_default()).await;
             x.keep_alive = false;
+            match tarpit(client, pause.unwrap_or_default()).await {
+                Ok(()) => x.txn.termination.set(Cause::Proxy, Phase::Tarpit),
+                Err(fault) => {
+                    x.phase = Phase::Tarpit;
+                    return Stop::Fault(fault);
+                }
+            }
+            // Logged as time spent in a queue.
+            x.txn.times.queued = timer::now_us();
             answer(client, x, &reply)
         }
         Final::Reply(reply) => {
@@ -298,23 +334,48 @@ async fn conclude(
             answer(client, x, &reply)
         }
         Final::Reject => {
-            client.count(|traffic| traffic.denied_requests.add(1));
-            let phase = if side == Side::Response { Phase::Headers } else { Phase::Request };
-            x.txn.termination.set(Cause::Proxy, phase);
+            count_denied_request(client, x);
+            x.txn.termination.set(Cause::Proxy, Phase::Request);
             Stop::Close
         }
-        Final::SilentDrop { .. } => {
-            client.count(|traffic| traffic.denied_requests.add(1));
+        Final::SilentDrop { rst_ttl } => {
+            count_denied_request(client, x);
             x.txn.termination.set(Cause::Proxy, Phase::Request);
-            client.stream.reset_on_close();
+            client.stream.vanish(rst_ttl);
             Stop::Close
         }
         Final::Service(service) => service::run(client, x, service).await,
-        Final::Internal | Final::SwitchMode => Stop::Fault(Fault::Internal),
+        Final::Internal | Final::SwitchMode | Final::CloseServer => Stop::Fault(Fault::Internal),
     }
 }
 
-pub(crate) fn count_denied_response(x: &Exchange, proxy: &Proxy) {
+/// Holds a client for `pause`.
+///
+/// # Errors
+/// It left meanwhile, or an operator ended the connection.
+async fn tarpit(client: &mut Connection, pause: Duration) -> Result<(), Fault> {
+    client.timer.set_after(now_ms(), Some(pause));
+    poll_fn(|context| {
+        if let Poll::Ready(killed) = client.poll_killed(context) {
+            return Poll::Ready(Err(killed));
+        }
+        if assign::presence(client, context) != Presence::Here {
+            return Poll::Ready(Err(Fault::ClientAborted));
+        }
+        client.timer.poll_expired(context).map(Ok)
+    })
+    .await
+}
+
+fn count_denied_request(client: &Connection, x: &Exchange) {
+    client.count(|traffic| traffic.denied_requests.add(1));
+    if let Some(backend) = &x.backend {
+        backend.state.backend.mine().traffic.denied_requests.add(1);
+    }
+}
+
+pub(crate) fn count_denied_response(client: &Connection, x: &Exchange, proxy: &Proxy) {
+    client.count(|traffic| traffic.denied_responses.add(1));
     proxy.state.backend.mine().traffic.denied_responses.add(1);
     if let Some(server) = &x.txn.server {
         server.counters.mine().traffic.denied_responses.add(1);
@@ -458,10 +519,10 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
             Outcome::Final(Final::SwitchMode) => return Err(Stop::Upgrade(Upgrade::ByRule)),
             Outcome::Hold(hold) => Box::pin(do_hold(client, x, proxy, hold)).await?,
             Outcome::Final(verdict) => {
-                client.count(|traffic| traffic.denied_requests.add(1));
+                count_denied_request(client, x);
                 x.txn.termination.set(Cause::Proxy, Phase::Request);
-                if matches!(verdict, Final::SilentDrop { .. }) {
-                    client.stream.reset_on_close();
+                if let Final::SilentDrop { rst_ttl } = verdict {
+                    client.stream.vanish(rst_ttl);
                 }
                 return Err(Stop::Close);
             }
@@ -506,7 +567,7 @@ pub(crate) async fn of_tcp_response(
             Outcome::Wait => complete = !Box::pin(response::more(client, x, upstream, until)).await,
             Outcome::Hold(hold) => Box::pin(do_hold(client, x, backend, hold)).await?,
             Outcome::Final(_) => {
-                count_denied_response(x, backend);
+                count_denied_response(client, x, backend);
                 x.txn.termination.set(Cause::Proxy, Phase::Data);
                 return Err(Stop::Close);
             }

@@ -57,7 +57,7 @@ pub(crate) async fn statistics(
         admin,
     };
     let reply = (client.worker.shared.services.statistics)(proxy, &page, &request);
-    Err(answer(x, reply).await)
+    Err(answer(x, reply, "<STATS>").await)
 }
 
 /// `http-request use-service`.
@@ -68,14 +68,17 @@ pub(crate) async fn run(client: &Connection, x: &mut Exchange, service: rules::S
         body: &x.body,
         admin: false,
     };
-    let reply = match service {
-        rules::Service::PrometheusExporter => (client.worker.shared.services.metrics)(&request),
+    let (reply, name) = match service {
+        rules::Service::PrometheusExporter => ((client.worker.shared.services.metrics)(&request), "<PROMEX>"),
     };
-    answer(x, reply).await
+    answer(x, reply, name).await
 }
 
-/// Makes the reply the answer to the request.
-async fn answer(x: &mut Exchange, reply: ServiceReply) -> Stop {
+/// Makes the reply the answer to the request, as if a server of that name had been reached at once.
+async fn answer(x: &mut Exchange, reply: ServiceReply, name: &'static str) -> Stop {
+    x.txn.service = Some(name);
+    let times = &mut x.txn.times;
+    (times.queued, times.connected, times.response) = (times.request, times.request, times.request);
     let ServiceReply { status, headers, mut body } = reply;
     let head = &mut x.txn.response;
     head.clear();

@@ -100,6 +100,7 @@ pub(crate) async fn run(
     let outcome = poll_fn(|context: &mut Context<'_>| {
         up.flow.moved = false;
         down.flow.moved = false;
+        let ended = (up.shut, down.shut);
         // Both are Some: taken just above, and given back only afterwards.
         let (Some(from_client), Some(from_server)) = (&mut client.input, &mut upstream.input) else {
             return Poll::Ready(Err(Fault::Internal));
@@ -116,7 +117,9 @@ pub(crate) async fn run(
             }
             _ => {}
         }
-        if up.flow.moved || down.flow.moved || !armed {
+        // An end passed on is no byte, but from now on another time counts.
+        let ended = ended != (up.shut, down.shut);
+        if up.flow.moved || down.flow.moved || ended || !armed {
             armed = true;
             let now = timer::now_ms();
             let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + limit.as_millis() as u64);
@@ -126,10 +129,12 @@ pub(crate) async fn run(
             let received = (up.flow.received, down.flow.received);
             // Bytes sent to a side are no sign of its life where its stream is independent.
             let silent = |independent: bool, same: bool, blocked: bool| independent && same && !blocked;
-            if up.shut || !silent(limits.independent.0, received.0 == seen.0, down.flow.is_blocked()) {
+            if up.shut || ended || !silent(limits.independent.0, received.0 == seen.0, down.flow.is_blocked())
+            {
                 client_at = if up.shut { NEVER } else { at(client_limit) };
             }
-            if down.shut || !silent(limits.independent.1, received.1 == seen.1, up.flow.is_blocked()) {
+            if down.shut || ended || !silent(limits.independent.1, received.1 == seen.1, up.flow.is_blocked())
+            {
                 server_at = if down.shut { NEVER } else { at(server_limit) };
             }
             seen = received;

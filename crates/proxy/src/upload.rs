@@ -78,6 +78,16 @@ pub(crate) async fn hold(
         send_continue(client).await?;
         x.expects_continue = false;
     }
+    let held = hold_within(client, x, wanted).await;
+    if held.is_err() {
+        // What was waited for is part of the request, which was never complete.
+        x.txn.times.request = 0;
+    }
+    held
+}
+
+/// Likewise, until the timer expires.
+async fn hold_within(client: &mut Connection, x: &mut Exchange, wanted: usize) -> Result<(), Stop> {
     loop {
         let room = {
             decode(client, x)?;

@@ -86,6 +86,7 @@ pub(crate) enum Action {
     Redirect(Arc<Redirect>),
     Auth(Box<str>),
     Reject,
+    CloseServer,
     SilentDrop { rst_ttl: Option<u8> },
     AddHeader { name: Box<[u8]>, value: Format },
     SetHeader { name: Name, shown: Box<[u8]>, value: Format },

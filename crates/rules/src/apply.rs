@@ -45,6 +45,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::Auth(realm) => return Applied::Final(Final::Reply(Arc::new(ask(stage, realm)))),
         Action::UseService(service) => return Applied::Final(Final::Service(*service)),
         Action::Reject => return Applied::Final(Final::Reject),
+        Action::CloseServer => return Applied::Final(Final::CloseServer),
         Action::SilentDrop { rst_ttl } => return Applied::Final(Final::SilentDrop { rst_ttl: *rst_ttl }),
         Action::StrictMode(on) => return Applied::Strict(*on),
         Action::WaitForBody { at_least, timeout_ms } => {

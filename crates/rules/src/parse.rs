@@ -165,7 +165,7 @@ pub(crate) fn reject(_: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn close(_: &mut Context<'_, '_, '_>) -> Parsed {
-    Ok(Action::Reject)
+    Ok(Action::CloseServer)
 }
 
 pub(crate) fn deny(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -152,6 +152,8 @@ pub enum Final {
     Reply(Arc<Reply>),
     /// Closed without an answer.
     Reject,
+    /// The connection to the server is closed (`tcp-response content close`).
+    CloseServer,
     /// Dropped so that the client does not learn of it.
     SilentDrop {
         /// The TTL of the reset that is sent, if one is.

@@ -231,12 +231,12 @@ fn a_rule_that_ends_the_set_skips_the_rest_and_is_remembered() {
     assert_eq!(next, 2);
     assert!(head(&world, false).contains("X-A: a"));
     assert!(world.transaction.last_rule.is_some());
-    for (set, line) in
-        [(Ruleset::TcpRequest, "reject"), (Ruleset::HttpRequest, "reject"), (Ruleset::TcpResponse, "close")]
-    {
-        let outcome = run(&mut World::new(), set, &[line]);
+    for set in [Ruleset::TcpRequest, Ruleset::HttpRequest, Ruleset::TcpResponse] {
+        let outcome = run(&mut World::new(), set, &["reject"]);
         assert!(matches!(outcome, Outcome::Final(Final::Reject)), "{outcome:?}");
     }
+    let outcome = run(&mut World::new(), Ruleset::TcpResponse, &["close"]);
+    assert!(matches!(outcome, Outcome::Final(Final::CloseServer)), "{outcome:?}");
     let outcome = run(&mut World::new(), Ruleset::TcpRequest, &["silent-drop rst-ttl 5"]);
     assert!(matches!(outcome, Outcome::Final(Final::SilentDrop { rst_ttl: Some(5) })), "{outcome:?}");
 }

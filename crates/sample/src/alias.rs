@@ -494,8 +494,10 @@ fn backend_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
 }
 
 fn server_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    let server = env.transaction.and_then(|transaction| transaction.server.as_ref());
-    write_bytes(server.map_or(b"<NOSRV>".as_slice(), |server| server.name.as_bytes()), flags, out);
+    let transaction = env.transaction;
+    let server = transaction.and_then(|transaction| transaction.server.as_ref());
+    let none = || transaction.and_then(|transaction| transaction.service).unwrap_or("<NOSRV>");
+    write_bytes(server.map_or_else(none, |server| &*server.name).as_bytes(), flags, out);
 }
 
 fn server_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {

@@ -179,6 +179,8 @@ pub struct Transaction {
     pub retries: u32,
     /// Whether a redispatch happened.
     pub redispatched: bool,
+    /// What logs name in the server's place where a service of the proxy answered.
+    pub service: Option<&'static str>,
     /// Requests before this one in the server's queue and in the backend's (`%sq`, `%bq`).
     pub server_queue: u32,
     /// Likewise the backend's.
@@ -266,6 +268,7 @@ impl Default for Transaction {
             bytes_out: 0,
             retries: 0,
             redispatched: false,
+            service: None,
             server_queue: 0,
             backend_queue: 0,
             kept: Vec::new(),
@@ -320,6 +323,7 @@ impl Transaction {
             bytes_out,
             retries,
             redispatched,
+            service,
             server_queue,
             backend_queue,
             kept,
@@ -365,6 +369,7 @@ impl Transaction {
         *bytes_out = 0;
         *retries = 0;
         *redispatched = false;
+        *service = None;
         *server_queue = 0;
         *backend_queue = 0;
         kept.clear();

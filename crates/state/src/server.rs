@@ -329,6 +329,12 @@ impl Server {
         if !self.is_up() || self.admin().draining() || self.operational() == Operational::Stopping {
             return 0;
         }
+        self.shown_weight()
+    }
+
+    /// The weight as statistics show it: what `slowstart` makes of it, whether the server may be used or not.
+    #[inline]
+    pub fn shown_weight(&self) -> u32 {
         let weight = self.weight.load(Relaxed);
         let ramp = self.ramp.load(Relaxed);
         if ramp >= 100 || weight == 0 { weight } else { (weight * ramp / 100).max(1) }

@@ -100,7 +100,8 @@ pub fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_
         (true, false) => {
             let state = if server.operational() == Operational::Stopped { "DOWN" } else { "UP" };
             let ready = if after.draining() { "DRAIN" } else { "READY" };
-            (NOTICE, format!("{subject} is {state}/{ready} (leaving forced maintenance)."))
+            let forced = if via.is_empty() { "forced " } else { "" };
+            (NOTICE, format!("{subject} is {state}/{ready} (leaving {forced}maintenance)."))
         }
         (true, true) => return None,
         (false, false) => match (before.draining(), after.draining()) {

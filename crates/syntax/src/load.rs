@@ -13,6 +13,14 @@ pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, V
     for path in paths {
         match files_of(path) {
             Ok(files) => {
+                if files.is_empty() {
+                    let path = path.display();
+                    let text = format!("directory `{path}` holds no file whose name ends in .cfg");
+                    errors.push(
+                        Diagnostic::alert(text)
+                            .haproxy(format!("No configuration file found in directory {path}")),
+                    );
+                }
                 for file in files {
                     match fs::read(&file) {
                         Ok(text) => ids.push(sources.add(file.to_string_lossy(), text)),
@@ -45,8 +53,11 @@ fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn unreadable(path: &Path, what: &str, error: &io::Error) -> Diagnostic {
     let path = path.display();
+    let error = error.to_string();
+    // The number says nothing that the words do not.
+    let error = error.split(" (os error").next().unwrap_or_default();
     Diagnostic::alert(format!("cannot read configuration {what} `{path}`: {error}"))
-        .haproxy(format!("Could not open configuration file {path} : {error}"))
+        .haproxy(format!("Cannot open configuration file/directory {path} : {error}"))
 }
 
 #[cfg(test)]

@@ -107,9 +107,6 @@ pub struct Global {
     pub http_fail_codes: Option<Arc<[bool]>>,
     /// `default-path`.
     pub default_path: DefaultPath,
-    /// Values that `set-var`/`set-var-fmt` of global give to `proc.` variables were already evaluated; see
-    /// [`Plan::variables`](super::Plan::variables).
-    pub warnings_are_errors: bool,
 }
 
 impl Global {

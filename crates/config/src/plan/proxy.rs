@@ -487,8 +487,6 @@ pub struct StatsPage {
     pub hide_version: bool,
     /// `stats show-legends`.
     pub show_legends: bool,
-    /// `stats show-modules`.
-    pub show_modules: bool,
     /// `stats show-node`: the name shown.
     pub node: Option<Box<str>>,
     /// `stats show-desc`.

@@ -210,7 +210,6 @@ fn stats_page(
         scope: stats.scope.iter().map(|name| own(name)).collect(),
         hide_version: stats.hide_version,
         show_legends: stats.show_legends,
-        show_modules: stats.show_modules,
         node: stats.node.map(|name| match (name, &context.global.node) {
             ("", Some(node)) => node.clone(),
             _ => own(name),

@@ -18,6 +18,8 @@ pub static TABLE: &[Keyword] = &[
     proxy("option abortonclose",                DFLB, "", "drops requests of clients that closed while waiting",                |s, a| maybe(&mut s.options.abortonclose, a)).negatable(),
     proxy("option accept-unsafe-violations-in-http-request",  DFL, "", "lets through requests that break the rules of HTTP",     |s, a| flag(&mut s.options.accept_unsafe_request, a)).negatable(),
     proxy("option accept-unsafe-violations-in-http-response", DLB, "", "lets through responses that break the rules of HTTP",    |s, a| flag(&mut s.options.accept_unsafe_response, a)).negatable(),
+    proxy("option accept-invalid-http-request", DFL,  "", "the former name of accept-unsafe-violations-in-http-request",         unsafe_request).negatable(),
+    proxy("option accept-invalid-http-response", DLB, "", "the former name of accept-unsafe-violations-in-http-response",        unsafe_response).negatable(),
     proxy("option allbackups",                  DLB,  "", "balances over all backup servers, not only the first",               |s, a| flag(&mut s.options.allbackups, a)).negatable(),
     proxy("option checkcache",                  DLB,  "", "refuses cacheable responses that set a cookie",                      |s, a| flag(&mut s.options.checkcache, a)).negatable(),
     proxy("option clitcpka",                    DFL,  "", "TCP keep-alive towards clients",                                     |s, a| flag(&mut s.options.clitcpka, a)).negatable(),
@@ -73,6 +75,22 @@ fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
     args.finish_softly();
     *value = args.statement.negation == Negation::None;
     Ok(())
+}
+
+fn unsafe_request<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    renamed(args, "request");
+    flag(&mut settings.options.accept_unsafe_request, args)
+}
+
+fn unsafe_response<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    renamed(args, "response");
+    flag(&mut settings.options.accept_unsafe_response, args)
+}
+
+fn renamed(args: &mut Args<'_, '_>, message: &str) {
+    args.warn(format!(
+        "`option accept-invalid-http-{message}` is deprecated: use `option accept-unsafe-violations-in-http-{message}` instead"
+    ));
 }
 
 fn maybe(value: &mut Option<bool>, args: &mut Args<'_, '_>) -> Outcome {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::args::Args;
 use crate::keyword::places::{DFLB, FLB};
-use crate::keyword::{Keyword, Outcome, proxy, rule};
+use crate::keyword::{Keyword, Outcome, ineffective, proxy, rule};
 use crate::settings::{Settings, StatsDraft};
 use crate::tables::global::SECONDS;
 
@@ -21,7 +21,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("stats hide-version", DFLB, "",                 "does not show the version",                       |s, a| { page(s).hide_version = true; a.finish() }),
     proxy("stats show-version", DFLB, "",                 "shows the version",                               |s, a| { page(s).hide_version = false; a.finish() }),
     proxy("stats show-legends", DFLB, "",                 "explains more when pointed at",                   |s, a| { page(s).show_legends = true; a.finish() }),
-    proxy("stats show-modules", DFLB, "",                 "shows counters of modules",                       |s, a| { page(s).show_modules = true; a.finish() }),
+    ineffective("stats show-modules", DFLB, "no module has counters of its own here"),
     proxy("stats show-node",    DFLB, "[ <name> ]",       "shows the machine's name, or this one",           show_node),
     proxy("stats show-desc",    DFLB, "[ <desc> ]",       "shows global's description, or this one",         show_desc),
     rule("stats admin",         FLB,  "{ if | unless } <cond>", "when the page may change servers"),

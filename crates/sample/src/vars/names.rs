@@ -146,51 +146,6 @@ impl Variables {
         Some(format!("{what} is kept only where an expression of the configuration reads it"))
     }
 
-    /// The names mentioned, now and later.
-    pub fn mentioned(&self) -> Arc<Mentioned> {
-        Arc::clone(&self.mentioned)
-    }
-
-    /// Notes that an expression or format of the plan reads the request line as it was received.
-    pub fn want_request_line(&mut self) {
-        self.wants_request_line = true;
-    }
-
-    /// Whether one does: then the line is to be kept even where nothing is logged.
-    pub fn wants_request_line(&self) -> bool {
-        self.wants_request_line
-    }
-
-    /// Notes that an expression or format of the plan reads our address on the connection to the server.
-    pub fn want_backend_source(&mut self) {
-        self.wants_backend_source = true;
-    }
-
-    /// Notes that an expression reads what the kernel measured of the connection to the server.
-    pub fn want_server_tcp(&mut self) {
-        self.wants_server_tcp = true;
-    }
-
-    /// Notes that an expression reads what a request costs.
-    pub fn want_turns(&mut self) {
-        self.wants_turns = true;
-    }
-
-    /// Whether one does: then the turns of tasks are measured.
-    pub fn wants_turns(&self) -> bool {
-        self.wants_turns
-    }
-
-    /// Whether one does: then the kernel is asked before that connection is given back.
-    pub fn wants_server_tcp(&self) -> bool {
-        self.wants_server_tcp
-    }
-
-    /// Whether one does: then the kernel is asked for it with each connection.
-    pub fn wants_backend_source(&self) -> bool {
-        self.wants_backend_source
-    }
-
     /// The names of a scope with their slots, in the order of the names (`dump_all_vars`).
     pub fn named(&self) -> Vec<(VarScope, Box<str>, u32)> {
         let mut list: Vec<_> =

@@ -1,0 +1,539 @@
+//! How requests and streams end when something goes wrong: what the client gets, what the log says of it (state at
+//! disconnection and timers, manual 8.4 and 8.5), and what the statistics count.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port};
+
+/// A program with one frontend `f`, one backend `b`, and a collector of its log lines.
+struct Scene {
+    weir: Weir,
+    log: UdpSocket,
+    port: u16,
+}
+
+/// What every line says here: where it went, its times, status and state, retries, request.
+const FORMAT: &str = "%b/%s %TR/%Tw/%Tc/%Tr %ST %tsc %rc %r";
+
+impl Scene {
+    /// `frontend` and `backend` are more lines of each; `{log}` is not needed in them.
+    fn start(defaults: &str, frontend: &str, backend: &str) -> Scene {
+        let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+        log.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        let port = free_port();
+        let collector = log.local_addr().expect("a bound socket has an address").port();
+        let mode = if defaults.contains("mode tcp") { "" } else { "mode http" };
+        let configuration = format!(
+            "global\n  nbthread 1\n  stats socket runtime level admin\n\
+             defaults\n  {mode}\n  timeout client 60s\n  timeout connect 60s\n  timeout server 60s\n  retries 1\n  \
+             balance roundrobin\n  log 127.0.0.1:{collector} local0\n  {defaults}\n\
+             frontend f\n  bind 127.0.0.1:{port}\n  log-format \"{FORMAT}\"\n  {frontend}\n  default_backend b\n\
+             backend b\n  {backend}\n"
+        );
+        // Waiting for the port would be a connection that is counted and logged: the runtime socket tells as well.
+        let weir = Weir::start(&configuration, &[]);
+        assert!(!weir.ask("show info").is_empty(), "{configuration}: {}", weir.messages());
+        Scene { weir, log, port }
+    }
+
+    /// The next line, without what the protocol of logs puts before it.
+    fn line(&self) -> String {
+        let mut buffer = [0; 4096];
+        let length = self.log.recv(&mut buffer).unwrap_or_else(|error| {
+            panic!("no line came: {error}: {}", self.weir.messages());
+        });
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        text.split_once("]: ").map_or(text.clone(), |(_, text)| text.trim_end().to_owned())
+    }
+
+    /// Columns of a line of the statistics.
+    fn counts(&self, line: &str, columns: &[&str]) -> Vec<String> {
+        let table = self.weir.ask("show stat");
+        let mut lines = table.lines();
+        let names: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
+        let wanted = lines.find(|row| row.starts_with(&format!("{line},"))).unwrap_or_default();
+        let values: Vec<&str> = wanted.split(',').collect();
+        let value = |column: &&str| {
+            let at = names.iter().position(|name| name == column).expect("a column of that name");
+            format!("{column}={}", values[at])
+        };
+        columns.iter().map(value).collect()
+    }
+
+    /// Sends bytes, and returns all that comes back until the other side closes.
+    fn talk(&self, bytes: &str) -> String {
+        String::from_utf8_lossy(&Client::connect(self.port).send(bytes).read_to_end()).into_owned()
+    }
+}
+
+/// An origin that answers the first bytes of each connection with these and closes.
+fn says(bytes: &'static [u8]) -> Origin {
+    Origin::raw(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(bytes);
+    })
+}
+
+/// A port that takes no connection and refuses none: its backlog is full. The connections keep it so.
+fn full_port() -> (TcpListener, Vec<TcpStream>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    let mut waiting = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        waiting.push(stream);
+    }
+    (listener, waiting)
+}
+
+const GET: &str = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
+/// The same, and the connection is to be closed afterwards.
+const LAST: &str = "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn a_client_that_ends_its_side_within_a_head_is_told_so() {
+    let scene = Scene::start("", "", "");
+    let mut stream =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");
+    stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    stream.write_all(b"GET /x HT").and_then(|()| stream.shutdown(Shutdown::Write)).expect("it takes bytes");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer:?}");
+    assert_eq!(scene.line(), "f/<NOSRV> -1/-1/-1/-1 400 CR-- 0 <BADREQ>");
+    let counts = scene.counts("f,FRONTEND", &["ereq", "hrsp_4xx", "req_tot"]);
+    assert_eq!(counts, ["ereq=1", "hrsp_4xx=1", "req_tot=1"]);
+}
+
+#[test]
+fn connections_without_a_byte_are_counted_but_not_logged_with_dontlognull() {
+    let scene =
+        Scene::start("option dontlognull\n  timeout http-request 50ms", "http-request return status 200", "");
+    drop(TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)));
+    // This one expires.
+    assert!(scene.talk("").starts_with("HTTP/1.1 408 "));
+    assert!(scene.talk(LAST).starts_with("HTTP/1.1 200 "));
+    assert_eq!(scene.line(), "f/<NOSRV> 0/-1/-1/-1 200 LR-- 0 GET /x HTTP/1.1");
+    let counts = scene.counts("f,FRONTEND", &["ereq", "hrsp_4xx", "req_tot"]);
+    assert_eq!(counts, ["ereq=2", "hrsp_4xx=2", "req_tot=3"]);
+}
+
+#[test]
+fn a_refused_request_is_one_error_of_connecting_however_often_it_was_tried() {
+    let server = free_port();
+    let scene =
+        Scene::start("timeout connect 20ms\n  retries 2", "", &format!("server s 127.0.0.1:{server}"));
+    assert!(scene.talk(LAST).starts_with("HTTP/1.1 503 "));
+    let line = scene.line();
+    assert!(line.ends_with("/-1/-1 503 SC-- 2 GET /x HTTP/1.1"), "{line}");
+    for of in ["b,s", "b,BACKEND"] {
+        let counts = scene.counts(of, &["econ", "wretr", "wredis", "lbtot", "connect"]);
+        assert_eq!(counts, ["econ=1", "wretr=2", "wredis=0", "lbtot=1", "connect=3"], "{of}");
+    }
+    assert_eq!(scene.counts("b,s", &["stot"]), ["stot=3"]);
+    assert_eq!(
+        scene.counts("b,BACKEND", &["stot", "req_tot", "hrsp_5xx"]),
+        ["stot=1", "req_tot=1", "hrsp_5xx=1"]
+    );
+}
+
+#[test]
+fn a_retry_without_redispatch_stays_with_its_server_whatever_failed() {
+    let (full, _waiting) = full_port();
+    let other = Origin::text("no");
+    let servers = format!(
+        "server full 127.0.0.1:{}\n  server other 127.0.0.1:{}",
+        full.local_addr().expect("an address").port(),
+        other.port()
+    );
+    let scene = Scene::start("timeout connect 50ms\n  retries 1\n  no option redispatch", "", &servers);
+    assert!(scene.talk(LAST).starts_with("HTTP/1.1 503 "));
+    let line = scene.line();
+    assert!(line.starts_with("b/full ") && line.ends_with(" 503 sC-- 1 GET /x HTTP/1.1"), "{line}");
+    assert_eq!(scene.counts("b,other", &["stot"]), ["stot=0"]);
+}
+
+#[test]
+fn a_redispatch_is_no_retry_and_its_cookie_named_a_server_that_was_down() {
+    let origin = Origin::text("ok");
+    let backend = format!(
+        "option redispatch\n  cookie C insert\n  server up 127.0.0.1:{} cookie U\n  server gone 127.0.0.1:{} cookie G",
+        origin.port(),
+        free_port()
+    );
+    let scene = Scene::start("timeout connect 20ms", "", &backend);
+    let answer = scene.talk(&LAST.replace("\r\n\r\n", "\r\nCookie: C=G\r\n\r\n"));
+    assert!(answer.contains("set-cookie: C=U;"), "{answer}");
+    let line = scene.line();
+    assert!(line.starts_with("b/up ") && line.contains(" 200 --DI +1 "), "{line}");
+    let counts = scene.counts("b,gone", &["econ", "wretr", "wredis", "lbtot"]);
+    assert_eq!(counts, ["econ=0", "wretr=0", "wredis=1", "lbtot=0"]);
+    assert_eq!(scene.counts("b,up", &["lbtot"]), ["lbtot=1"]);
+}
+
+#[test]
+fn states_of_cookies_are_the_manuals() {
+    let origin = Origin::text("ok");
+    let backend =
+        |more: &str| format!("cookie C insert {more}\n  server s 127.0.0.1:{} cookie B", origin.port());
+    let cases = [
+        ("\n  use-server s if TRUE", "B", "--UN"),
+        // The last server's cookie is for nobody, the first that names one counts.
+        ("", "Z; C=B", "--VN"),
+        ("\n  option persist\n  server down 127.0.0.1:1 cookie D disabled\n  retries 0", "D", "--D"),
+        ("maxidle 10m", "B", "--VU"),
+        // A date of zero is none.
+        ("maxidle 10m", "B|AAAAA", "--VU"),
+        ("maxidle 10m", "B|AAAAB", "--EI"),
+        ("maxlife 10m", "B|AAAAB|AAAAB", "--OI"),
+        ("\n  ignore-persist if TRUE", "B", "--II"),
+        ("", "Z", "--II"),
+        ("", "B", "--VN"),
+    ];
+    for (settings, value, expected) in cases {
+        let scene = Scene::start("", "", &backend(settings));
+        scene.talk(&LAST.replace("\r\n\r\n", &format!("\r\nCookie: C={value}\r\n\r\n")));
+        let line = scene.line();
+        if expected.len() < 4 {
+            // Sent to the server that is down, as asked for.
+            assert!(line.starts_with("b/down ") && line.contains(" 503 SC"), "{line}");
+            assert!(line.contains(&format!(" 503 SC{}", &expected[2..])), "{line}");
+            continue;
+        }
+        assert!(line.contains(&format!(" 200 {expected} ")), "{settings}, {value}: {line}");
+    }
+}
+
+#[test]
+fn a_server_that_talks_nonsense_is_answered_with_502() {
+    let cases: [(&[u8], &str); 2] = [
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", "chunks"),
+        (b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nbytes", "nobody asked"),
+    ];
+    for (response, why) in cases {
+        let origin = says(response);
+        let scene = Scene::start("", "", &format!("server s 127.0.0.1:{}", origin.port()));
+        let answer = scene.talk(LAST);
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{why}: {answer:?}");
+        assert_eq!(scene.line(), "b/s 0/0/0/-1 502 PH-- 0 GET /x HTTP/1.1", "{why}");
+        let counts = scene.counts("b,BACKEND", &["eresp", "hrsp_1xx", "hrsp_2xx", "hrsp_5xx"]);
+        assert_eq!(counts, ["eresp=1", "hrsp_1xx=0", "hrsp_2xx=0", "hrsp_5xx=1"], "{why}");
+    }
+}
+
+#[test]
+fn rules_on_responses_end_them_as_the_manual_says() {
+    let origin = Origin::text("ok");
+    // Rule, what the client gets, the line, columns of the frontend and of the backend.
+    let cases = [
+        (
+            "http-response return status 404",
+            "HTTP/1.1 404 ",
+            "0/0/0/-1 404 LH--",
+            "intercepted=0",
+            "hrsp_4xx=1",
+        ),
+        ("http-response deny", "HTTP/1.1 502 ", "0/0/0/-1 502 PH--", "dresp=1", "dresp=1"),
+        ("tcp-response content reject", "", "0/0/0/-1 -1 PD--", "dresp=1", "hrsp_other=1"),
+        ("tcp-response content close", "HTTP/1.1 502 ", "0/0/0/-1 502 SH--", "hrsp_5xx=1", "eresp=1"),
+    ];
+    for (rule, answered, logged, of_frontend, of_backend) in cases {
+        let scene = Scene::start("", "", &format!("{rule}\n  server s 127.0.0.1:{}", origin.port()));
+        let answer = scene.talk(LAST);
+        assert!(
+            answer.starts_with(answered) && answer.is_empty() == answered.is_empty(),
+            "{rule}: {answer:?}"
+        );
+        assert_eq!(scene.line(), format!("b/s {logged} 0 GET /x HTTP/1.1"), "{rule}");
+        for (line, expected) in [("f,FRONTEND", of_frontend), ("b,BACKEND", of_backend)] {
+            let column = expected.split('=').next().expect("a name");
+            assert_eq!(scene.counts(line, &[column]), [expected], "{rule}");
+        }
+        let counts = scene.counts("b,BACKEND", &["hrsp_2xx"]);
+        assert_eq!(counts, ["hrsp_2xx=0"], "{rule}: the client did not get what the server said");
+    }
+}
+
+#[test]
+fn a_request_that_nobody_answers_counts_among_the_other_codes() {
+    let scene = Scene::start("", "http-request reject", "");
+    assert_eq!(scene.talk(LAST), "");
+    let counts = scene.counts("f,FRONTEND", &["hrsp_other", "dreq", "req_tot"]);
+    assert_eq!(counts, ["hrsp_other=1", "dreq=1", "req_tot=1"]);
+}
+
+#[test]
+fn what_a_backend_denies_counts_there_too_and_no_server_is_an_error_of_the_backend() {
+    let scene = Scene::start("", "", "http-request deny if { path /x }");
+    assert!(scene.talk(LAST).starts_with("HTTP/1.1 403 "));
+    assert!(scene.talk(&LAST.replace("/x", "/y")).starts_with("HTTP/1.1 503 "));
+    let counts = scene.counts("b,BACKEND", &["dreq", "econ", "req_tot"]);
+    assert_eq!(counts, ["dreq=1", "econ=1", "req_tot=2"]);
+}
+
+#[test]
+fn a_server_that_redirects_is_not_reached() {
+    let scene = Scene::start("", "", "server s 192.0.2.1:80 redir http://other");
+    let answer = scene.talk(LAST);
+    assert!(answer.contains("location: http://other/x\r\n"), "{answer}");
+    assert_eq!(scene.line(), "b/s 0/0/-1/-1 302 LC-- 0 GET /x HTTP/1.1");
+    assert_eq!(scene.counts("b,s", &["stot", "connect"]), ["stot=0", "connect=0"]);
+    assert_eq!(scene.counts("f,FRONTEND", &["intercepted"]), ["intercepted=0"]);
+}
+
+#[test]
+fn a_client_that_leaves_a_tarpit_frees_its_place() {
+    let scene = Scene::start("timeout tarpit 60s", "http-request tarpit", "");
+    Client::connect(scene.port).send(GET);
+    assert_eq!(scene.line(), "f/<NOSRV> 0/-1/-1/-1 -1 CT-- 0 GET /x HTTP/1.1");
+    let scene = Scene::start("timeout tarpit 1s", "http-request tarpit", "");
+    assert!(scene.talk(GET).starts_with("HTTP/1.1 500 "));
+    let line = scene.line();
+    let waited: u32 =
+        line.split('/').nth(2).and_then(|text| text.parse().ok()).expect("the time in the tarpit");
+    assert!((1000..20_000).contains(&waited) && line.ends_with(" 500 PT-- 0 GET /x HTTP/1.1"), "{line}");
+}
+
+#[test]
+fn a_rejected_stream_ends_and_is_not_reset() {
+    let refused = format!("server s 127.0.0.1:{}", free_port());
+    let cases = [
+        ("", "", "SC"),
+        ("tcp-request inspect-delay 20s\n  tcp-request content reject if { req.len gt 0 }", "", "PR"),
+        ("", refused.as_str(), "SC"),
+    ];
+    for (frontend, backend, expected) in cases {
+        let scene = Scene::start("mode tcp\n  timeout connect 20ms", frontend, backend);
+        let mut stream =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");
+        stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        stream.write_all(b"hello").expect("it takes bytes");
+        let mut rest = Vec::new();
+        let ended = stream.read_to_end(&mut rest).map_err(|error| error.kind());
+        // Without a rule to wait for them the bytes may come after the end.
+        if !frontend.is_empty() || !backend.is_empty() {
+            assert_eq!(ended, Ok(0), "{frontend}{backend}");
+            assert_eq!(scene.counts("f,FRONTEND", &["bin"]), ["bin=5"], "{frontend}{backend}");
+        }
+        let line = scene.line();
+        assert!(line.contains(&format!(" {expected}-- ")), "{line}");
+    }
+}
+
+#[test]
+fn a_half_closed_stream_has_the_time_of_its_own_timeout() {
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+        // Its end is not answered.
+        let _ = stream.set_read_timeout(Some(PATIENCE));
+        std::thread::park_timeout(PATIENCE);
+    });
+    let scene = Scene::start(
+        "mode tcp\n  timeout server-fin 100ms\n  timeout client-fin 50s",
+        "",
+        &format!("server s 127.0.0.1:{}", origin.port()),
+    );
+    let mut stream =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");
+    stream.write_all(b"hello").and_then(|()| stream.shutdown(Shutdown::Write)).expect("it takes bytes");
+    let line = scene.line();
+    assert!(line.contains(" sD-- "), "{line}");
+    assert_eq!(scene.counts("b,s", &["srv_abrt"]), ["srv_abrt=1"]);
+}
+
+#[test]
+fn a_client_that_leaves_ends_the_attempt_to_connect_with_abortonclose() {
+    let (full, _waiting) = full_port();
+    let backend = format!("server s 127.0.0.1:{}", full.local_addr().expect("an address").port());
+    for defaults in ["mode tcp\n  option abortonclose", ""] {
+        let scene = Scene::start(defaults, "", &backend);
+        Client::connect(scene.port).send(GET);
+        let line = scene.line();
+        assert!(line.starts_with("b/s ") && line.contains(" CC-- "), "{line}");
+    }
+}
+
+#[test]
+fn a_connection_dropped_silently_is_not_ended_for_its_client() {
+    // Without the privilege to repair sockets a reset leaves instead, whose one hop is enough here.
+    let quiet = std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .is_some_and(|mask| mask >> 12 & 1 == 1)
+    });
+    let rules = [
+        ("mode tcp", "tcp-request connection silent-drop"),
+        ("mode tcp", "tcp-request inspect-delay 20s\n  tcp-request content silent-drop if { req.len gt 0 }"),
+        ("", "http-request silent-drop"),
+        ("", "http-request silent-drop rst-ttl 2"),
+    ];
+    for (defaults, rule) in rules {
+        let scene = Scene::start(defaults, rule, "");
+        let mut stream =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");
+        // The connection may be gone already.
+        let _ = stream.write_all(GET.as_bytes());
+        assert!(eventually(|| scene.counts("f,FRONTEND", &["conn_tot", "scur"]) == ["conn_tot=1", "scur=0"]));
+        stream.set_nonblocking(true).expect("a socket");
+        let quietly = quiet && !rule.contains("rst-ttl");
+        let mut seen = stream.read(&mut [0; 64]).map_err(|error| error.kind());
+        if !quietly {
+            assert!(eventually(|| {
+                if seen == Err(std::io::ErrorKind::WouldBlock) {
+                    seen = stream.read(&mut [0; 64]).map_err(|error| error.kind());
+                }
+                seen != Err(std::io::ErrorKind::WouldBlock)
+            }));
+            assert_eq!(seen, Err(std::io::ErrorKind::ConnectionReset), "{rule}");
+        } else if rule.contains("tcp-request connection") {
+            // What it sent after the end is answered with a reset by the kernel.
+            assert_ne!(seen, Ok(0), "{rule}");
+        } else {
+            assert_eq!(seen, Err(std::io::ErrorKind::WouldBlock), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn an_error_is_logged_and_counted_as_such_whatever_its_page_says() {
+    for page in ["errorloc 503 http://other/", "errorfile 503 /dev/null"] {
+        let scene = Scene::start(page, "", "");
+        let answer = scene.talk(LAST);
+        let redirected = answer.starts_with("HTTP/1.1 302 ");
+        assert!(
+            redirected == page.starts_with("errorloc") && redirected != answer.is_empty(),
+            "{page}: {answer:?}"
+        );
+        assert_eq!(scene.line(), "b/<NOSRV> 0/-1/-1/-1 503 SC-- 0 GET /x HTTP/1.1", "{page}");
+        for line in ["f,FRONTEND", "b,BACKEND"] {
+            let counts = scene.counts(line, &["hrsp_3xx", "hrsp_5xx", "hrsp_other"]);
+            assert_eq!(counts, ["hrsp_3xx=0", "hrsp_5xx=1", "hrsp_other=0"], "{page}: {line}");
+        }
+    }
+}
+
+#[test]
+fn services_stand_in_the_servers_place() {
+    let cases = [
+        ("stats enable\n  stats uri /x", "f/<STATS>"),
+        ("http-request use-service prometheus-exporter", "f/<PROMEX>"),
+    ];
+    for (lines, named) in cases {
+        let scene = Scene::start("", lines, "");
+        assert!(scene.talk(LAST).starts_with("HTTP/1.1 200 "), "{lines}");
+        assert_eq!(scene.line(), format!("{named} 0/0/0/0 200 LR-- 0 GET /x HTTP/1.1"));
+    }
+}
+
+#[test]
+fn show_errors_names_the_server_and_finds_a_response_by_either_proxy() {
+    let origin = says(b"HTTP/1.1 200 OK\r\nBad Name: x\r\n\r\n");
+    let scene = Scene::start("", "", &format!("server s 127.0.0.1:{}", origin.port()));
+    assert!(scene.talk(LAST).starts_with("HTTP/1.1 502 "));
+    for proxy in ["f", "b", "f response"] {
+        let shown = scene.weir.ask(&format!("show errors {proxy}"));
+        assert!(shown.contains("backend b (#3): invalid response\n"), "{proxy}: {shown}");
+        assert!(shown.contains("  frontend f (#2), server s (#1), "), "{proxy}: {shown}");
+    }
+    assert!(!scene.weir.ask("show errors f request").contains("invalid response"));
+}
+
+#[test]
+fn a_client_that_has_not_asked_yet_is_shut_down_too() {
+    let scene = Scene::start("", "", "");
+    let mut stream =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");
+    stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    stream.write_all(b"GET /x HT").expect("it takes bytes");
+    let mut session = None;
+    assert!(eventually(|| {
+        let shown = scene.weir.ask("show sess");
+        let line = shown.lines().find(|line| line.contains(" fe=f ") && line.contains("act=request"));
+        session = line.and_then(|line| line.split(':').next()).map(str::to_owned);
+        session.is_some()
+    }));
+    scene.weir.ask(&format!("shutdown session {}", session.expect("the session")));
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("it ends");
+    let line = scene.line();
+    assert!(line.contains(" KR-- "), "{line}");
+}
+
+#[test]
+fn a_rule_chooses_the_server_before_cookies_do_and_no_cookie_tells_of_it() {
+    let (first, second) = (Origin::text("first"), Origin::text("second"));
+    let servers = format!(
+        "cookie C insert\n  server first 127.0.0.1:{} cookie F\n  server second 127.0.0.1:{} cookie S",
+        first.port(),
+        second.port()
+    );
+    let scene = Scene::start(
+        "",
+        "",
+        &format!(
+            "use-server %[req.hdr(x-server)] if {{ req.hdr(x-server) -m found }}\n  use-server second if {{ path /x }}\n  {servers}"
+        ),
+    );
+    let with = |fields: &str| scene.talk(&LAST.replace("\r\n\r\n", &format!("\r\n{fields}\r\n")));
+    let answer = with("Cookie: C=F\r\n");
+    assert!(answer.ends_with("second") && !answer.contains("set-cookie"), "{answer}");
+    assert!(scene.line().contains(" 200 --UN "));
+    let answer = with("");
+    assert!(answer.ends_with("second") && !answer.contains("set-cookie"), "{answer}");
+    assert!(scene.line().contains(" 200 --NN "));
+    // A name that is no server's ends the search: the cookie chooses.
+    let answer = with("X-Server: none\r\nCookie: C=F\r\n");
+    assert!(answer.ends_with("first"), "{answer}");
+    assert!(scene.line().contains(" 200 --VN "));
+}
+
+#[test]
+fn a_request_that_may_not_be_sent_again_is_not() {
+    let origin = says(b"");
+    let retries = |rule: &str| {
+        let backend = format!(
+            "{rule}\n  retry-on all-retryable-errors\n  retries 2\n  server s 127.0.0.1:{}",
+            origin.port()
+        );
+        let scene = Scene::start("", "", &backend);
+        assert!(scene.talk(LAST).starts_with("HTTP/1.1 502 "));
+        let line = scene.line();
+        line.split(' ').nth(4).map(str::to_owned)
+    };
+    assert_eq!(retries("").as_deref(), Some("2"));
+    assert_eq!(retries("http-request disable-l7-retry").as_deref(), Some("0"));
+}
+
+#[test]
+fn a_status_that_a_rule_sets_is_the_one_that_is_logged_and_counted() {
+    let origin = Origin::text("ok");
+    for rule in ["http-response set-status 418", "http-after-response set-status 418"] {
+        let scene = Scene::start("", "", &format!("{rule}\n  server s 127.0.0.1:{}", origin.port()));
+        assert!(scene.talk(LAST).starts_with("HTTP/1.1 418 "));
+        assert_eq!(scene.line(), "b/s 0/0/0/0 418 ---- 0 GET /x HTTP/1.1", "{rule}");
+        for line in ["f,FRONTEND", "b,BACKEND"] {
+            assert_eq!(
+                scene.counts(line, &["hrsp_2xx", "hrsp_4xx"]),
+                ["hrsp_2xx=0", "hrsp_4xx=1"],
+                "{rule}: {line}"
+            );
+        }
+        // What the server said counts for the server.
+        assert_eq!(scene.counts("b,s", &["hrsp_2xx"]), ["hrsp_2xx=1"], "{rule}");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_while_its_body_is_waited_for_sent_half_a_request() {
+    let scene = Scene::start("option http-buffer-request", "", "server s 127.0.0.1:1");
+    Client::connect(scene.port).send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
+    assert_eq!(scene.line(), "b/<NOSRV> 0/-1/-1/-1 400 CR-- 0 POST /x HTTP/1.1");
+    let scene =
+        Scene::start("option http-buffer-request\n  timeout http-request 50ms", "", "server s 127.0.0.1:1");
+    let mut client = Client::connect(scene.port);
+    client.send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
+    assert_eq!(client.response().map(|answer| answer.status), Some(408));
+    assert_eq!(scene.line(), "f/<NOSRV> -1/-1/-1/-1 408 cR-- 0 POST /x HTTP/1.1");
+}

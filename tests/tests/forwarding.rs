@@ -1,0 +1,115 @@
+//! What reaches the other side of a message: version, framing and cookies as each hop must have them.
+
+use std::io::{Read, Write};
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, Weir, free_port};
+
+fn start(lines: &str, server: u16) -> (Weir, u16) {
+    let port = free_port();
+    let text = format!(
+        "global\n  nbthread 1\n  stats socket runtime level admin\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
+         listen l\n  bind 127.0.0.1:{port}\n  {lines}\n  server s 127.0.0.1:{server} cookie v\n"
+    );
+    (Weir::start(&text, &[port]), port)
+}
+
+/// What comes back of a request after which the connection closes.
+fn talk(port: u16, request: &str) -> String {
+    String::from_utf8_lossy(&Client::connect(port).send(request).read_to_end()).into_owned()
+}
+
+/// An origin that answers each connection's first request with these bytes.
+fn says(bytes: &'static str) -> Origin {
+    Origin::raw(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(bytes.as_bytes());
+    })
+}
+
+#[test]
+fn messages_go_on_with_the_version_of_this_hop() {
+    let origin = Origin::echo();
+    let (_weir, port) = start("", origin.port());
+    for (asked, sent) in [("HTTP/1.2", "HTTP/1.1"), ("HTTP/2.0", "HTTP/1.1"), ("HTTP/0.9", "HTTP/1.0")] {
+        let answer = talk(port, &format!("GET /x {asked}\r\nHost: h\r\nConnection: close\r\n\r\n"));
+        assert!(answer.contains(&format!("\r\n\r\nGET /x {sent}\r\n")), "{asked}: {answer}");
+    }
+    let origin = says("HTTP/3.7 200 Fine\r\nContent-Length: 0\r\n\r\n");
+    let (_weir, port) = start("", origin.port());
+    let answer = talk(port, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 Fine\r\n"), "{answer}");
+}
+
+#[test]
+fn messages_without_content_name_no_length() {
+    let origin = says("HTTP/1.1 204 None\r\nContent-Length: 5\r\nX-Kept: 1\r\n\r\n");
+    let (_weir, port) = start("", origin.port());
+    let answer = talk(port, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").to_ascii_lowercase();
+    assert!(answer.contains("x-kept: 1\r\n") && !answer.contains("content-length"), "{answer}");
+    // What comes through the tunnel is the request's head, as the server saw it.
+    let origin = Origin::raw(|mut stream| {
+        let mut head = [0; 4096];
+        let length = stream.read(&mut head).unwrap_or(0);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").and_then(|()| stream.write_all(&head[..length]));
+    });
+    let (_weir, port) = start("", origin.port());
+    let answer = talk(port, "CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\nContent-Length: 3\r\n\r\n");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nCONNECT h:1 HTTP/1.1\r\n"),
+        "{answer}"
+    );
+    assert!(!answer.contains("Content-Length"), "{answer}");
+}
+
+#[test]
+fn a_request_of_http_1_0_in_chunks_shares_its_connection_with_no_other() {
+    let origin = Origin::start(|head, _| {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len()).into_bytes()
+    });
+    let (_weir, port) = start("http-reuse always", origin.port());
+    // The port was tried once by the test itself.
+    let plain = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    talk(port, plain);
+    talk(port, plain);
+    assert_eq!(origin.connections(), 1);
+    let answer = talk(port, "POST / HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+        .to_ascii_lowercase();
+    assert!(answer.contains("\r\n\r\npost / http/1.0\r\n") && !answer.contains("keep-alive"), "{answer}");
+    let before = origin.connections();
+    talk(port, plain);
+    assert_eq!(origin.connections(), before + 1);
+}
+
+#[test]
+fn an_inserted_cookie_takes_the_place_of_the_servers_own() {
+    let origin = Origin::start(|_, _| {
+        b"HTTP/1.1 200 OK\r\nSet-Cookie: C=own; path=/\r\nSet-Cookie: D=other\r\nContent-Length: 0\r\n\r\n"
+            .to_vec()
+    });
+    let asked = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let cookies = |lines: &str| {
+        let (_weir, port) = start(lines, origin.port());
+        let answer = talk(port, asked).to_ascii_lowercase();
+        let lines = answer.lines().filter_map(|line| line.strip_prefix("set-cookie: "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(cookies("cookie C insert"), ["d=other", "c=v; path=/"]);
+    assert_eq!(cookies("cookie C insert indirect"), ["d=other", "c=v; path=/"]);
+    assert_eq!(cookies("cookie C insert preserve"), ["c=own; path=/", "d=other"]);
+}
+
+#[test]
+fn the_former_names_of_relaxing_options_still_act() {
+    let origin = Origin::echo();
+    let (weir, port) = start("option accept-invalid-http-request", origin.port());
+    let mut request = b"GET /\xe9 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_vec();
+    let answer = Client::connect(port).send(&request).read_to_end();
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+    assert!(weir.messages().contains("accept-unsafe-violations-in-http-request"), "{}", weir.messages());
+    let (_weir, port) =
+        start("option accept-invalid-http-request\n  no option accept-invalid-http-request", origin.port());
+    request = Client::connect(port).send(&request).read_to_end();
+    assert!(request.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&request));
+}
