@@ -191,7 +191,7 @@ impl Stream {
         let mut room = [0; 16384];
         let mut discarded = 0;
         while discarded < MOST {
-            match rustix::net::recv(self.as_fd(), &mut room, rustix::net::RecvFlags::DONTWAIT) {
+            match recv(self.as_fd(), &mut room, RecvFlags::DONTWAIT) {
                 Ok((n, _)) if n > 0 => discarded += n,
                 _ => break,
             }
