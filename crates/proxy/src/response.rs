@@ -10,7 +10,7 @@ use std::time::Duration;
 use config::plan::Proxy;
 use config::plan::proxy::{ConnectionMode, Reuse};
 use config::plan::server::Observe;
-use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, KnownName, Status, parse_response};
+use http::{BodyLength, Head, KnownName, Status, parse_response};
 use net::splice::Pipe;
 use runtime::Buffer;
 use runtime::shared::Shared as _;
@@ -439,7 +439,7 @@ pub(crate) async fn hold(
     client.timer.set(timer::now_ms() + timeout_ms);
     loop {
         let input = upstream.input();
-        let complete = decode_body(length, input.filled(), &mut x.response_bytes)?;
+        let complete = crate::upload::decode_body(length, input.filled(), &mut x.response_bytes)?;
         if complete || x.response_bytes.len() >= wanted {
             return Ok(());
         }
@@ -488,37 +488,6 @@ pub(crate) async fn more(
         client.timer.poll_expired(context).map(|()| false)
     });
     read.await && timer::now_ms() < until_ms
-}
-
-/// Decodes as much of a body as lies in `input`; says whether that is all of it.
-pub(crate) fn decode_body(length: BodyLength, input: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
-    out.clear();
-    match length {
-        BodyLength::None => Ok(true),
-        BodyLength::UntilClose => {
-            out.extend_from_slice(input);
-            Ok(false)
-        }
-        BodyLength::Length(n) => {
-            let n = usize::try_from(n).unwrap_or(usize::MAX);
-            out.extend_from_slice(&input[..n.min(input.len())]);
-            Ok(input.len() >= n)
-        }
-        BodyLength::Chunked => {
-            let mut decoder = ChunkDecoder::new();
-            let mut at = 0;
-            loop {
-                match decoder.decode(input, at).map_err(|_| Fault::BadResponseBody)? {
-                    ChunkEvent::Data { range } => {
-                        at = range.end;
-                        out.extend_from_slice(&input[range]);
-                    }
-                    ChunkEvent::More => return Ok(false),
-                    ChunkEvent::Done { .. } => return Ok(true),
-                }
-            }
-        }
-    }
 }
 
 /// What becomes of the two connections after a whole response.

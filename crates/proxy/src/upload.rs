@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use config::plan::{Proxy, ServerSettings};
-use http::{BodyLength, ChunkDecoder, Method};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Method};
 use runtime::Buffer;
 use runtime::timer;
 
@@ -122,9 +122,39 @@ fn decode(client: &Connection, x: &mut Exchange) -> Result<(), Fault> {
         BodyLength::UntilClose => BodyLength::None,
         length => length,
     };
-    x.body_complete =
-        crate::response::decode_body(length, input, &mut x.body).map_err(|_| Fault::BadRequestBody)?;
+    x.body_complete = decode_body(length, input, &mut x.body).map_err(|_| Fault::BadRequestBody)?;
     Ok(())
+}
+
+/// Decodes as much of a body as lies in `input`; says whether that is all of it.
+pub(crate) fn decode_body(length: BodyLength, input: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
+    out.clear();
+    match length {
+        BodyLength::None => Ok(true),
+        BodyLength::UntilClose => {
+            out.extend_from_slice(input);
+            Ok(false)
+        }
+        BodyLength::Length(n) => {
+            let n = usize::try_from(n).unwrap_or(usize::MAX);
+            out.extend_from_slice(&input[..n.min(input.len())]);
+            Ok(input.len() >= n)
+        }
+        BodyLength::Chunked => {
+            let mut decoder = ChunkDecoder::new();
+            let mut at = 0;
+            loop {
+                match decoder.decode(input, at).map_err(|_| Fault::BadResponseBody)? {
+                    ChunkEvent::Data { range } => {
+                        at = range.end;
+                        out.extend_from_slice(&input[range]);
+                    }
+                    ChunkEvent::More => return Ok(false),
+                    ChunkEvent::Done { .. } => return Ok(true),
+                }
+            }
+        }
+    }
 }
 
 async fn send_continue(client: &mut Connection) -> Result<(), Fault> {
