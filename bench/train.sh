@@ -34,7 +34,9 @@ exercise() { # what, mode, rules of the frontend, of the backend, then runs of t
         # shellcheck disable=SC2086
         ask run "target=127.0.0.1:$PORT" "seconds=$seconds" $run >/dev/null
     done
-    stop
+    # What it counted is written when it ends by itself, not when a signal ends it.
+    kill -USR1 "$PID"
+    wait "$PID" || true
 }
 
 seq 20000 | awk '{print "host" $1 ".example b" $1 % 7}' >"$dir/hosts.map"
