@@ -21,12 +21,15 @@ build() { # directory, flag
     RUSTFLAGS=$2 cargo build --release --locked --target "$host" --target-dir "$target/$1" -p weir
 }
 
-counts=$(mktemp -d)
-trap 'rm -rf "$counts"' EXIT
+counts=$target/counts
+rm -rf "$counts" "$target"/weir-*.profdata
 cargo build --release --locked -p weir-bench
 build counting "-Cprofile-generate=$counts"
 ./bench/train.sh "$target/counting/$host/release/weir" "$target/release/weir-load"
 "$(profdata)" merge -o "$target/weir.profdata" "$counts"
-build trained "-Cprofile-use=$target/weir.profdata"
+# Named after what it says: cargo knows of a flag's text, not of a file's content.
+profile=$target/weir-$(sha256sum <"$target/weir.profdata" | head -c 16).profdata
+mv "$target/weir.profdata" "$profile"
+build trained "-Cprofile-use=$profile"
 cp "$target/trained/$host/release/weir" "$target/weir"
 echo "built $target/weir"

@@ -284,18 +284,24 @@ impl Flow {
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Write)),
                 Poll::Ready(Ok(n)) => n,
             };
-            self.moved = true;
-            self.sent += n as u64;
             let of_staged = n.min(staged.len());
-            self.staged_sent += of_staged;
-            if self.staged_sent == self.staged.len() {
-                self.staged.clear();
-                self.staged_sent = 0;
-            }
-            buffer.consume(n - of_staged);
-            self.ready -= n - of_staged;
+            self.note_sent(of_staged, n - of_staged, buffer);
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// So many of the staged bytes, and of the buffer's, have left.
+    #[inline]
+    fn note_sent(&mut self, of_staged: usize, of_buffer: usize, buffer: &mut Buffer) {
+        self.moved = true;
+        self.sent += (of_staged + of_buffer) as u64;
+        self.staged_sent += of_staged;
+        if self.staged_sent == self.staged.len() {
+            self.staged.clear();
+            self.staged_sent = 0;
+        }
+        buffer.consume(of_buffer);
+        self.ready -= of_buffer;
     }
 
     /// As [`poll_send`](Self::poll_send), as far as the gate lets bytes pass.
@@ -343,15 +349,7 @@ impl Flow {
             gate.free -= of_head;
             gate.pass(&staged[of_head.min(of_staged)..of_staged]);
             gate.pass(&ready[..n - of_staged]);
-            self.moved = true;
-            self.sent += n as u64;
-            self.staged_sent += of_staged;
-            if self.staged_sent == self.staged.len() {
-                self.staged.clear();
-                self.staged_sent = 0;
-            }
-            buffer.consume(n - of_staged);
-            self.ready -= n - of_staged;
+            self.note_sent(of_staged, n - of_staged, buffer);
         }
         Poll::Ready(Ok(()))
     }

@@ -64,11 +64,12 @@ where
     async fn run(&self, connection: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
         let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
         slot.set(Some((self.make)(connection, arrival)));
-        let mut measure = Measured::default();
-        let result = poll_fn(|context| match slot.as_mut().as_pin_mut() {
-            Some(future) if self.measured => measure.poll(context, |context| future.poll(context)),
-            Some(future) => future.poll(context),
-            None => Poll::Pending,
+        // Boxed: a connection at rest has the room of this future too.
+        let mut measure = self.measured.then(Box::<Measured>::default);
+        let result = poll_fn(|context| match (slot.as_mut().as_pin_mut(), &mut measure) {
+            (Some(future), None) => future.poll(context),
+            (Some(future), Some(measure)) => measure.poll(context, |context| future.poll(context)),
+            (None, _) => Poll::Pending,
         })
         .await;
         slot.set(None);

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod counters;
 pub mod errors;
 mod health;

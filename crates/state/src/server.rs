@@ -3,8 +3,6 @@
 //! Written by the runtime socket and by health checks through the methods here; read by request tasks on
 //! every pick. What is read on that path is one atomic each.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -14,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use runtime::{Sharded, timer};
 
+pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::{ServerCounters, current};
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
@@ -90,40 +89,6 @@ pub enum Tally {
     Shared,
     /// In the worker's own.
     Own,
-}
-
-/// Where connections to the server go.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ServerAddress {
-    /// TCP. Port 0 keeps the port that the client connected to.
-    Ip(SocketAddr),
-    /// A UNIX stream socket.
-    Unix(PathBuf),
-    /// A socket in Linux's abstract namespace; `padded` with NULs to the full length (`abns`) or not (`abnsz`).
-    Abstract {
-        /// The name, without the leading NUL.
-        name: Vec<u8>,
-        /// Whether the address has the full length.
-        padded: bool,
-    },
-    /// A name that has not been resolved: no connection is possible.
-    Unresolved,
-}
-
-impl ServerAddress {
-    /// Whether it is the unspecified address, which stands for what the client wanted.
-    fn is_unspecified(&self) -> bool {
-        matches!(self, Self::Ip(address) if address.ip().is_unspecified())
-    }
-}
-
-/// What is called, from any thread, when a server's address may be an old one.
-pub struct Doubt(Box<dyn Fn() + Send + Sync>);
-
-impl std::fmt::Debug for Doubt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Doubt")
-    }
 }
 
 /// One server of a backend.
@@ -548,6 +513,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
 
     fn server() -> Arc<Server> {
         Server::new(ServerSeed {
