@@ -88,7 +88,7 @@ impl Stream {
             }
             ready!(match interest {
                 Interest::READABLE => self.register_read(context),
-                _ => self.register_write(context),
+                _ => self.poll_write_ready(context),
             })?;
         }
     }
@@ -130,10 +130,6 @@ impl Stream {
     /// Ready when a write would not wait.
     #[inline]
     pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.register_write(context)
-    }
-
-    fn register_write(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_write_ready(context),
             Self::Unix(stream) => stream.poll_write_ready(context),

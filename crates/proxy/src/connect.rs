@@ -230,7 +230,7 @@ async fn open(
         uses: 1,
         private: false,
         ends,
-        late_nodelay: x.txn.is_http && settings.socks4.is_none(),
+        late_nodelay: may_wait(x, settings),
         open: opened,
     }))
 }
@@ -341,8 +341,7 @@ async fn dial(
         receive_buffer: tune.rcvbuf_server,
         send_buffer: tune.sndbuf_server,
         late_ack,
-        // Most requests are one write, and most connections of clients that open one each serve but one.
-        late_nodelay: x.txn.is_http && settings.socks4.is_none(),
+        late_nodelay: may_wait(x, settings),
         namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
     };
     client.timer.set_after(timer::now_ms(), allowed);
@@ -360,6 +359,12 @@ async fn dial(
         client.timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
     })
     .await
+}
+
+/// Whether small writes may wait for acknowledgements until there is a second: most requests are one write, and most
+/// connections of clients that open one for each request serve but one.
+fn may_wait(x: &Exchange, settings: &ServerSettings) -> bool {
+    x.txn.is_http && settings.socks4.is_none()
 }
 
 /// What was wrong: with the source address, with this machine, or with the server.
