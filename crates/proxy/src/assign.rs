@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use balance::Wish;
 use config::plan::{Proxy, ServerSettings};
@@ -313,6 +314,24 @@ pub(crate) fn presence(client: &mut Connection, context: &mut Context<'_>) -> Pr
             Poll::Ready(Err(_)) => return Presence::Broken,
         }
     }
+}
+
+/// Lets `pause` pass; where a client is to be watched, its leaving ends that.
+///
+/// # Errors
+/// It left meanwhile, or an operator ended the connection.
+pub(crate) async fn pause(client: &mut Connection, pause: Duration, watch: bool) -> Result<(), Fault> {
+    client.timer.set_after(timer::now_ms(), Some(pause));
+    poll_fn(|context| {
+        if let Poll::Ready(killed) = client.poll_killed(context) {
+            return Poll::Ready(Err(killed));
+        }
+        if watch && presence(client, context) != Presence::Here {
+            return Poll::Ready(Err(Fault::ClientAborted));
+        }
+        client.timer.poll_expired(context).map(Ok)
+    })
+    .await
 }
 
 /// Whether `option abortonclose` is in force: by default it is, for HTTP.

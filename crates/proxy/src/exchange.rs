@@ -2,22 +2,19 @@
 
 use state::server::Trouble;
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::server::{Observe, ServerSettings};
 use net::splice::Pipe;
 use runtime::Buffer;
-use runtime::timer::now_ms;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, LogOrigin, Phase, Transaction};
 use state::Answer;
 
-use crate::assign::{self, Bound, Lease, Presence};
+use crate::assign::{self, Bound, Lease};
 use crate::connection::Connection;
 use crate::cookie;
 use crate::fault::{Fault, RetryKind};
@@ -364,17 +361,7 @@ pub(crate) async fn before_retry(
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
         let watch = assign::aborts_on_close(client, backend);
-        client.timer.set_after(now_ms(), Some(pause));
-        poll_fn(|context| {
-            if let Poll::Ready(killed) = client.poll_killed(context) {
-                return Poll::Ready(Err(killed));
-            }
-            if watch && assign::presence(client, context) != Presence::Here {
-                return Poll::Ready(Err(Fault::ClientAborted));
-            }
-            client.timer.poll_expired(context).map(Ok)
-        })
-        .await?;
+        assign::pause(client, pause, watch).await?;
     }
     Ok(avoid)
 }

@@ -1,8 +1,6 @@
 //! Running the rule sets of a frontend and a backend, and doing what their verdicts ask of the connection.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use config::plan::Proxy;
@@ -12,7 +10,7 @@ use sample::transaction::TimeoutSlot;
 use sample::value::Value;
 use sample::{Cause, Phase};
 
-use crate::assign::{self, Presence};
+use crate::assign;
 use crate::connection::Connection;
 use crate::envs;
 use crate::exchange::{Exchange, Stop, Upgrade};
@@ -318,7 +316,7 @@ async fn conclude(
             let timeouts = &proxy.timeouts;
             let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
             x.keep_alive = false;
-            match tarpit(client, pause.unwrap_or_default()).await {
+            match assign::pause(client, pause.unwrap_or_default(), true).await {
                 Ok(()) => x.txn.termination.set(Cause::Proxy, Phase::Tarpit),
                 Err(fault) => {
                     x.phase = Phase::Tarpit;
@@ -347,24 +345,6 @@ async fn conclude(
         Final::Service(service) => service::run(client, x, service).await,
         Final::Internal | Final::SwitchMode | Final::CloseServer => Stop::Fault(Fault::Internal),
     }
-}
-
-/// Holds a client for `pause`.
-///
-/// # Errors
-/// It left meanwhile, or an operator ended the connection.
-async fn tarpit(client: &mut Connection, pause: Duration) -> Result<(), Fault> {
-    client.timer.set_after(now_ms(), Some(pause));
-    poll_fn(|context| {
-        if let Poll::Ready(killed) = client.poll_killed(context) {
-            return Poll::Ready(Err(killed));
-        }
-        if assign::presence(client, context) != Presence::Here {
-            return Poll::Ready(Err(Fault::ClientAborted));
-        }
-        client.timer.poll_expired(context).map(Ok)
-    })
-    .await
 }
 
 fn count_denied_request(client: &Connection, x: &Exchange) {
