@@ -1,6 +1,6 @@
 //! Header names: the known ones by number, any other by its bytes. A [`Name`] is prepared once, at configuration time.
 
-use crate::scan::{same_token, token_is};
+use crate::scan::same_token;
 
 macro_rules! known_names {
     ($($variant:ident $text:literal)*) => {
@@ -179,7 +179,7 @@ impl KnownName {
         }
         let key = key(name);
         let i = SLOT_OF[slot(key, SEED)] as usize;
-        (if i != 0 && token_is(name, TEXTS[i]) { KNOWN[i] } else { KnownName::Other }, key)
+        (if i != 0 && same_token(name, TEXTS[i]) { KNOWN[i] } else { KnownName::Other }, key)
     }
 
     /// Its text in lower case; empty for `Other`.
