@@ -109,11 +109,19 @@ pub trait Names {
     /// The proxy with a frontend's side of that name.
     fn frontend(&self, name: &str) -> Option<Arc<Proxy>>;
     /// The users of a `userlist`: checks a name and password, and tells groups.
-    fn userlist(&self, name: &str) -> Option<Arc<crate::auth::Userlist>>;
+    fn userlist(&self, name: &str) -> Option<Arc<crate::auth::Userlist>> {
+        let _ = name;
+        None
+    }
     /// The raw messages of an `http-errors` section, by status.
-    fn http_errors(&self, name: &str) -> Option<HttpErrors>;
-    /// Reads a file named in the configuration (error files, keys), relative to the working directory.
-    fn read_file(&self, path: &str) -> Result<Vec<u8>, String>;
+    fn http_errors(&self, name: &str) -> Option<HttpErrors> {
+        let _ = name;
+        None
+    }
+    /// Reads a file named in the configuration (error files, keys), relative to the working directory. At run time none is.
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
+        Err(format!("`{path}`: no file is read at run time"))
+    }
     /// Reads a file of patterns, which is often large and read once: its bytes are the caller's, and nobody keeps a copy.
     fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
         self.read_file(path)

@@ -8,8 +8,7 @@ use diag::Span;
 use state::{Mode, Process, Proxy};
 
 use crate::acl::Acls;
-use crate::auth::Userlist;
-use crate::env::{Env, HttpErrors, Names, Place, Scope};
+use crate::env::{Env, Names, Place, Scope};
 use crate::expression::Expression;
 use crate::format::{Format, FormatFor};
 use crate::value::Value;
@@ -25,15 +24,6 @@ impl Names for Nameless {
     }
     fn frontend(&self, _: &str) -> Option<Arc<Proxy>> {
         None
-    }
-    fn userlist(&self, _: &str) -> Option<Arc<Userlist>> {
-        None
-    }
-    fn http_errors(&self, _: &str) -> Option<HttpErrors> {
-        None
-    }
-    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
-        Err(format!("`{path}`: no file is read at run time"))
     }
 }
 

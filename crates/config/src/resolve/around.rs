@@ -7,8 +7,8 @@ use diag::{Diagnostic, Span};
 use runtime::placement::Placement;
 use sample::Place;
 use sample::acl::Acls;
-use sample::auth::Userlist;
-use sample::env::{HttpErrors, Names, Scope};
+
+use sample::env::{Names, Scope};
 use sample::pattern::PatternSets;
 use sample::vars::Variables;
 use state::Mode;
@@ -69,18 +69,6 @@ impl Names for Around<'_> {
 
     fn frontend(&self, name: &str) -> Option<Arc<state::Proxy>> {
         self.plan.frontend(name).map(|proxy| proxy.state.clone())
-    }
-
-    fn userlist(&self, _: &str) -> Option<Arc<Userlist>> {
-        None
-    }
-
-    fn http_errors(&self, _: &str) -> Option<HttpErrors> {
-        None
-    }
-
-    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
-        Err(format!("`{path}`: no file is read at run time"))
     }
 
     fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {
