@@ -304,7 +304,8 @@ fn a_client_that_leaves_a_tarpit_frees_its_place() {
     let line = scene.line_with_times();
     let waited: u32 =
         line.split('/').nth(2).and_then(|text| text.parse().ok()).expect("the time in the tarpit");
-    assert!((1000..20_000).contains(&waited) && line.ends_with(" 500 PT-- 0 GET /x HTTP/1.1"), "{line}");
+    // Timers have a grain of a millisecond: the last one may have begun before the clock of the log said so.
+    assert!((999..20_000).contains(&waited) && line.ends_with(" 500 PT-- 0 GET /x HTTP/1.1"), "{line}");
 }
 
 #[test]
