@@ -11,6 +11,7 @@ use control::session::HandOver;
 use control::{Level, Runtime, SeverityOutput};
 use net::{Listener, Stream};
 use proxy::Shared;
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::hand_over::Exposed;
 use crate::view;
@@ -40,7 +41,7 @@ pub(crate) async fn serve(
             runtime::timer::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let Ok(stream) = Stream::from_fd(accepted.socket, accepted.peer.is_some()) else { continue };
+        let stream = Stream::from_fd(accepted.socket, accepted.peer.is_some());
         let exposed = bind.expose_fds.then(|| exposed.clone());
         tokio::task::spawn_local(converse(stream, level, severity, runtime.clone(), exposed));
     }
@@ -64,8 +65,11 @@ pub(crate) async fn converse(
         })
     });
     // A client that went away is nobody to tell.
-    let _ = match stream {
-        Stream::Tcp(stream) => control::session::serve(stream, level, severity, runtime, hand_over).await,
-        Stream::Unix(stream) => control::session::serve(stream, level, severity, runtime, hand_over).await,
+    let _ = if stream.is_tcp() {
+        let Ok(stream) = TcpStream::from_std(stream.into_fd().into()) else { return };
+        control::session::serve(stream, level, severity, runtime, hand_over).await
+    } else {
+        let Ok(stream) = UnixStream::from_std(stream.into_fd().into()) else { return };
+        control::session::serve(stream, level, severity, runtime, hand_over).await
     };
 }

@@ -5,12 +5,11 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
-use tokio::net::{TcpStream, UnixStream};
 
 use crate::stream::Stream;
 use crate::sys;
@@ -124,29 +123,24 @@ impl Dial<'_> {
     pub async fn connect(&self, target: &Target) -> io::Result<Stream> {
         let address = match target {
             Target::Ip(address) => *address,
-            Target::Unix(path) => return Ok(Stream::Unix(UnixStream::connect(path).await?)),
-            Target::Abstract { name, padded } => {
-                return Ok(Stream::Unix(UnixStream::connect(abstract_path(name, *padded)).await?));
-            }
+            Target::Unix(path) => return unix(path),
+            Target::Abstract { name, padded } => return unix(&abstract_path(name, *padded)),
         };
         let socket = match self.namespace {
             Some(namespace) => in_namespace(namespace, || tcp_socket(address))?,
             None => tcp_socket(address)?,
         };
         self.prepare(&socket, address)?;
-        match socket.connect(&address.into()) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
-            _ => {}
+        let (address, mut asked) = (socket2::SockAddr::from(address), 0);
+        while let Err(error) = socket.connect(&address) {
+            match error.raw_os_error() {
+                // On this machine itself the peer's answer is here already: asked once more, the kernel says so.
+                Some(libc::EINPROGRESS) if asked == 0 && is_here(target) => asked += 1,
+                Some(libc::EINPROGRESS | libc::EALREADY) => return connected(socket).await,
+                _ => return Err(error),
+            }
         }
-        let stream = TcpStream::from_std(socket.into())?;
-        poll_fn(|context| stream.poll_write_ready(context)).await?;
-        // What went wrong is told with the readiness: only then is the kernel asked what it was.
-        if stream.try_io(Interest::ERROR, || Ok(())).is_ok()
-            && let Some(error) = stream.take_error()?
-        {
-            return Err(error);
-        }
-        Ok(Stream::Tcp(stream))
+        Ok(Stream::from_fd(socket.into(), true))
     }
 
     fn prepare(&self, options: &Socket, address: SocketAddr) -> io::Result<()> {
@@ -217,6 +211,31 @@ impl Dial<'_> {
         }
         Err(io::Error::new(io::ErrorKind::AddrInUse, SourceError::PortRange))
     }
+}
+
+/// Whether the target is certainly a socket of this machine.
+fn is_here(target: &Target) -> bool {
+    matches!(target, Target::Ip(address) if address.ip().is_loopback())
+}
+
+/// Waits until the connection is made.
+async fn connected(socket: Socket) -> io::Result<Stream> {
+    let mut stream = Stream::from_fd(socket.into(), true);
+    poll_fn(|context| stream.poll_write_ready(context)).await?;
+    // What went wrong is told with the readiness: only then is the kernel asked what it was.
+    if stream.try_io(Interest::ERROR, || Ok(())).is_ok()
+        && let Some(error) = SockRef::from(&stream).take_error()?
+    {
+        return Err(error);
+    }
+    Ok(stream)
+}
+
+/// Connects to a UNIX socket, which the kernel does or refuses at once.
+fn unix(path: &Path) -> io::Result<Stream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+    socket.connect(&socket2::SockAddr::unix(path)?)?;
+    Ok(Stream::from_fd(socket.into(), false))
 }
 
 fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {

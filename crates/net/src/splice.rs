@@ -88,7 +88,7 @@ impl Pipe {
     pub fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
-        from: &Stream,
+        from: &mut Stream,
         limit: u64,
     ) -> Poll<io::Result<usize>> {
         let Some((_, write)) = &self.ends else { return Poll::Ready(Ok(0)) };
@@ -117,7 +117,7 @@ impl Pipe {
     pub fn poll_drain(
         &mut self,
         context: &mut Context<'_>,
-        to: &Stream,
+        to: &mut Stream,
         more: bool,
     ) -> Poll<io::Result<usize>> {
         let Some((read, _)) = &self.ends else { return Poll::Ready(Ok(0)) };

@@ -1,7 +1,8 @@
 //! A connected stream socket of either family, read and written by polling inside a worker's task.
 //!
-//! Reads that fill less than they were given clear tokio's readiness, so the next read waits for the kernel
-//! instead of asking it in vain: one system call a direction a message.
+//! A socket is tried before it is waited for: the reactor learns of it when there is nothing to read, or no room to write,
+//! for the first time. Reads that fill less than they were given clear the reactor's readiness, so the next read waits for
+//! the kernel instead of asking it in vain: one system call a direction a message.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -13,8 +14,10 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::SockRef;
 use tokio::io::Interest;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::unix::AsyncFd;
 use tokio::task::coop;
+
+use crate::sys::{self, Plain};
 
 /// Calls that move so much use up the task's turn: a peer that always has more must not keep the worker for itself.
 /// Smaller ones are messages, behind each of which the peer waits.
@@ -22,14 +25,57 @@ const LARGE: usize = 4096;
 
 /// A connected socket of the calling worker.
 #[derive(Debug)]
-pub enum Stream {
-    /// TCP.
-    Tcp(TcpStream),
-    /// A UNIX or abstract socket, or one end of a pair.
-    Unix(UnixStream),
+pub struct Stream(Place);
+
+/// Where a socket is.
+#[derive(Debug)]
+enum Place {
+    /// Nobody had to wait for it yet. `None` only while it moves into the reactor.
+    Apart(Option<Plain>),
+    /// In the reactor of the worker.
+    Watched(AsyncFd<Plain>),
 }
 
 impl Stream {
+    /// A connected, non-blocking socket, for the calling worker.
+    pub fn from_fd(socket: OwnedFd, is_tcp: bool) -> Self {
+        Self(Place::Apart(Some(Plain { socket, is_tcp })))
+    }
+
+    /// Whether it speaks TCP: no UNIX or abstract socket, nor one end of a pair.
+    #[inline]
+    pub fn is_tcp(&self) -> bool {
+        self.plain().is_tcp
+    }
+
+    #[inline]
+    fn plain(&self) -> &Plain {
+        match &self.0 {
+            Place::Watched(watched) => watched.get_ref(),
+            Place::Apart(Some(plain)) => plain,
+            Place::Apart(None) => unreachable!("only `watched` takes it, and puts it back"),
+        }
+    }
+
+    /// The socket in the reactor, where it is put now if it was not.
+    fn watched(&mut self) -> io::Result<&AsyncFd<Plain>> {
+        if let Place::Apart(apart) = &mut self.0
+            && let Some(plain) = apart.take()
+        {
+            match sys::watch(plain) {
+                Ok(watched) => self.0 = Place::Watched(watched),
+                Err((plain, error)) => {
+                    self.0 = Place::Apart(Some(plain));
+                    return Err(error);
+                }
+            }
+        }
+        match &self.0 {
+            Place::Watched(watched) => Ok(watched),
+            Place::Apart(_) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
     /// Reads into `room`; 0 at the end of the stream. `room` must not be empty.
     #[inline]
     pub fn poll_read(&mut self, context: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -65,7 +111,7 @@ impl Stream {
     /// the usual case, costs a look at one word.
     #[inline]
     fn poll_move(
-        &self,
+        &mut self,
         context: &mut Context<'_>,
         interest: Interest,
         wanted: usize,
@@ -86,14 +132,11 @@ impl Stream {
                     }
                 }
             }
-            ready!(match interest {
-                Interest::READABLE => self.register_read(context),
-                _ => self.poll_write_ready(context),
-            })?;
+            ready!(self.poll_event(context, interest))?;
         }
     }
 
-    /// Moves up to `wanted` bytes by `call` if the socket is believed ready. Fewer end that belief: the kernel had no
+    /// Moves up to `wanted` bytes by `call` if the socket is believed ready, or nothing is known of it. Fewer end that belief: the kernel had no
     /// more, and need not be asked to say so.
     #[inline]
     fn try_move(
@@ -102,8 +145,9 @@ impl Stream {
         wanted: usize,
         mut call: impl FnMut() -> Result<usize, Errno>,
     ) -> io::Result<usize> {
+        let Place::Watched(watched) = &self.0 else { return Ok(retry_on_intr(&mut call)?) };
         let mut moved = None;
-        let outcome = self.try_io(interest, || {
+        let outcome = watched.try_io(interest, |_| {
             let n = retry_on_intr(&mut call)?;
             moved = Some(n);
             if 0 < n && n < wanted { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
@@ -114,42 +158,52 @@ impl Stream {
         }
     }
 
-    /// Ready when a read would not wait (data, end of stream, or an error).
+    /// Ready when a read would not wait (data, end of stream, or an error), as far as the reactor was told.
     #[inline]
-    pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_quiet() { self.register_read(context) } else { Poll::Ready(Ok(())) }
-    }
-
-    fn register_read(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(stream) => stream.poll_read_ready(context),
-            Self::Unix(stream) => stream.poll_read_ready(context),
-        }
+    pub fn poll_read_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_quiet() { self.poll_event(context, Interest::READABLE) } else { Poll::Ready(Ok(())) }
     }
 
     /// Ready when a write would not wait.
     #[inline]
-    pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(stream) => stream.poll_write_ready(context),
-            Self::Unix(stream) => stream.poll_write_ready(context),
+    pub fn poll_write_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_event(context, Interest::WRITABLE)
+    }
+
+    /// Waits for what the reactor says of the socket, to which it is made known if it was not.
+    fn poll_event(&mut self, context: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
+        let watched = self.watched()?;
+        match interest {
+            Interest::READABLE => watched.poll_read_ready(context).map_ok(drop),
+            _ => watched.poll_write_ready(context).map_ok(drop),
         }
     }
 
-    /// Runs `call` if the socket is believed ready; clears that belief when it would block.
+    /// Has what happens to the socket from now on known to [`is_quiet`](Self::is_quiet).
+    ///
+    /// # Errors
+    /// The kernel has no room for another socket in the reactor.
+    pub fn watch(&mut self) -> io::Result<()> {
+        self.watched().map(drop)
+    }
+
+    /// Runs `call` if the socket is believed ready, or nothing is known of it; clears that belief when it would block.
     #[inline]
     pub fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        match self {
-            Self::Tcp(stream) => stream.try_io(interest, call),
-            Self::Unix(stream) => stream.try_io(interest, call),
+        match &self.0 {
+            Place::Watched(watched) => watched.try_io(interest, |_| call()),
+            Place::Apart(_) => call(),
         }
     }
 
     /// Whether nothing has happened on an idle connection since its last read: no data, no end, no error, as
-    /// far as the kernel has told. No system call.
+    /// far as the reactor was told. No system call.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.try_io(Interest::READABLE, || Ok(())).is_err()
+        match &self.0 {
+            Place::Watched(watched) => watched.try_io(Interest::READABLE, |_| Ok(())).is_err(),
+            Place::Apart(_) => true,
+        }
     }
 
     /// Sends the end of our side; what the peer sends can still be read.
@@ -166,13 +220,14 @@ impl Stream {
     /// Lets the connection vanish when it is closed (`silent-drop`): nothing is sent, where the process may repair sockets;
     /// else, or with `rst_ttl`, a reset leaves that travels so many hops only, one where nothing is said.
     pub fn vanish(&self, rst_ttl: Option<u8>) {
-        let Self::Tcp(stream) = self else { return };
-        let repaired =
-            || crate::sys::set_int_option(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_REPAIR, 1).is_ok();
+        if !self.is_tcp() {
+            return;
+        }
+        let repaired = || sys::set_int_option(self.as_fd(), libc::IPPROTO_TCP, libc::TCP_REPAIR, 1).is_ok();
         if rst_ttl.is_none() && repaired() {
             return;
         }
-        let (socket, hops) = (SockRef::from(stream), u32::from(rst_ttl.unwrap_or(1)));
+        let (socket, hops) = (SockRef::from(self), u32::from(rst_ttl.unwrap_or(1)));
         let _ = match self.local() {
             Some(SocketAddr::V6(_)) => socket.set_unicast_hops_v6(hops),
             _ => socket.set_ttl_v4(hops),
@@ -211,37 +266,31 @@ impl Stream {
 
     /// The peer's address; `None` for sockets without one.
     pub fn peer(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(stream) => stream.peer_addr().ok(),
-            Self::Unix(_) => None,
-        }
+        self.is_tcp().then(|| SockRef::from(self).peer_addr().ok()?.as_socket())?
     }
 
     /// Our own address; `None` for sockets without one.
     pub fn local(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(stream) => stream.local_addr().ok(),
-            Self::Unix(_) => None,
-        }
+        self.is_tcp().then(|| SockRef::from(self).local_addr().ok()?.as_socket())?
     }
 
     /// Sends small writes at once. HAProxy's own default on both sides.
     pub fn set_nodelay(&self) {
-        if let Self::Tcp(stream) = self {
-            let _ = stream.set_nodelay(true);
+        if self.is_tcp() {
+            let _ = SockRef::from(self).set_tcp_nodelay(true);
         }
     }
 
     /// Acknowledges what was received at once, or leaves it to the next segment.
     pub fn set_quickack(&self, now: bool) {
-        if let Self::Tcp(stream) = self {
-            let _ = SockRef::from(stream).set_tcp_quickack(now);
+        if self.is_tcp() {
+            let _ = SockRef::from(self).set_tcp_quickack(now);
         }
     }
 
     /// Turns TCP keep-alive probes on (`option clitcpka`, `srvtcpka`), with their own numbers where given.
     pub fn set_keepalive(&self, count: Option<u32>, idle: Option<Duration>, interval: Option<Duration>) {
-        if let Self::Tcp(stream) = self {
+        if self.is_tcp() {
             let mut keepalive = socket2::TcpKeepalive::new();
             if let Some(count) = count {
                 keepalive = keepalive.with_retries(count);
@@ -252,35 +301,25 @@ impl Stream {
             if let Some(interval) = interval {
                 keepalive = keepalive.with_interval(interval);
             }
-            let socket = SockRef::from(stream);
+            let socket = SockRef::from(self);
             let _ = socket.set_keepalive(true);
             let _ = socket.set_tcp_keepalive(&keepalive);
         }
     }
 
-    /// Takes the socket out of this worker's reactor, to be handed to another worker.
-    pub fn into_std(self) -> io::Result<OwnedFd> {
-        Ok(match self {
-            Self::Tcp(stream) => stream.into_std()?.into(),
-            Self::Unix(stream) => stream.into_std()?.into(),
-        })
-    }
-
-    /// Puts a connected, non-blocking socket into the calling worker's reactor.
-    pub fn from_fd(socket: OwnedFd, is_tcp: bool) -> io::Result<Self> {
-        Ok(if is_tcp {
-            Self::Tcp(TcpStream::from_std(socket.into())?)
-        } else {
-            Self::Unix(UnixStream::from_std(socket.into())?)
-        })
+    /// Takes the socket out of this worker's reactor, to be handed to another worker or to another kind of stream.
+    pub fn into_fd(self) -> OwnedFd {
+        match self.0 {
+            Place::Watched(watched) => watched.into_inner().socket,
+            Place::Apart(Some(plain)) => plain.socket,
+            Place::Apart(None) => unreachable!("only `watched` takes it, and puts it back"),
+        }
     }
 }
 
 impl AsFd for Stream {
+    #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
+        self.plain().socket.as_fd()
     }
 }

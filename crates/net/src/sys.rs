@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 
 /// Takes ownership of a descriptor that the process was started with (`fd@N`).
 ///
@@ -184,6 +184,25 @@ pub fn daemonize() -> io::Result<()> {
 pub fn watch_readable(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only when dropped.
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
+}
+
+/// A stream socket of whichever family.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    pub(crate) socket: OwnedFd,
+    pub(crate) is_tcp: bool,
+}
+
+impl AsRawFd for Plain {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// Puts a stream socket into the calling worker's reactor; gives it back where the kernel has no room for another.
+pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)> {
+    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only when dropped.
+    unsafe { AsyncFd::register(socket) }.map_err(AsyncFdRegisterError::into_parts)
 }
 
 /// Holds back (or lets through again) the signals that a process is steered with, in the calling thread and those it

@@ -120,8 +120,8 @@ async fn take_over(
                 let ask = Ask { key: &key_wanted, reuse, first };
                 let upstream = worker.pools.take(proxy, server, ask)?;
                 let Upstream { stream, uses, ends, late_nodelay, open, .. } = *upstream;
-                let is_tcp = matches!(stream, Stream::Tcp(_));
-                Some(Handed { socket: stream.into_std().ok()?, is_tcp, uses, ends, late_nodelay, open })
+                let is_tcp = stream.is_tcp();
+                Some(Handed { socket: stream.into_fd(), is_tcp, uses, ends, late_nodelay, open })
             });
             // Who asked may be gone; the connection is then closed.
             let _ = send.send(handed);
@@ -129,11 +129,9 @@ async fn take_over(
         if !posted {
             continue;
         }
-        if let Ok(Some(handed)) = receive.await
-            && let Ok(stream) = Stream::from_fd(handed.socket, handed.is_tcp)
-        {
+        if let Ok(Some(handed)) = receive.await {
             return Some(Box::new(Upstream {
-                stream,
+                stream: Stream::from_fd(handed.socket, handed.is_tcp),
                 input: None,
                 server: settings.clone(),
                 backend: backend.index,

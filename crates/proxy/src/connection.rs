@@ -156,28 +156,24 @@ impl Connection {
 }
 
 impl Drop for Connection {
+    /// Gives back the places that `accept` took in the limits of the process, the frontend and the listener.
     fn drop(&mut self) {
-        give_places_back(&self.worker.shared.process, &self.session.frontend, &self.session.listener);
-    }
-}
-
-/// Gives back the places that `accept` took in the limits of the process, the frontend and the listener.
-pub(crate) fn give_places_back(
-    process: &state::Process,
-    frontend: &state::Proxy,
-    listener: &state::Listener,
-) {
-    let before = process.connections.fetch_sub(1, Relaxed);
-    let listeners = listener.connections.fetch_sub(1, Relaxed);
-    frontend.disconnect();
-    if before == process.maxconn.load(Relaxed) || listeners == listener.maxconn {
-        listener.wake();
-    }
-    if let Some(counters) = frontend.frontend.all().nth(runtime::current_worker()) {
-        counters.traffic.sessions.down();
-    }
-    if let Some(counters) = listener.counters.get().and_then(|all| all.all().nth(runtime::current_worker())) {
-        counters.traffic.sessions.down();
+        let (process, frontend) = (&self.worker.shared.process, &self.session.frontend);
+        let listener = &self.session.listener;
+        let before = process.connections.fetch_sub(1, Relaxed);
+        let listeners = listener.connections.fetch_sub(1, Relaxed);
+        frontend.disconnect();
+        if before == process.maxconn.load(Relaxed) || listeners == listener.maxconn {
+            listener.wake();
+        }
+        if let Some(counters) = frontend.frontend.all().nth(runtime::current_worker()) {
+            counters.traffic.sessions.down();
+        }
+        if let Some(counters) =
+            listener.counters.get().and_then(|all| all.all().nth(runtime::current_worker()))
+        {
+            counters.traffic.sessions.down();
+        }
     }
 }
 // Idle connections are many, and the next larger size of the allocator is 320. Debug builds of the reactor keep more.

@@ -279,7 +279,7 @@ impl Pools {
             if pool.idle.is_empty() && pool.purge_at == 0 {
                 continue;
             }
-            pool.idle.retain(|idle| {
+            pool.idle.retain_mut(|idle| {
                 let keep =
                     idle.stream.poll_read_ready(&mut context).is_pending() && idle.server.state.is_up();
                 if !keep {

@@ -535,6 +535,9 @@ pub(crate) fn conclude(
 
 fn keep_private(client: &mut Connection, mut upstream: Box<Upstream>) {
     upstream.input = None;
+    if upstream.stream.watch().is_err() {
+        return;
+    }
     client.last_server = LastServer::new(upstream.backend, upstream.server.index);
     // `max-session-srv-conns`: the longest kept goes first.
     let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);

@@ -22,7 +22,7 @@ use state::Mode;
 use state::sessions::{self, Activity};
 
 use crate::accept::Newcomer;
-use crate::connection::{self, Connection};
+use crate::connection::Connection;
 use crate::rules_step;
 use crate::worker::Worker;
 
@@ -84,14 +84,12 @@ pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
     let exchanges = Rc::new(Exchanges::new(crate::exchange::exchange, measured));
     Box::new(move |newcomer| {
         let (worker, exchanges) = (worker.clone(), exchanges.clone());
-        if let Some(connection) = begin(worker, newcomer) {
-            tokio::task::spawn_local(run(connection, exchanges));
-        }
+        tokio::task::spawn_local(run(begin(worker, newcomer), exchanges));
     })
 }
 
-/// Makes the connection from the descriptor; `None` when it is already gone.
-fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
+/// Makes the connection from the descriptor.
+fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Connection> {
     let frontend = worker.proxy(newcomer.frontend).plan.clone();
     let bind = &frontend.binds[newcomer.bind];
     let is_tcp = newcomer.peer.is_some();
@@ -106,10 +104,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
     let of_process = worker.shared.process.counters.mine();
     of_process.connections.add(1);
     of_process.connection_rate.tick(now_ms);
-    let Ok(stream) = Stream::from_fd(newcomer.socket, is_tcp) else {
-        connection::give_places_back(&worker.shared.process, &frontend.state, &bind.listener);
-        return None;
-    };
+    let stream = Stream::from_fd(newcomer.socket, is_tcp);
     // A socket bound to one address tells the destination; only the wildcard has to ask the kernel.
     let destination = match &bind.address {
         BindAddress::Ip(address) if !address.ip().is_unspecified() && !bind.transparent => Some(*address),
@@ -149,7 +144,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Option<Box<Connection>> {
         log_level: None,
     };
     let entry = sessions::register(&frontend.state, newcomer.peer, address_of(&session.destination), now_ms);
-    Some(Connection::new(worker, frontend, stream, session, entry, newcomer.load))
+    Connection::new(worker, frontend, stream, session, entry, newcomer.load)
 }
 
 fn address_of(endpoint: &Endpoint) -> Option<std::net::SocketAddr> {
@@ -184,7 +179,7 @@ where
     loop {
         connection.entry.activity.set(Activity::Waiting);
         connection.entry.active_ms.set(connection.idle_from / 1000);
-        let Some(arrival) = wait_for_request(&connection).await else { return };
+        let Some(arrival) = wait_for_request(&mut connection).await else { return };
         connection.entry.activity.set(Activity::Request);
         if arrival == Arrival::Expired && connection.session.requests > 0 {
             return;
@@ -232,7 +227,7 @@ fn count_session(connection: &Connection) {
 }
 
 /// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the connection is to end.
-async fn wait_for_request(connection: &Connection) -> Option<Arrival> {
+async fn wait_for_request(connection: &mut Connection) -> Option<Arrival> {
     if connection.input.is_some() {
         // Requests that came together ask the sockets for little: without this, a client that goes on sending such
         // would keep the worker for itself.
@@ -240,14 +235,18 @@ async fn wait_for_request(connection: &Connection) -> Option<Arrival> {
         return Some(Arrival::Ready);
     }
     let timeouts = &connection.frontend.timeouts;
-    let allowed = if connection.session.requests == 0 {
+    let first = connection.session.requests == 0;
+    let allowed = if first {
         timeouts.http_request.or(timeouts.client)
     } else {
         timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client)
     };
     let mut armed = false;
     poll_fn(|context: &mut Context<'_>| {
-        if connection.stream.poll_read_ready(context).is_ready() {
+        // Whoever connects has something to say, which mostly is here already.
+        let here = first && !armed && connection.poll_fill(context).is_ready();
+        connection.release_input();
+        if here || connection.stream.poll_read_ready(context).is_ready() {
             return Poll::Ready(Some(Arrival::Ready));
         }
         if connection.poll_killed(context).is_ready() {

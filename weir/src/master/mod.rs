@@ -321,7 +321,7 @@ pub(crate) async fn obey(
         }
         for descriptor in descriptors {
             rustix::io::ioctl_fionbio(&descriptor, true)?;
-            let Ok(stream) = net::Stream::from_fd(descriptor, false) else { continue };
+            let stream = net::Stream::from_fd(descriptor, false);
             let (level, severity) = (control::Level::Admin, control::SeverityOutput::None);
             let exposed = Some(exposed.clone());
             let task = crate::control_socket::converse(stream, level, severity, runtime.clone(), exposed);
