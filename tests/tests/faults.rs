@@ -104,6 +104,15 @@ const GET: &str = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
 const LAST: &str = "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
 #[test]
+fn half_a_request_has_its_time_wherever_it_comes() {
+    let scene = Scene::start("timeout http-request 100ms", "http-request return status 200", "");
+    let half = "GET /y HTTP/1.1\r\nHo";
+    assert!(scene.talk(half).starts_with("HTTP/1.1 408 "));
+    let answers = scene.talk(&format!("{GET}{half}"));
+    assert!(answers.starts_with("HTTP/1.1 200 ") && answers.contains("\r\n\r\nHTTP/1.1 408 "), "{answers}");
+}
+
+#[test]
 fn a_client_that_ends_its_side_within_a_head_is_told_so() {
     let scene = Scene::start("", "", "");
     let mut stream =

@@ -36,15 +36,14 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
         begin(client, x);
         begun = true;
         if parse(client, x)? {
-            return complete(client, x);
+            return complete(client, x, x.txn.times.started);
         }
+        limit(client, x)?;
     }
     if arrival == Arrival::Expired {
         begin(client, x);
         return Err(empty(client, x, Fault::RequestTimeout));
     }
-    let timeouts = &client.frontend.timeouts;
-    let allowed = timeouts.http_request.or(timeouts.client);
     loop {
         let read = poll_fn(|context: &mut Context<'_>| {
             if let Poll::Ready(killed) = client.poll_killed(context) {
@@ -67,7 +66,8 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
                 0
             }
         };
-        if !begun {
+        let at_once = !begun;
+        if at_once {
             begin(client, x);
             begun = true;
         }
@@ -80,15 +80,19 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
             });
         }
         if parse(client, x)? {
-            return complete(client, x);
+            // The clock is read once for a head that came in one piece.
+            let now = if at_once { x.txn.times.started } else { now_us() };
+            return complete(client, x, now);
         }
-        // The whole head has to come within this time, however many pieces it comes in.
-        let start_ms = x.txn.times.started / 1000;
-        client.timer.set_after(start_ms, allowed);
-        if client.timer.deadline() <= timer::now_ms() {
-            return Err(Fault::RequestTimeout.into());
-        }
+        limit(client, x)?;
     }
+}
+
+/// The whole head has to come within `timeout http-request`, however many pieces it comes in.
+fn limit(client: &Connection, x: &Exchange) -> Result<(), Fault> {
+    let timeouts = &client.frontend.timeouts;
+    client.timer.set_after(x.txn.times.started / 1000, timeouts.http_request.or(timeouts.client));
+    if client.timer.deadline() <= timer::now_ms() { Err(Fault::RequestTimeout) } else { Ok(()) }
 }
 
 /// A connection that ended or expired without a byte: an error only the first time and unless `option
@@ -146,9 +150,8 @@ fn capture_error(client: &mut Connection, error: &http::ParseError) {
     crate::finish::note_malformed(client, None, input, error);
 }
 
-/// Counts the request and notes what logs and later steps need of it as it was received.
-fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
-    let now = x.txn.times.started.max(now_if_late(client, x));
+/// Counts the request, complete `now`, and notes what logs and later steps need of it as it was received.
+fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), Stop> {
     x.txn.times.request = now;
     client.session.requests += 1;
     x.txn.id = client.worker.stream_id();
@@ -178,15 +181,6 @@ fn complete(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
         capture(client, x);
     }
     Ok(())
-}
-
-/// The clock is read once for a head that came in one piece.
-fn now_if_late(client: &Connection, x: &Exchange) -> u64 {
-    if client.timer.deadline() == timer::NEVER && x.txn.times.started > 0 {
-        x.txn.times.started
-    } else {
-        now_us()
-    }
 }
 
 fn note_request_line(client: &Connection, x: &mut Exchange) {
