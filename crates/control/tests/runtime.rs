@@ -347,8 +347,13 @@ fn sessions_are_listed_and_killed() {
     let runtime = runtime();
     let frontend = runtime.view().frontend("fe").unwrap().state.clone();
     let source = SocketAddr::from(([192, 0, 2, 1], 4711));
-    let entry = state::sessions::register(&frontend, Some(source), None, base::clock::now_ms());
-    entry.set_backend(&be(&runtime));
+    let entry = state::sessions::register(
+        &runtime::Local::new(frontend.clone()),
+        Some(source),
+        None,
+        base::clock::now_ms(),
+    );
+    entry.set_backend(&runtime::Local::new(be(&runtime)));
     let listed = ask(&runtime, "show sess\n");
     let id = listed.split(':').next().unwrap().to_owned();
     assert!(listed.contains("proto=tcpv4 src=192.0.2.1:4711 fe=fe be=be srv=<none>"), "{listed}");

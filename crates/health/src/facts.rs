@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use base::clock::{WallTime, now_ms, now_us};
+use runtime::Local;
 use sample::expression::Expression;
 use sample::format::Format;
 use sample::value::{Type, Value};
@@ -28,7 +29,7 @@ pub(crate) struct Facts {
 }
 
 /// The frontend that a check belongs to, as there is none.
-fn frontend() -> (Arc<Proxy>, Arc<Listener>) {
+fn frontend() -> (Local<Proxy>, Local<Listener>) {
     static FRONTEND: OnceLock<(Arc<Proxy>, Arc<Listener>)> = OnceLock::new();
     let (proxy, listener) = FRONTEND.get_or_init(|| {
         let proxy = Proxy::new(ProxySeed {
@@ -43,7 +44,7 @@ fn frontend() -> (Arc<Proxy>, Arc<Listener>) {
         });
         (Arc::new(proxy), Arc::new(Listener::new(0, "checks".into(), "".into(), 0)))
     });
-    (proxy.clone(), listener.clone())
+    (Local::new(proxy.clone()), Local::new(listener.clone()))
 }
 
 impl Facts {
@@ -68,8 +69,8 @@ impl Facts {
             log_level: None,
         };
         let transaction = Transaction {
-            backend: Some(subject.backend().state.clone()),
-            server: Some(subject.server().clone()),
+            backend: Some(Local::new(subject.backend().state.clone())),
+            server: Some(Local::new(subject.server().clone())),
             ..Transaction::default()
         };
         let mut facts = Self {

@@ -1,6 +1,7 @@
 //! Which server serves the request: persistence, `use-server`, balancing, and waiting in line where limits
 //! are reached (configuration manual, 4.2 `balance`, `cookie`, `use-server`, `maxconn`, `fullconn`).
 
+use runtime::Local;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ fn limit(backend: &Proxy, server: &state::Server) -> u32 {
 pub(crate) async fn assign(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     avoid: Option<usize>,
 ) -> Result<Lease, Fault> {
     match try_assign(client, x, backend, avoid)? {
@@ -112,7 +113,7 @@ enum Assigned {
 fn try_assign(
     client: &Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     avoid: Option<usize>,
 ) -> Result<Assigned, Fault> {
     let prepared = client.worker.proxy(backend.index);
@@ -155,7 +156,7 @@ fn preferred(client: &Connection, backend: &Proxy, avoid: Option<usize>) -> Opti
     (short && state.effective_weight() > 0).then_some(server)
 }
 
-fn enter(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings, now: u64) -> Option<Lease> {
+fn enter(client: &Connection, backend: &Local<Proxy>, settings: &ServerSettings, now: u64) -> Option<Lease> {
     let server = &settings.state;
     let limit = limit(backend, server);
     if limit > 0 && !server.queue.is_empty() {
@@ -199,7 +200,7 @@ impl Drop for InLine<'_> {
 async fn wait(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     server: Option<usize>,
     avoid: Option<usize>,
 ) -> Result<Lease, Fault> {
@@ -270,7 +271,7 @@ async fn wait(
     }
 }
 
-fn take_place(client: &Connection, backend: &Arc<Proxy>, settings: &ServerSettings) -> Option<Lease> {
+fn take_place(client: &Connection, backend: &Local<Proxy>, settings: &ServerSettings) -> Option<Lease> {
     let limit = limit(backend, &settings.state);
     settings.state.try_enter(limit).map(|tally| lease(client, backend, settings, tally, now_us()))
 }

@@ -1,5 +1,6 @@
 //! A connection to the server chosen: an idle one if the request may use it, else a new one.
 
+use runtime::Local;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +32,7 @@ use crate::pool::{Ask, Open, Upstream};
 pub(crate) async fn obtain(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     lease: &Lease,
 ) -> Result<Box<Upstream>, Fault> {
     let settings = lease.settings();
@@ -184,7 +185,7 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
 async fn open(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     settings: &Arc<ServerSettings>,
     key: Box<[u8]>,
 ) -> Result<Box<Upstream>, Fault> {

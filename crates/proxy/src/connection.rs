@@ -1,14 +1,13 @@
 //! A client connection: its socket, its deadline, what was read and not used yet, and the places it takes.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use config::plan::Proxy;
 use net::Stream;
 use runtime::worker::Load;
-use runtime::{Buffer, timer::Timer};
+use runtime::{Buffer, Local, timer::Timer};
 use sample::{Cause, ConnectionError, Session};
 use state::counters::Traffic;
 use state::sessions::{Kill, Registered};
@@ -26,7 +25,7 @@ pub(crate) struct Connection {
     /// Bytes received and not consumed; `None` while idle.
     pub(crate) input: Option<Buffer>,
     pub(crate) session: Session,
-    pub(crate) frontend: Arc<Proxy>,
+    pub(crate) frontend: Local<Proxy>,
     pub(crate) worker: Rc<Worker>,
     /// Connections to servers that only this client may use (`http-reuse never`, NTLM).
     pub(crate) private: Option<Box<Private>>,
@@ -74,7 +73,7 @@ impl Connection {
     /// A connection at its beginning.
     pub(crate) fn new(
         worker: Rc<Worker>,
-        frontend: Arc<Proxy>,
+        frontend: Local<Proxy>,
         stream: Stream,
         session: Session,
         entry: Registered,

@@ -3,13 +3,12 @@
 use state::server::Trouble;
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::server::{Observe, ServerSettings};
 use net::splice::Pipe;
-use runtime::Buffer;
+use runtime::{Buffer, Local};
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, LogOrigin, Phase, Transaction};
 use state::Answer;
@@ -40,7 +39,7 @@ pub(crate) struct Exchange {
     pub(crate) upload_pipe: Option<Pipe>,
     /// Likewise of the response.
     pub(crate) download_pipe: Option<Pipe>,
-    pub(crate) backend: Option<Arc<Proxy>>,
+    pub(crate) backend: Option<Local<Proxy>>,
     /// The body of the request as rules see it: buffered and decoded; empty unless something asked for it.
     pub(crate) body: Vec<u8>,
     /// Whether the client closed before all of it was there.
@@ -271,7 +270,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
 async fn obtain_response(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
 ) -> Result<(Box<Upstream>, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
     let mut avoid = None;
@@ -369,7 +368,7 @@ pub(crate) async fn before_retry(
 async fn attempt(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     lease: &Lease,
 ) -> Result<Box<Upstream>, (Fault, bool)> {
     count_attempt(x, lease);
@@ -441,8 +440,9 @@ fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retries: u32) ->
 }
 
 pub(crate) fn note_server(client: &Connection, x: &mut Exchange, lease: &Lease, backend: &Proxy) {
-    x.txn.server = Some(lease.settings().state.clone());
-    client.entry.set_server(&lease.settings().state);
+    let server = client.worker.handles.of(client.worker.plan(backend.index)).server(lease.settings());
+    client.entry.set_server(&server);
+    x.txn.server = Some(server);
     // Persistence, or a retry, chooses nothing (`lbtot`).
     if x.bound.is_none() {
         lease.settings().state.counters.mine().chosen.add(1);

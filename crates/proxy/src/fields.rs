@@ -1,9 +1,9 @@
 //! The header fields that the proxy itself adds, changes or removes on the way: `Connection` and its kin,
 //! `option forwardfor|originalto|forwarded`, the unique id.
 
+use runtime::Local;
 use std::io::Write;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use config::plan::Proxy;
 use config::plan::proxy::{
@@ -29,7 +29,7 @@ pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Op
 pub(crate) fn of_request(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
 ) -> Result<(), Stop> {
     restrict_names(client, x, backend)?;
     unique_id_header(client, x);
@@ -229,7 +229,7 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8]) {
 pub(crate) fn of_response(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     upstream: &Upstream,
 ) {
     let _ = upstream;

@@ -119,7 +119,7 @@ pub(crate) fn note_malformed(
 ) {
     let shared = &client.worker.shared;
     let backend = sender.map(|(backend, _)| backend);
-    let proxy = backend.map_or(&client.frontend, |index| &shared.proxies[index].plan);
+    let proxy = backend.map_or(client.frontend.shared(), |index| &shared.proxies[index].plan);
     let named = |proxy: &state::Proxy| (proxy.name.clone(), proxy.id);
     let captured = Captured {
         when: WallTime::now(),

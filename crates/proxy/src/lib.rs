@@ -18,6 +18,7 @@ mod fields;
 mod finish;
 mod flow;
 mod gate;
+mod handles;
 pub mod log;
 mod pool;
 mod relay;

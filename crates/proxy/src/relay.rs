@@ -1,5 +1,6 @@
 //! One TCP stream from its first byte to its log line.
 
+use runtime::Local;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -66,7 +67,7 @@ pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>
 fn may_upgrade(client: &Connection) -> bool {
     let own = &client.session.listener;
     let mut binds = client.frontend.binds.iter();
-    !binds.any(|bind| bind.stays_raw && Arc::ptr_eq(&bind.listener, own))
+    !binds.any(|bind| bind.stays_raw && Arc::ptr_eq(&bind.listener, own.shared()))
 }
 
 async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
@@ -110,7 +111,7 @@ fn has_bytes(client: &Connection) -> bool {
 async fn reach(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
 ) -> Result<(Box<Upstream>, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
     let mut avoid = None;

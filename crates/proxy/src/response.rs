@@ -3,7 +3,6 @@
 
 use state::server::Trouble;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,9 +11,9 @@ use config::plan::proxy::{ConnectionMode, Reuse};
 use config::plan::server::Observe;
 use http::{BodyLength, Head, KnownName, Status, parse_response};
 use net::splice::Pipe;
-use runtime::Buffer;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, NEVER, now_us};
+use runtime::{Buffer, Local};
 use sample::Phase;
 use sample::transaction::TimeoutSlot;
 
@@ -99,7 +98,7 @@ enum Expired {
 pub(crate) async fn await_head(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     upstream: &mut Upstream,
 ) -> Result<(), Fault> {
     let mut deadlines = Deadlines::new(client, x, backend);
@@ -305,7 +304,7 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
 pub(crate) async fn forward(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     x.phase = Phase::Data;
@@ -494,7 +493,7 @@ pub(crate) async fn more(
 pub(crate) fn conclude(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     mut upstream: Box<Upstream>,
     lease: Lease,
 ) -> Next {

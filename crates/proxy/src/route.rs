@@ -1,6 +1,7 @@
 //! Which backend (`use_backend`, `default_backend`), which server by rule (`use-server`), and the hash of the
 //! key that `balance` asks for.
 
+use runtime::Local;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,7 +26,7 @@ pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
 }
 
 /// Chooses the backend and counts the session there.
-pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>, Fault> {
+pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Local<Proxy>, Fault> {
     let frontend = &client.frontend;
     let shared = &client.worker.shared;
     let forced = !frontend.force_be_switch.is_empty()
@@ -41,7 +42,8 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>
     }
     let index =
         by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or(Fault::NoBackend)?;
-    let backend = shared.proxies[index].plan.clone();
+    let handles = client.worker.handles.of(client.worker.plan(index));
+    let backend = handles.plan.clone();
     if x.txn.is_http && backend.mode != Mode::Http {
         // What became HTTP does not go back.
         return Err(Fault::NoBackend);
@@ -53,8 +55,8 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Arc<Proxy>
         }
         x.txn.max_retries = None;
     }
-    client.entry.set_backend(&backend.state);
-    x.txn.backend = Some(backend.state.clone());
+    client.entry.set_backend(&handles.state);
+    x.txn.backend = Some(handles.state.clone());
     x.backend = Some(backend.clone());
     let traffic = &backend.state.backend.mine().traffic;
     traffic.sessions.up();

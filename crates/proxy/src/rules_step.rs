@@ -1,5 +1,6 @@
 //! Running the rule sets of a frontend and a backend, and doing what their verdicts ask of the connection.
 
+use runtime::Local;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,7 +112,7 @@ fn has_nothing_to_ask(proxy: &Proxy) -> bool {
 pub(crate) async fn of_backend(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
 ) -> Result<(), Stop> {
     if backend.index == client.frontend.index || has_nothing_to_ask(backend) {
         return Ok(());
@@ -119,7 +120,7 @@ pub(crate) async fn of_backend(
     on_request(client, x, backend).await
 }
 
-async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
+async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Local<Proxy>) -> Result<(), Stop> {
     let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
     if !proxy.tcp_request.is_empty() && !were_run {
         let accepted = Box::pin(run(client, x, proxy, &proxy.tcp_request, None)).await;
@@ -154,7 +155,7 @@ enum Side {
 pub(crate) async fn run(
     client: &mut Connection,
     x: &mut Exchange,
-    proxy: &Arc<Proxy>,
+    proxy: &Local<Proxy>,
     rules: &RuleSet,
     mut upstream: Option<&mut Upstream>,
 ) -> Result<bool, Stop> {
@@ -229,7 +230,7 @@ pub(crate) async fn hold_body(
 async fn do_hold(
     client: &mut Connection,
     x: &mut Exchange,
-    proxy: &Arc<Proxy>,
+    proxy: &Local<Proxy>,
     hold: Hold,
 ) -> Result<(), Stop> {
     match hold {
@@ -276,7 +277,7 @@ async fn do_hold(
 async fn conclude(
     client: &mut Connection,
     x: &mut Exchange,
-    proxy: &Arc<Proxy>,
+    proxy: &Local<Proxy>,
     verdict: Final,
     side: Side,
 ) -> Stop {
@@ -379,7 +380,7 @@ fn answer(client: &Connection, x: &mut Exchange, reply: &Arc<rules::Reply>) -> S
 pub(crate) async fn of_response(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     if !backend.tcp_response.is_empty() {
@@ -403,7 +404,7 @@ pub(crate) async fn of_response(
 /// # Errors
 /// A rewrite failed under `strict-mode on`.
 pub(crate) fn after_response(client: &mut Connection, x: &mut Exchange, held: usize) -> Result<(), Fault> {
-    let none = |proxy: &Arc<Proxy>| proxy.http_after_response.is_empty();
+    let none = |proxy: &Local<Proxy>| proxy.http_after_response.is_empty();
     if none(&client.frontend) && x.backend.as_ref().is_none_or(none) || x.txn.request.method().is_empty() {
         return Ok(());
     }
@@ -465,12 +466,12 @@ pub(crate) async fn of_tcp_frontend(client: &mut Connection, x: &mut Exchange) -
 pub(crate) async fn of_tcp_backend(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
 ) -> Result<(), Stop> {
     if backend.index == client.frontend.index { Ok(()) } else { on_stream(client, x, backend).await }
 }
 
-async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>) -> Result<(), Stop> {
+async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Local<Proxy>) -> Result<(), Stop> {
     if proxy.tcp_request.is_empty() {
         return Ok(());
     }
@@ -515,7 +516,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Arc<Proxy>
 pub(crate) async fn of_tcp_response(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     if backend.tcp_response.is_empty() {

@@ -1,7 +1,7 @@
 //! Answers made by other rooms: the statistics page and the services that rules name. Their bodies come in pieces, so that
 //! a page of tens of thousands of servers neither stalls its worker nor fills its memory.
 
-use std::sync::Arc;
+use runtime::Local;
 use std::time::{Duration, Instant};
 
 use config::plan::Proxy;
@@ -32,7 +32,7 @@ const TURN: Duration = Duration::from_micros(200);
 pub(crate) async fn statistics(
     client: &mut Connection,
     x: &mut Exchange,
-    proxy: &Arc<Proxy>,
+    proxy: &Local<Proxy>,
 ) -> Result<(), Stop> {
     let Some(page) = proxy.stats.clone() else { return Ok(()) };
     if !x.txn.request.target().starts_with(page.uri.as_bytes()) {

@@ -2,7 +2,6 @@
 //! or CONNECT turned into tunnels.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use config::plan::Proxy;
 use http::BodyLength;
 use net::Stream;
 use net::splice::Pipe;
-use runtime::Buffer;
 use runtime::timer::{self, NEVER};
+use runtime::{Buffer, Local};
 use sample::Phase;
 use sample::transaction::TimeoutSlot;
 
@@ -63,7 +62,7 @@ struct Leg<'a> {
 pub(crate) async fn upgrade(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     x.phase = Phase::Data;

@@ -2,13 +2,12 @@
 //! (`option http-buffer-request`, rules that look at it, retries), and sending it once more.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use config::plan::{Proxy, ServerSettings};
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Method};
-use runtime::Buffer;
 use runtime::timer;
+use runtime::{Buffer, Local};
 
 use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop};
@@ -20,7 +19,7 @@ use crate::gate;
 pub(crate) async fn prepare(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Arc<Proxy>,
+    backend: &Local<Proxy>,
 ) -> Result<(), Stop> {
     let buffered = client.frontend.options.http_buffer_request || backend.options.http_buffer_request;
     let by_parameter = matches!(

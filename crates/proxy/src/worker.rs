@@ -20,6 +20,7 @@ use http::ParseOptions;
 use state::Process;
 use state::resolvers::Section;
 
+use crate::handles::Handles;
 use crate::log::Outbox;
 use crate::pool::Pools;
 
@@ -235,6 +236,8 @@ pub struct Worker {
     pub shared: Arc<Shared>,
     /// Idle connections to servers.
     pub(crate) pools: Pools,
+    /// Its own hold of what requests use.
+    pub(crate) handles: Handles,
     /// Log lines on their way out.
     pub(crate) outbox: RefCell<Outbox>,
     /// The workers of its group: those that serve the same listeners and share idle connections.
@@ -252,6 +255,7 @@ impl Worker {
             index,
             group,
             pools: Pools::new(&shared),
+            handles: Handles::new(&shared),
             outbox: RefCell::new(Outbox::new(&shared)),
             next_stream: Cell::new(index as u64),
             shared,
@@ -268,6 +272,12 @@ impl Worker {
         let id = self.next_stream.get();
         self.next_stream.set(id + runtime::shard::workers() as u64);
         id
+    }
+
+    /// The settings of proxy `index`.
+    #[inline]
+    pub(crate) fn plan(&self, index: usize) -> &Arc<Proxy> {
+        &self.shared.proxies[index].plan
     }
 
     /// The prepared proxy `index`.

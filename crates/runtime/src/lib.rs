@@ -7,6 +7,7 @@
 
 pub mod buffer;
 pub mod count;
+pub mod local;
 pub mod placement;
 pub mod shard;
 pub mod shared;
@@ -18,4 +19,5 @@ pub mod worker;
 
 pub use buffer::Buffer;
 pub use count::{Count, Gauge, Rate};
+pub use local::Local;
 pub use shard::{Sharded, current_worker};

@@ -1,8 +1,8 @@
 //! A client connection as data. Made by `proxy` when a connection is accepted; read by expressions and logs.
 
+use runtime::Local;
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use crate::vars::Slots;
 
@@ -80,9 +80,9 @@ pub struct Session {
     /// When the handshakes (PROXY protocol) were done, likewise. `%Th` is the difference.
     pub ready_us: u64,
     /// The frontend.
-    pub frontend: Arc<state::Proxy>,
+    pub frontend: Local<state::Proxy>,
     /// The listener.
-    pub listener: Arc<state::Listener>,
+    pub listener: Local<state::Listener>,
     /// Requests begun on this connection.
     pub requests: u32,
     /// Process-wide number of the connection (`fc_id`‑like facts, `show sess`).

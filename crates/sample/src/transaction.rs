@@ -2,8 +2,8 @@
 //!
 //! Reused between the requests of a connection: [`Transaction::reset`] keeps the memory.
 
+use runtime::Local;
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use http::Head;
 use state::Server;
@@ -152,9 +152,9 @@ pub struct Transaction {
     /// Whether a response head is there: from the server, or made by a rule.
     pub has_response: bool,
     /// The backend, once chosen.
-    pub backend: Option<Arc<state::Proxy>>,
+    pub backend: Option<Local<state::Proxy>>,
     /// The server, once chosen.
-    pub server: Option<Arc<Server>>,
+    pub server: Option<Local<Server>>,
     /// Addresses of the connection to the server: ours, theirs (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
     /// Limits of bandwidth that rules have enabled.

@@ -10,6 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use runtime::Local;
+
 use crate::{Proxy, Server};
 
 /// What a connection is doing, in the words of `show sess`.
@@ -52,7 +54,7 @@ pub struct Entry {
     /// Unique in the process; shown in hexadecimal.
     pub id: u64,
     /// The frontend that accepted it.
-    pub frontend: Arc<Proxy>,
+    pub frontend: Local<Proxy>,
     ends: Ends,
     /// When it was accepted, in ms of the monotonic clock.
     pub since_ms: u64,
@@ -66,8 +68,8 @@ pub struct Entry {
     pub bytes_out: Cell<u64>,
     /// When it last did anything, in ms.
     pub active_ms: Cell<u64>,
-    backend: Cell<Option<Arc<Proxy>>>,
-    server: Cell<Option<Arc<Server>>>,
+    backend: Cell<Option<Local<Proxy>>>,
+    server: Cell<Option<Local<Server>>>,
     killed: Cell<Option<Kill>>,
     /// Its place in the register.
     index: u32,
@@ -129,18 +131,18 @@ pub enum Kill {
 
 impl Entry {
     /// Says which backend serves the request. The same as before costs no more than a look.
-    pub fn set_backend(&self, backend: &Arc<Proxy>) {
+    pub fn set_backend(&self, backend: &Local<Proxy>) {
         peek(&self.backend, |own| {
-            if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, backend)) {
+            if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own.shared(), backend.shared())) {
                 *own = Some(backend.clone());
             }
         });
     }
 
     /// Says which server serves the request, likewise.
-    pub fn set_server(&self, server: &Arc<Server>) {
+    pub fn set_server(&self, server: &Local<Server>) {
         peek(&self.server, |own| {
-            if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, server)) {
+            if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own.shared(), server.shared())) {
                 *own = Some(server.clone());
             }
         });
@@ -175,9 +177,9 @@ impl Entry {
         Snapshot {
             id: self.id,
             worker: runtime::current_worker(),
-            frontend: self.frontend.clone(),
-            backend: peek(&self.backend, |own| own.clone()),
-            server: peek(&self.server, |own| own.clone()),
+            frontend: self.frontend.shared().clone(),
+            backend: peek(&self.backend, |own| own.as_ref().map(|own| own.shared().clone())),
+            server: peek(&self.server, |own| own.as_ref().map(|own| own.shared().clone())),
             source: self.ends.get().0,
             destination: self.ends.get().1,
             since_ms: self.since_ms,
@@ -248,7 +250,7 @@ impl Drop for Registered {
 
 /// Registers a connection of the calling worker.
 pub fn register(
-    frontend: &Arc<Proxy>,
+    frontend: &Local<Proxy>,
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
     now_ms: u64,
@@ -309,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_listed_until_it_ends_and_can_be_killed() {
-        let frontend = Arc::new(Proxy::new(ProxySeed {
+        let frontend = Local::new(Arc::new(Proxy::new(ProxySeed {
             id: 2,
             name: "fe".into(),
             mode: Mode::Http,
@@ -318,7 +320,7 @@ mod tests {
             maxconn: 0,
             session_limit: 0,
             disabled: false,
-        }));
+        })));
         let first = register(&frontend, None, None, 5);
         let second = register(&frontend, None, None, 7);
         assert_ne!(first.id, second.id);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use runtime::Local;
 use state::counters::current;
 use state::{Proxy, Server};
 
@@ -68,7 +69,7 @@ fn int<'a>(value: impl Into<i64>) -> Option<Value<'a>> {
 /// The backend of the stream: the frontend itself until another is chosen, as in HAProxy.
 pub(crate) fn backend<'a>(env: &'a Env<'a>) -> Option<&'a Arc<Proxy>> {
     let chosen = env.transaction.and_then(|transaction| transaction.backend.as_ref());
-    chosen.or_else(|| env.session.map(|session| &session.frontend))
+    chosen.or_else(|| env.session.map(|session| &session.frontend)).map(Local::shared)
 }
 
 /// The requests a backend has now: served and queued.

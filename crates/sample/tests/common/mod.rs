@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use diag::Span;
+use runtime::Local;
 use sample::acl::Acls;
 use sample::auth::{Password, Userlist};
 use sample::pattern::PatternSets;
@@ -170,8 +171,8 @@ impl World {
             accepted_wall_us: 1_234_567_890_123_456,
             accepted_us: 1_000_000,
             ready_us: 1_003_000,
-            frontend: Arc::clone(&frontend),
-            listener: Arc::new(Listener::new(1, "sock-1".into(), "*:80".into(), 0)),
+            frontend: Local::new(frontend.clone()),
+            listener: Local::new(Arc::new(Listener::new(1, "sock-1".into(), "*:80".into(), 0))),
             requests: 1,
             id: 9,
             vars: Default::default(),
@@ -202,8 +203,8 @@ impl World {
         transaction.unique_id = transaction.keep(b"id-77");
         let first = transaction.keep(b"agent {x|y}");
         transaction.request_captures = vec![first, None];
-        transaction.backend = Some(Arc::clone(&backend));
-        transaction.server = Some(chosen);
+        transaction.backend = Some(Local::new(backend.clone()));
+        transaction.server = Some(Local::new(chosen));
         transaction.server_ends = Some((end("10.1.1.254:33000"), end("10.1.1.1:80")));
         transaction.status = 404;
         transaction.server_status = 404;

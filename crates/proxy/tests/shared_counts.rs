@@ -1,0 +1,47 @@
+//! What all workers share is held by each worker once, and not by each connection and request: whoever counted itself among
+//! the users of a proxy or a listener would write a line that all cores write.
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+const WORKERS: usize = 2;
+const CLIENTS: usize = 24;
+
+#[test]
+fn connections_and_requests_do_not_count_themselves_among_the_users_of_the_plan() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+    let origin = listener.local_addr().expect("a bound socket has an address");
+    let plan = common::plan(&format!(
+        "global\n nbthread {WORKERS}\ndefaults\n mode http\n timeout client 20s\n timeout connect 20s\n \
+         timeout server 20s\nfrontend f\n bind 127.0.0.1:1\n default_backend b\nbackend b\n server s {origin}\n"
+    ));
+    let proxies: Vec<_> = plan.proxies.to_vec();
+    let counts = || -> Vec<usize> {
+        let of_proxy =
+            |proxy: &Arc<config::plan::Proxy>| [Arc::strong_count(proxy), Arc::strong_count(&proxy.state)];
+        let listeners =
+            proxies.iter().flat_map(|proxy| &proxy.binds).map(|bind| Arc::strong_count(&bind.listener));
+        proxies.iter().flat_map(of_proxy).chain(listeners).collect()
+    };
+    let address = common::serve(plan)[0];
+    // One request, so that the listener's own tasks hold what they hold.
+    let mut connections = vec![request(address, &listener)];
+    let before = counts();
+    connections.extend((1..CLIENTS).map(|_| request(address, &listener)));
+    for (before, now) in before.iter().zip(counts()) {
+        assert!(now < before + WORKERS, "{before} users became {now} with {CLIENTS} requests in progress");
+    }
+}
+
+/// A client's request on its way, and the origin's end of it, which does not answer.
+fn request(address: std::net::SocketAddr, origin: &TcpListener) -> (TcpStream, TcpStream) {
+    let mut client = common::connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("the frontend reads");
+    let (mut server, _) = origin.accept().expect("the request goes to the origin");
+    assert!(server.read(&mut [0; 1024]).is_ok_and(|n| n > 0), "the request came");
+    (client, server)
+}
