@@ -22,7 +22,13 @@ backend be
 EOF
 }
 acls=
+conditions= # each of 20 ACLs looks at five headers
 for n in $(seq 20); do acls+="    http-request deny if { req.hdr(x-test-$((n % 5))) -m beg value$n }"$'\n'; done
+
+for n in $(seq 20); do
+    for header in 0 1 2 3 4; do conditions+="    acl a$n req.hdr(x-test-$header) -m beg value$n"$'\n'; done
+    conditions+="    http-request deny if a$n"$'\n'
+done
 
 measure() { # name pid port connections path extra... : appends "user system rate" in µs per request
     local name=$1 pid=$2 port=$3 connections=$4 path=$5
@@ -119,6 +125,7 @@ scenario "16 KiB keep-alive" "CPU 0.78" http "" 64 /16384 "haproxy nginx weir"
 scenario "1 MiB" "CPU 0.95" http "" 16 /1048576 "haproxy nginx weir"
 scenario "connection per request" "CPU 0.85" http "" 64 / "haproxy nginx weir" close
 scenario "20 ACLs" "CPU 0.65" http "$acls" 64 / "haproxy weir" header=x-test-{0:a,1:b,2:c,3:d,4:e}
+scenario "20 ACLs of 5 header conditions" "CPU 0.60" http "$conditions" 64 / "haproxy weir" header=x-test-{0:a,1:b,2:c,3:d,4:e}
 scenario "TCP mode" "CPU 0.95" tcp "" 64 / "haproxy weir"
 echo
 echo "| $idle idle keep-alive connections | bytes each | MiB of the process |"

@@ -103,13 +103,13 @@ impl Field {
 
     #[inline(always)]
     pub(crate) fn is(&self, bytes: &[u8], name: &Name) -> bool {
-        if name.is_any() {
-            return !self.is_dead();
+        // The keys tell nearly all names apart.
+        if self.key != name.key() {
+            return name.is_any() && !self.is_dead();
         }
-        self.key == name.key()
-            && !self.is_dead()
-            && self.known == name.known()
-            && (self.known != KnownName::Other || name.is(self.name(bytes)))
+        let same =
+            || self.known == name.known() && (self.known != KnownName::Other || name.is(self.name(bytes)));
+        !self.is_dead() && (name.is_any() || same())
     }
 }
 

@@ -8,6 +8,7 @@ use diag::Diagnostic;
 use crate::env::{Env, Scope};
 use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
+use crate::pattern::entries::Entries;
 use crate::pattern::{Index, List, Method, Origin, View};
 use crate::value::{Type, Value};
 use crate::words::{Word, Words};
@@ -161,7 +162,7 @@ impl Criterion {
     pub(crate) fn test(&self, env: &Env<'_>) -> u8 {
         if let Some((any, args)) = self.expression.any() {
             env.may_change.set(false);
-            return match any(env, args, &mut |value| self.accepts(value)) {
+            return match any(env, args, &mut |text| self.accepts_text(text)) {
                 true => PASS,
                 false if env.may_change.get() && !env.complete => MISS,
                 false => FAIL,
@@ -202,12 +203,30 @@ impl Criterion {
         }
     }
 
+    /// The same of a string, for which no value has to be made where only the words of the line are looked at.
+    #[inline]
+    fn accepts_text(&self, text: &[u8]) -> bool {
+        if self.expects == Type::Str
+            && self.views.is_empty()
+            && let Some(entries) = self.unchanged()
+        {
+            return self.fixed.find_bytes(text, false, entries).is_some();
+        }
+        self.accepts(Value::str(text))
+    }
+
+    /// The words of the line, unless the runtime socket changed them.
+    #[inline]
+    fn unchanged(&self) -> Option<&Entries> {
+        let list = self.words.list();
+        list.fixed().filter(|_| !list.is_changed())
+    }
+
     #[inline]
     fn matches(&self, value: &Value<'_>) -> bool {
-        let list = self.words.list();
-        let own = match list.fixed() {
-            Some(entries) if !list.is_changed() => self.fixed.find(value, false, entries).is_some(),
-            _ => self.words.matches(value),
+        let own = match self.unchanged() {
+            Some(entries) => self.fixed.find(value, false, entries).is_some(),
+            None => self.words.matches(value),
         };
         own || self.views.iter().any(|view| view.matches(value))
     }

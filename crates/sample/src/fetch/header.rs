@@ -95,13 +95,13 @@ fn value<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a 
 
 /// Whether `look` says yes to the value asked for, or to one of all.
 #[inline]
-fn any_value<'a>(head: Option<&'a Head>, args: &Args, look: &mut dyn FnMut(Value<'a>) -> bool) -> bool {
+fn any_value<'a>(head: Option<&'a Head>, args: &Args, look: &mut dyn FnMut(&'a [u8]) -> bool) -> bool {
     let Some(head) = head else { return false };
     match args.int(1) {
         Some(occurrence) if occurrence != 0 => {
-            head.nth_value(name(args), occurrence as i32).is_some_and(|value| look(Value::str(value)))
+            head.nth_value(name(args), occurrence as i32).is_some_and(look)
         }
-        _ => head.any_value(name(args), |value| look(Value::str(value))),
+        _ => head.any_value(name(args), look),
     }
 }
 
@@ -125,15 +125,15 @@ fn either<'a>(env: &Env<'a>, args: &Args) -> Option<&'a Head> {
     if args.int(2) == Some(1) { response(env) } else { request(env) }
 }
 
-fn any_hdr<'a>(env: &'a Env<'a>, args: &'a Args, look: &mut dyn FnMut(Value<'a>) -> bool) -> bool {
+fn any_hdr<'a>(env: &'a Env<'a>, args: &'a Args, look: &mut dyn FnMut(&'a [u8]) -> bool) -> bool {
     any_value(either(env, args), args, look)
 }
 
-fn any_req_hdr<'a>(env: &'a Env<'a>, args: &'a Args, look: &mut dyn FnMut(Value<'a>) -> bool) -> bool {
+fn any_req_hdr<'a>(env: &'a Env<'a>, args: &'a Args, look: &mut dyn FnMut(&'a [u8]) -> bool) -> bool {
     any_value(request(env), args, look)
 }
 
-fn any_res_hdr<'a>(env: &'a Env<'a>, args: &'a Args, look: &mut dyn FnMut(Value<'a>) -> bool) -> bool {
+fn any_res_hdr<'a>(env: &'a Env<'a>, args: &'a Args, look: &mut dyn FnMut(&'a [u8]) -> bool) -> bool {
     any_value(response(env), args, look)
 }
 

@@ -73,7 +73,7 @@ impl Cursor {
 pub type Run = for<'a> fn(&'a Env<'a>, &'a Args, &mut Cursor) -> Option<Value<'a>>;
 
 /// Shows its values one after the other until one is liked; says whether one was.
-pub type Any = for<'a> fn(&'a Env<'a>, &'a Args, &mut dyn FnMut(Value<'a>) -> bool) -> bool;
+pub type Any = for<'a> fn(&'a Env<'a>, &'a Args, &mut dyn FnMut(&'a [u8]) -> bool) -> bool;
 
 /// Checks arguments beyond their types, and prepares them.
 pub type Prepare = fn(&mut Vec<Arg>, &Scope<'_>) -> Result<(), String>;

@@ -118,8 +118,9 @@ impl Index {
         }
     }
 
+    /// The same for a string.
     #[inline]
-    fn find_bytes(&self, bytes: &[u8], first: bool, texts: &impl Texts) -> Option<Slot> {
+    pub(crate) fn find_bytes(&self, bytes: &[u8], first: bool, texts: &impl Texts) -> Option<Slot> {
         match self {
             Self::Len(ranges) => ranges.find(bytes.len() as i64, texts),
             Self::Exact(exact) => exact.find(bytes, texts),
@@ -128,6 +129,7 @@ impl Index {
             Self::Sub(substrings) => substrings.find(bytes, first, texts),
             Self::Parts(parts) => parts.find(bytes, texts),
             Self::Regex(regexes) => regexes.find(bytes, first, texts),
+            Self::Found => Some(0),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@
 //! the runtime socket and by rules (`add-acl`, `set-map`). A [`View`] is one way to look into a list: a match method,
 //! with or without case, with the index that answers fastest. A change goes into each index of its list; nothing is built anew.
 
-mod entries;
+pub(crate) mod entries;
 mod exact;
 mod index;
 mod list;
