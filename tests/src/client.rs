@@ -142,6 +142,11 @@ pub fn get(port: u16, path: &str) -> Option<Response> {
     exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"))
 }
 
+/// Likewise with fields of its own, each with its line's end.
+pub fn exchange_with(port: u16, path: &str, fields: &str) -> Option<Response> {
+    exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n"))
+}
+
 /// Reads until the end of a message's head; what was read, head and perhaps more.
 pub(crate) fn read_head(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<Option<usize>> {
     loop {

@@ -265,6 +265,8 @@ fn the_master_obeys_and_passes_commands_on() {
         ("@1 show info", format!("Pid: {pid}\n")),
         (&*format!("@!{pid} show info"), format!("Pid: {pid}\n")),
         ("@1; show info; @; show proc", "master ".to_owned()),
+        // What is about the session holds for every command that is passed on.
+        ("@1; experimental-mode on; set var proc.x int(5); get var proc.x", "value=<5>".to_owned()),
         ("@@1 show info; show version", format!("Pid: {pid}\n")),
         ("@7 show info", "Can't find the target PID".to_owned()),
         ("@1 disable frontend l", "Permission denied".to_owned()),

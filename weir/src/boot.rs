@@ -139,6 +139,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let Start { plan, bound, limits, mut link, exposed, old, messages } = start;
     let has_master = link.is_some();
     let threads = plan.global.workers();
+    runtime::profile::switch(plan.global.profile_tasks);
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);
@@ -150,6 +151,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let teller = Teller::default();
     let view = view::of(&plan, &limits);
     states::restore(&plan, &view, messages);
+    states::preload_counters(&plan, &view, messages);
     let mut runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
     // The same version whoever asks for it, and however.
     (runtime.version, runtime.date) = (version::FULL, version::DATE);
@@ -159,6 +161,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if !plan.global.no_splice && plan.proxies.iter().any(|proxy| splices(&proxy.options)) {
         runtime.pipes = net::splice::pipes;
     }
+    runtime.anonymous_key.store(plan.global.anonymous_key, Relaxed);
     let runtime = Arc::new(runtime);
     let moved = Arc::new(|backend, server| {
         tokio::task::spawn_local(proxy::worker::close_idle(backend, server));

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock, Weak};
 
+use config::plan::Logger;
 use diag::Severity;
 use proxy::Shared;
 use proxy::log::{Line, Outbox};
@@ -45,14 +46,25 @@ impl Teller {
 
 /// Tells the loggers of a proxy.
 pub(crate) fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
-    let Some(plan) = shared.plan.proxies.iter().find(|plan| plan.state.id == proxy.id) else { return };
-    if plan.loggers.is_empty() {
+    if let Some(plan) = shared.plan.proxies.iter().find(|plan| plan.state.id == proxy.id) {
+        log_to(shared, &plan.loggers, &Line::own(level, &plan.log_tag, text.as_bytes()));
+    }
+}
+
+/// Tells the loggers of the process.
+pub(crate) fn log_global(shared: &Shared, level: u8, text: &str) {
+    let global = &shared.plan.global;
+    let tag = global.log_tag.as_deref().unwrap_or("haproxy");
+    log_to(shared, &global.loggers, &Line::own(level, tag, text.as_bytes()));
+}
+
+fn log_to(shared: &Shared, loggers: &[Logger], line: &Line<'_>) {
+    if loggers.is_empty() {
         return;
     }
     OUTBOX.with_borrow_mut(|outbox| {
         let outbox = outbox.get_or_insert_with(|| Outbox::new(shared));
-        let line = Line::own(level, &plan.log_tag, text.as_bytes());
-        outbox.send_all(shared, &plan.loggers, &line);
+        outbox.send_all(shared, loggers, line);
     });
 }
 

@@ -1,12 +1,12 @@
-//! Servers added and removed at run time: what the runtime socket decides is done to the plan, the workers and the checks.
+//! Servers and backends added and removed at run time: what the runtime socket decides is done to the plan, the workers and the checks.
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
-use config::dynamic::{self, Asked};
+use config::dynamic::{self, Asked, AskedBackend};
 use config::plan::Proxy;
-use control::{Keeper, Runtime};
+use control::{Keeper, NewBackend, Runtime};
 use proxy::Shared;
 use state::{Admin, Server};
 
@@ -41,7 +41,7 @@ pub(crate) fn keep(
 
 impl Servers {
     fn backend(&self, name: &str) -> Option<(usize, &Arc<Proxy>)> {
-        let index = *self.shared.plan.backends.get(name)?;
+        let index = self.shared.plan.backends.get(name)?;
         Some((index, &self.shared.plan.proxies[index]))
     }
 
@@ -65,14 +65,45 @@ impl Servers {
         Ok((proxy.state.clone(), found))
     }
 
-    /// Shows the runtime socket the servers that there are now.
-    fn show(&self, proxy: &Proxy) {
+    /// Shows the runtime socket the configuration as it is now.
+    fn update(&self, change: impl FnOnce(&mut control::View)) {
         let Some(runtime) = self.runtime.upgrade() else { return };
         let mut all = control::View::clone(&runtime.view());
-        if let Some(own) = all.proxies.iter_mut().find(|own| own.state.id == proxy.state.id) {
-            own.servers = view::servers(proxy);
-        }
+        change(&mut all);
         runtime.replace(all);
+    }
+
+    /// Who has a globally unique identifier already.
+    fn holder_of(&self, guid: &str) -> Option<String> {
+        let is = |own: &std::sync::OnceLock<Box<str>>| own.get().is_some_and(|own| **own == *guid);
+        self.shared.plan.proxies.iter().filter(|proxy| !proxy.state.removed.load(Relaxed)).find_map(|proxy| {
+            let (name, state) = (&proxy.state.name, &proxy.state);
+            if is(&state.guid) {
+                let kind = if !state.is_backend {
+                    "frontend"
+                } else if state.is_frontend {
+                    "listen"
+                } else {
+                    "backend"
+                };
+                return Some(format!("{kind} {name}"));
+            }
+            if let Some(listener) = state.listeners.load().iter().find(|listener| is(&listener.guid)) {
+                return Some(format!("listener {}", listener.name));
+            }
+            let servers = state.servers.load();
+            let server = servers.iter().find(|server| is(&server.guid))?;
+            Some(format!("server {name}/{}", server.name))
+        })
+    }
+
+    /// Shows the runtime socket the servers that there are now.
+    fn show(&self, proxy: &Proxy) {
+        self.update(|all| {
+            if let Some(own) = all.proxies.iter_mut().find(|own| own.state.id == proxy.state.id) {
+                own.servers = view::servers(proxy);
+            }
+        });
     }
 }
 
@@ -115,6 +146,9 @@ impl Keeper for Servers {
         let server = dynamic::resolve(&self.shared.plan, asked)?;
         if states.iter().any(|other| other.id == server.state.id) {
             return Err(format!("'id' : custom id {} already used.", server.state.id));
+        }
+        if let Some(other) = server.guid.as_ref().and_then(|guid| self.holder_of(guid)) {
+            return Err(format!("'guid': duplicate entry with {other}"));
         }
         let server = proxy.servers.add(server).ok_or("The backend has too many servers.")?;
         if let Some((_, followed)) = &server.track
@@ -160,6 +194,50 @@ impl Keeper for Servers {
         self.backend(backend).map_or_else(Vec::new, |(_, proxy)| {
             proxy.lent.default_names().into_iter().map(str::to_owned).collect()
         })
+    }
+
+    fn defaults(&self) -> Vec<(Box<str>, bool)> {
+        let sections = &self.shared.plan.kept.defaults;
+        sections.iter().map(|section| (section.name.clone(), section.has_mode)).collect()
+    }
+
+    fn add_backend(&self, asked: &NewBackend<'_>) -> Result<(), String> {
+        // A panic while one was added left the others whole.
+        let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let plan = &self.shared.plan;
+        let here =
+            |proxy: &&Arc<Proxy>| !proxy.state.removed.load(Relaxed) && *proxy.state.name == *asked.name;
+        if let Some(other) = plan.proxies.iter().find(here) {
+            let kind = if other.state.is_backend { "backend" } else { "frontend" };
+            return Err(format!("name is already used by other proxy '{kind} {}'.", asked.name));
+        }
+        if let Some(other) = asked.guid.and_then(|guid| self.holder_of(guid)) {
+            return Err(format!("GUID insertion : duplicate entry with {other}."));
+        }
+        let id = (2..).find(|id| plan.proxies.iter().all(|proxy| proxy.state.id != *id)).unwrap_or(0);
+        let NewBackend { name, defaults, mode, guid } = *asked;
+        let (backend, patterns) =
+            dynamic::resolve_backend(plan, &AskedBackend { name, defaults, mode, guid, id })?;
+        let backend = self.shared.add(backend).ok_or("there are too many of them.")?;
+        self.update(|all| {
+            all.proxies.push(view::proxy_view(backend));
+            all.patterns = patterns;
+        });
+        plan.backends.insert(name, backend.index);
+        Ok(())
+    }
+
+    fn remove_backend(&self, name: &str) {
+        // As above.
+        let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some((_, backend)) = self.backend(name) else { return };
+        self.shared.plan.backends.remove(name);
+        self.update(|all| all.proxies.retain(|own| own.state.id != backend.state.id));
+    }
+
+    fn log(&self, text: &str) {
+        // Level `info`.
+        crate::checks::log_global(&self.shared, 6, text);
     }
 
     fn parameters(&self) -> Vec<&'static str> {

@@ -12,7 +12,7 @@ use crate::messages::Messages;
 /// Puts back the states of every backend that asks for it. A file that is missing or wrong is a warning, no more.
 pub(crate) fn restore(plan: &Plan, view: &View, messages: Messages) {
     let mut all: Option<Option<String>> = None;
-    for proxy in &plan.proxies {
+    for proxy in plan.proxies.iter() {
         let text = match &proxy.server_state {
             StateFile::None => continue,
             StateFile::Global => {
@@ -24,6 +24,23 @@ pub(crate) fn restore(plan: &Plan, view: &View, messages: Messages) {
         if let Err(error) = control::state_file::load(&text, view, Some(&proxy.state.name)) {
             messages.say(Severity::Warning, &format!("backend '{}': {error}.", proxy.state.name));
         }
+    }
+}
+
+/// Puts back what an earlier process counted (`stats-file`). A file that is missing or wrong is a warning, no more.
+pub(crate) fn preload_counters(plan: &Plan, view: &View, messages: Messages) {
+    let Some(path) = &plan.global.stats_file else { return };
+    let shown = path.display();
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            let text = format!("config: Can't load stats-file '{shown}': cannot open file: {error}.");
+            return messages.say(Severity::Warning, &text);
+        }
+    };
+    for line in control::stats_file::load(&text, view).err().unwrap_or_default() {
+        messages
+            .say(Severity::Warning, &format!("config: Ignored stats-file line {line} in file '{shown}'."));
     }
 }
 

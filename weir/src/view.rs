@@ -40,6 +40,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         environment: plan.environment.clone(),
         startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
+        certificates: plan.certificates.clone(),
         resolvers: plan.resolvers.iter().map(|section| section.state.clone()).collect(),
         rings: plan.rings.clone(),
         busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
@@ -49,7 +50,8 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
     }
 }
 
-fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
+/// A proxy in control's terms.
+pub(crate) fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
     ProxyView {
         state: proxy.state.clone(),
         algorithm: algorithm(proxy),

@@ -100,6 +100,20 @@ impl<'a, 'd> Args<'a, 'd> {
         })
     }
 
+    /// Refuses what is no globally unique identifier: at most 127 letters, digits, `.`, `:`, `-`, `_`.
+    pub fn check_guid(&self, word: &Word) -> Result<(), Diagnostic> {
+        let wrong = match word.chars().find(|c| !crate::draft::is_name_character(*c)) {
+            _ if word.len() > 127 => "invalid length".to_owned(),
+            Some(character) => format!("invalid character '{character}'"),
+            None => return Ok(()),
+        };
+        let name = self.parameter.unwrap_or_else(|| self.keyword());
+        Err(Diagnostic::alert(format!("`{word}` is no globally unique identifier: {wrong}"))
+            .at(word.span())
+            .label("at most 127 letters, digits, `.`, `:`, `-` and `_`")
+            .haproxy(format!("'{name}' : {wrong}")))
+    }
+
     fn missing(&self, what: &str) -> Diagnostic {
         let keyword = self.keyword();
         let end = self.statement.span.part(self.statement.span.len(), self.statement.span.len());

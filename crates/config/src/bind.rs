@@ -24,6 +24,7 @@ use crate::tables::threads::thread_set;
 #[allow(missing_docs)]
 pub struct BindDraft<'a> {
     pub name: Option<&'a str>,
+    pub guid_prefix: Option<&'a Word>,
     pub id: Option<u32>,
     pub maxconn: u32,
     pub accept_proxy: bool,
@@ -84,7 +85,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("expose-fd",        "listeners",     "hands sockets over to a new process",              expose_fd),
     row("gid",              "<gid>",         "the group of a UNIX socket, by number",            |d, a| some(&mut d.gid, a)),
     row("group",            "<group>",       "the group of a UNIX socket",                       group),
-    row("guid-prefix",      "<string>",      "begins names unique over all files",               without_effect),
+    row("guid-prefix",      "<string>",      "begins names unique over all files",               |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid_prefix = Some(word); Ok(()) }),
     row("id",               "<id>",          "its number in the statistics",                     id),
     row("idle-ping",        "<delay>",       "asks idle HTTP/2 clients whether they live",       without_effect),
     row("interface",        "<interface>",   "takes connections of this interface only",         |d, a| text(&mut d.interface, a)),

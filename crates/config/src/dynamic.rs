@@ -1,8 +1,12 @@
-//! A server added while the process runs (`add server`; management manual, 9.3): its words are resolved as a `server` line
-//! of its backend would be, and what the backend lends its servers is lent to it.
+//! Servers and backends added while the process runs (`add server`, `add backend`; management manual, 9.3). A server's words are resolved as
+//! a `server` line of its backend would be, and what the backend lends its servers is lent to it. A backend is resolved as an empty section
+//! `from` its `defaults` would be.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+use sample::pattern::PatternSets;
+use state::Mode;
 
 use crate::plan::ProxyIndex;
 use crate::plan::proxy::Proxy;
@@ -53,20 +57,68 @@ pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> 
         }
     }
     let text = text(proxy, &asked);
-    let Loaded { plan: own, diagnostics, .. } = load_within("add server", &text, plan);
-    let Some(own) = own else {
-        let of = |text: &diag::Diagnostic| text.haproxy.clone().unwrap_or_else(|| text.message.clone());
-        let errors: Vec<String> =
-            diagnostics.iter().filter(|one| one.severity == diag::Severity::Alert).map(of).collect();
-        return Err(errors.join("\n"));
-    };
-    let server = own.proxies.into_iter().next().and_then(Arc::into_inner);
+    let own = load("add server", &text, plan)?;
+    let server = own.proxies.into_fixed().into_iter().next().and_then(Arc::into_inner);
     let mut server = server
         .and_then(|proxy| proxy.servers.into_only())
         .ok_or_else(|| "no server came of it.".to_owned())?;
     lend(&mut server, proxy, asked.words);
     server.track = asked.track;
     Ok(server)
+}
+
+/// What `add backend` asks for.
+#[derive(Debug)]
+pub struct AskedBackend<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The `defaults` section that it is made from.
+    pub defaults: &'a str,
+    /// `mode`, if it is said.
+    pub mode: Option<Mode>,
+    /// `guid`, if it is said.
+    pub guid: Option<&'a str>,
+    /// Its number.
+    pub id: u32,
+}
+
+/// A backend without servers that rules do not choose yet; its place is not known. With the lists of patterns that there are then. The
+/// error is for the operator.
+pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, Arc<PatternSets>), String> {
+    let AskedBackend { name, defaults, mode, guid, id } = asked;
+    let mut text =
+        format!("{}backend {} from {}\n  id {id}\n", plan.kept.text, quoted(name), quoted(defaults));
+    if let Some(mode) = mode {
+        text.push_str(&format!("  mode {}\n", mode.name()));
+    }
+    if let Some(guid) = guid {
+        text.push_str(&format!("  guid {}\n", quoted(guid)));
+    }
+    let own = load("add backend", &text, plan)?;
+    if let Some(what) = own.variables.beyond(&plan.variables) {
+        return Err(what);
+    }
+    if !own.ring_servers.is_empty() {
+        return Err("its log lines go over a stream, for which everything is made at the start.".to_owned());
+    }
+    let proxy = own.proxies.into_fixed().into_iter().next().and_then(Arc::into_inner);
+    let proxy = proxy.ok_or_else(|| "no backend came of it.".to_owned())?;
+    if !matches!(proxy.mode, Mode::Tcp | Mode::Http) {
+        return Err("Dynamic backends are compatible with only TCP or HTTP mode.".to_owned());
+    }
+    proxy.state.unpublished.store(true, Relaxed);
+    Ok((proxy, own.patterns))
+}
+
+/// Resolves a text that adds to a plan; its errors as one text.
+fn load(name: &str, text: &str, plan: &Plan) -> Result<Plan, String> {
+    let Loaded { plan: own, diagnostics, .. } = load_within(name, text, plan);
+    own.ok_or_else(|| {
+        let of = |text: &diag::Diagnostic| text.haproxy.clone().unwrap_or_else(|| text.message.clone());
+        let errors: Vec<String> =
+            diagnostics.iter().filter(|one| one.severity == diag::Severity::Alert).map(of).collect();
+        errors.join("\n")
+    })
 }
 
 /// A configuration of the one line, with the `default-server` lines that stood above the backend's own servers.

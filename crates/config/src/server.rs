@@ -90,7 +90,7 @@ pub struct ServerDraft<'a> {
     pub tos: Option<u32>,
     pub hash_key: HashKey,
     /// `guid`.
-    pub guid: Option<&'a str>,
+    pub guid: Option<&'a Word>,
     pub strict_maxconn: bool,
     pub init_addr: Vec<InitAddr>,
     pub resolvers: Option<&'a Word>,
@@ -227,7 +227,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("weight",             "<weight>",      "its share, 0 to 256",                                       weight),
     row("no-ssl",             "",              "plain text, the only way here yet",                         |_, _| Ok(())),
     row("no-check-ssl",       "",              "plain text, the only way here yet",                         |_, _| Ok(())),
-    row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { d.guid = Some(a.value()?); Ok(()) }),
+    row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid = Some(word); Ok(()) }),
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
 ];
 

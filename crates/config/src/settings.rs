@@ -168,6 +168,8 @@ pub struct Settings<'a> {
     pub mode: Mode,
     /// `id`.
     pub id: Option<(&'a Statement, u32)>,
+    /// `guid`.
+    pub guid: Option<&'a Word>,
     /// `disabled`.
     pub disabled: bool,
     /// `be-unpublished`.
@@ -293,6 +295,7 @@ impl<'a> Settings<'a> {
             disabled: false,
             unpublished: false,
             description: None,
+            guid: None,
             options: Options::default(),
             timeouts: Timeouts::default(),
             // Log forwarders have few peers (manual, 12.6 `maxconn`).

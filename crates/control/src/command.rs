@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use crate::session::Settings;
 use crate::view::{Level, Runtime};
-use crate::{events, inside, patterns, resolvers, servers, sets, shows, streams, variables};
+use crate::{
+    anonymous, backends, certificates, events, inside, measures, patterns, resolvers, servers, sets, shows,
+    stats_file, streams, traces, variables,
+};
 
 /// How serious a message is, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,18 +114,18 @@ pub(crate) const COMMANDS: &[Command] = &[
     //    words                       usage                               level     what it does                                                                       function
     row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| Reply::Quit),
     later("abort ssl ca-file",        "<cafile>",                         Admin,    "abort a transaction for a CA file"),
-    later("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file"),
+    row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort),
     later("abort ssl crl-file",       "<crlfile>",                        Admin,    "abort a transaction for a CRL file"),
     later("acme challenge_ready",     "<certificate> domain <domain>",    Admin,    "notify that the challenge of a domain is ready"),
     later("acme renew",               "<certificate>",                    Admin,    "renew a certificate with the ACME protocol"),
     later("acme status",              "",                                 Operator, "show the status of certificates configured with ACME"),
     row  ("add acl",                  "[@<ver>] <acl> <pattern>",         Operator, "add an acl entry",                                                                  patterns::add_acl),
-    later("add backend",              "<bk> from <defpx> [mode <mode>]",  Admin,    "create a new backend"),
+    row  ("add backend",              "<bk> from <defpx> [mode <mode>]",  Admin,    "create a new backend", backends::add),
     row  ("add map",                  "[@<ver>] <map> <key> <val>",       Operator, "add a map entry (payload supported instead of key/val)",                            patterns::add_map),
     row  ("add server",               "<bk>/<srv> <addr> [opts]*",        Admin,    "create a new server",                                                               servers::add),
     later("add ssl ca-file",          "<cafile> <payload>",               Admin,    "add a certificate into the CA file"),
     later("add ssl crt-list",         "<list> <cert> [opts]*",            Admin,    "add to crt-list file <list> a line <cert> or a payload"),
-    later("add ssl jwt",              "<cert>",                           Admin,    "add a certificate to those usable with jwt_verify_cert"),
+    row  ("add ssl jwt",              "<cert>",                           Admin,    "add a certificate to those usable with jwt_verify_cert", certificates::add_jwt),
     row  ("clear acl",                "[@<ver>] <acl>",                   Operator, "clear the contents of this acl",                                                    patterns::clear_acl),
     row  ("clear counters",           "[all|server <bk>/<srv> [force]]",  Operator, "clear max statistics counters (or all counters)",                                 sets::clear_counters),
     row  ("clear map",                "[@<ver>] <map>",                   Operator, "clear the contents of this map",                                                    patterns::clear_map),
@@ -130,26 +133,28 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("commit acl",               "@<ver> <acl>",                     Operator, "commit the ACL at this version",                                                    patterns::commit_acl),
     row  ("commit map",               "@<ver> <map>",                     Operator, "commit the map at this version",                                                    patterns::commit_map),
     later("commit ssl ca-file",       "<cafile>",                         Admin,    "commit a CA file"),
-    later("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file"),
+    row  ("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file", certificates::commit),
     later("commit ssl crl-file",      "<crlfile>",                        Admin,    "commit a CRL file"),
-    debug("debug counters",                                                         "dump internal counters"),
+    row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Admin,    "dump/reset rare event counters",                                                  traces::counters),
     debug("debug dev",                                                              "debugging commands for developers"),
+    row  ("debug dev hash",           "[msg]",                            User,     "return msg hashed if anon is set",                                                anonymous::hash),
+    Command { words: "debug dev log", usage: "[msg] ...", level: Admin, text: "send this msg to global logs", mode: Mode::Expert, run: Some(traces::log) },
     row  ("del acl",                  "<acl> [<key>|#<ref>]",             Operator, "delete acl entries matching <key>",                                                 patterns::del_acl),
-    later("del backend",              "<bk>",                             Admin,    "delete a backend"),
+    row  ("del backend",              "<bk>",                             Admin,    "delete a backend", backends::del),
     row  ("del map",                  "<map> [<key>|#<ref>]",             Operator, "delete map entries matching <key>",                                                 patterns::del_map),
     row  ("del server",               "<bk>/<srv>",                       Admin,    "remove a dynamically added server",                                                 servers::del),
     later("del ssl ca-file",          "<cafile>",                         Admin,    "delete an unused CA file"),
-    later("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file"),
+    row  ("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file", certificates::del),
     later("del ssl crl-file",         "<crlfile>",                        Admin,    "delete an unused CRL file"),
     later("del ssl crt-list",         "<list> <cert[:line]>",             Admin,    "delete a line <cert> from crt-list file <list>"),
-    later("del ssl jwt",              "<cert>",                           Admin,    "remove a certificate from those usable with jwt_verify_cert"),
+    row  ("del ssl jwt",              "<cert>",                           Admin,    "remove a certificate from those usable with jwt_verify_cert", certificates::del_jwt),
     row  ("disable agent",            "<bk>/<srv>",                       Admin,    "disable agent checks",                                                              sets::disable_agent),
     row  ("disable dynamic-cookie backend", "<bk>",                       Admin,    "disable dynamic cookies on a specific backend",                                    sets::disable_dynamic_cookie),
     row  ("disable frontend",         "<frontend>",                       Admin,    "temporarily disable specific frontend",                                           sets::disable_frontend),
     row  ("disable health",           "<bk>/<srv>",                       Admin,    "disable health checks",                                                           sets::disable_health),
     row  ("disable server",           "<bk>/<srv>",                       Admin,    "disable a server for maintenance (use 'set server' instead)",                     sets::disable_server),
-    later("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format"),
-    later("dump stats-file",          "",                                 Operator, "dump stats for a stats-file"),
+    row  ("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format", certificates::dump),
+    row  ("dump stats-file",          "",                                 Operator, "dump stats for a stats-file",                                                      stats_file::dump),
     row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        shows::echo),
     row  ("enable agent",             "<bk>/<srv>",                       Admin,    "enable agent checks",                                                               sets::enable_agent),
     row  ("enable dynamic-cookie backend", "<bk>",                        Admin,    "enable dynamic cookies on a specific backend",                                     sets::enable_dynamic_cookie),
@@ -166,7 +171,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     debug("httpclient",                                                             "launch an HTTP request"),
     debug("mcp-mode",                                                               "machine-oriented output of commands"),
     later("new ssl ca-file",          "<cafile>",                         Admin,    "create a new CA file to be used in a crt-list"),
-    later("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory"),
+    row  ("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory", certificates::new),
     later("new ssl crl-file",         "<crlfile>",                        Admin,    "create a new CRL file to be used in a crt-list"),
     row  ("operator",                 "",                                 User,     "lower the level of the current CLI session to operator",                          sets::operator),
     row  ("prepare acl",              "<acl>",                            Operator, "prepare a new version for atomic ACL replacement",                                  patterns::prepare_acl),
@@ -174,18 +179,20 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("prompt",                   "[help | n | i | p | timed]*",      User,     "toggle interactive mode with prompt",                                             sets::prompt),
     row  ("publish backend",          "<bk>",                             Admin,    "mark a backend as ready for traffic",                                             sets::publish_backend),
     row  ("quit",                     "",                                 User,     "disconnect",                                                                      sets::quit),
-    later("set anon",                 "[on|off] [<key>]",                 User,     "activate or deactivate the anonymized mode"),
+    row  ("set anon global-key",      "<value>",                          Admin,    "change the global anonymizing key",                                               anonymous::global_key),
+    row  ("set anon off",             "",                                 User,     "deactivate the anonymized mode",                                                  anonymous::off),
+    row  ("set anon on",              "[value]",                          User,     "activate the anonymized mode",                                                    anonymous::on),
     row  ("set dynamic-cookie-key backend", "<bk> <k>",                   Admin,    "change a backend secret key for dynamic cookies",                                  sets::dynamic_cookie_key),
     row  ("set map",                  "<map> [<key>|#<ref>] <value>",     Operator, "modify a map entry",                                                                patterns::set_map),
     row  ("set maxconn frontend",     "<frontend> <value>",               Admin,    "change a frontend's maxconn setting",                                             sets::maxconn_frontend),
     row  ("set maxconn global",       "<value>",                          Admin,    "change the per-process maxconn setting",                                          sets::maxconn_global),
     row  ("set maxconn server",       "<bk>/<srv> <value>",               Admin,    "change a server's maxconn setting",                                               sets::maxconn_server),
-    later("set profiling",            "<what> {auto|on|off}",             Admin,    "enable/disable resource profiling (tasks,memory)"),
+    row  ("set profiling",            "<what> {auto|on|off}",             Admin,    "enable/disable resource profiling (tasks,memory)", measures::set_profiling),
     row  ("set rate-limit",           "<setting> <value>",                Admin,    "change a rate limiting value",                                                    sets::rate_limit),
     row  ("set server",               "<bk>/<srv> [opts]",                Admin,    "change a server's state, weight, address or ssl",                                 sets::set_server),
     row  ("set severity-output",      "[none|number|string]",             User,     "set presence of severity level in feedback information",                          sets::severity_output),
     later("set ssl ca-file",          "<cafile> <payload>",               Admin,    "replace a CA file"),
-    later("set ssl cert",             "<certfile> <payload>",             Admin,    "replace a certificate file"),
+    row  ("set ssl cert",             "<certfile> <payload>",             Admin,    "replace a certificate file", certificates::set),
     later("set ssl crl-file",         "<crlfile> <payload>",              Admin,    "replace a CRL file"),
     later("set ssl ocsp-response",    "<resp|payload>",                   Admin,    "update a certificate's OCSP Response from a base64-encode DER"),
     later("set ssl tls-key",          "[id|file] <key>",                  Admin,    "set the next TLS key for the <id> or <file> listener to <key>"),
@@ -195,13 +202,13 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set weight",               "<bk>/<srv> <weight>[%]",           Admin,    "change a server's weight (use 'set server' instead)",                             sets::weight),
     row  ("show acl",                 "[@<ver>] [<acl>]",                 Operator, "report available acls or dump an acl's contents",                                   patterns::show_acl),
     row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),
-    later("show anon",                "",                                 Operator, "display the current state of anonymized mode"),
+    row  ("show anon",                "",                                 User,     "display the current state of anonymized mode",                                    anonymous::show),
     row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     shows::backend),
     later("show cache",               "",                                 Operator, "show cache status"),
     row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
     row  ("show cli sockets",         "",                                 Operator, "dump list of cli sockets",                                                        shows::cli_sockets),
     row  ("show default-server",      "[<bk>]",                           Operator, "list the default-server instances kept",                                            servers::show_defaults),
-    later("show defaults",            "",                                 Operator, "list the named defaults sections kept"),
+    row  ("show defaults",            "",                                 Operator, "list the named defaults sections kept", backends::show_defaults),
     row  ("show dev",                 "",                                 Operator, "show debug info for developers",                                                  shows::dev),
     row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       streams::show_errors),
@@ -211,8 +218,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          inside::libs),
     row  ("show map",                 "[@ver] [map]",                     Operator, "report available maps or dump a map's contents",                                    patterns::show_map),
     later("show peers",               "[dict|-] [section]",               Operator, "dump some information about all the peers or this peers section"),
-    later("show pools",               "[by*] [match <pfx>] [nb]",         Operator, "report information about the memory pools usage"),
-    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Operator, "show profiling state (all,status,tasks,memory)",                                  inside::profiling),
+    row  ("show pools",               "[by*] [match <pfx>] [nb]",         Operator, "report information about the memory pools usage", measures::show_pools),
+    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Operator, "show profiling state (all,status,tasks,memory)", measures::show_profiling),
     later("show quic",                "",                                 Operator, "display quic connections status"),
     row  ("show resolvers",           "[id]",                             Operator, "dumps counters from all resolvers section and associated name servers",             resolvers::show),
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
@@ -220,10 +227,10 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show servers state",       "[<backend>]",                      Operator, "dump volatile server information (all or for a single backend)",                  shows::servers_state),
     row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess),
     later("show ssl ca-file",         "[<cafile>[:<index>]]",             Operator, "display the SSL CA files used in memory, or the details of a <cafile>"),
-    later("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file"),
+    row  ("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file", certificates::show),
     later("show ssl crl-file",        "[<crlfile[:<index>>]]",            Operator, "display the SSL CRL files used in memory, or the details of a <crlfile>"),
     later("show ssl crt-list",        "[-n] [<list>]",                    Operator, "show the list of crt-lists or the content of a crt-list file <list>"),
-    later("show ssl jwt",             "",                                 Operator, "list the certificates usable with jwt_verify_cert"),
+    row  ("show ssl jwt",             "",                                 Operator, "list the certificates usable with jwt_verify_cert", certificates::show_jwt),
     later("show ssl ocsp-response",   "[[text|base64] id]",               Operator, "display the IDs of the OCSP responses used in memory, or the details of one"),
     later("show ssl ocsp-updates",    "",                                 Operator, "display information about the next 'nb' ocsp responses to be updated"),
     later("show ssl providers",       "",                                 Operator, "show loaded SSL providers"),
@@ -234,12 +241,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show tasks",               "",                                 Operator, "show running tasks",                                                              inside::tasks),
     row  ("show threads",             "",                                 Operator, "show some threads debugging information",                                         shows::threads),
     later("show tls-keys",            "[id|*]",                           Operator, "show tls keys references or dump tls ticket keys when id specified"),
-    later("show trace",               "[<module>]",                       Operator, "show live tracing state"),
+    row  ("show trace",               "[<module>]",                       Operator, "show live tracing state", traces::show),
     row  ("show version",             "",                                 User,     "show version of the current process",                                             shows::version),
     row  ("shutdown frontend",        "<frontend>",                       Admin,    "stop a specific frontend",                                                        sets::shutdown_frontend),
     row  ("shutdown session",         "[id]",                             Admin,    "kill a specific session",                                                         streams::shutdown_session),
     row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
-    later("trace",                    "[<module>|0] [cmd [args...]]",     Admin,    "manage live tracing (empty to list, 0 to stop all)"),
+    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Admin,    "manage live tracing (empty to list, 0 to stop all)", traces::trace),
     row  ("unpublish backend",        "<bk>",                             Admin,    "mark a backend as not ready for traffic",                                         sets::unpublish_backend),
     later("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response"),
     row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),
@@ -271,12 +278,13 @@ pub(crate) fn run(
     let Some(command) = find(words) else {
         let found = matching(words, settings.level);
         let all = found.is_empty();
+        let first = words.first().map_or("", String::as_str);
         let title = if all {
-            "Unknown command. Please enter one of the following commands only:"
+            format!("Unknown command: '{first}'. Please enter one of the following commands only:")
         } else {
-            "Unknown command, but maybe one of the following ones is a better match:"
+            format!("Unknown command: '{first}', but maybe one of the following ones is a better match:")
         };
-        return error(listing(title, words, settings.level));
+        return error(listing(&title, words, settings.level));
     };
     if settings.level < command.level {
         return error("Permission denied");

@@ -1,5 +1,5 @@
-//! What developers look at: libraries, tasks, profiling (management manual, 9.3). Only what is known here is told: tasks are
-//! counted but have no names, and nothing is profiled.
+//! What developers look at: libraries and tasks (management manual, 9.3). Only what is known here is told: tasks are counted but have no
+//! names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -52,11 +52,6 @@ pub(crate) fn tasks(_: &mut Call<'_>) -> Reply {
         );
     }
     Reply::Text(out)
-}
-
-pub(crate) fn profiling(_: &mut Call<'_>) -> Reply {
-    let line = |what: &str| format!("{what:<38}: off         # not supported yet\n");
-    Reply::Text(line("Per-task CPU profiling") + &line("Memory usage profiling"))
 }
 
 #[cfg(test)]

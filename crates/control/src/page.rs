@@ -311,7 +311,7 @@ impl Page {
 fn write_status(row: &Row, out: &mut String) {
     let status = row.text(C::status);
     let class = match status.as_str() {
-        "UP" | "OPEN" => "up",
+        "UP" | "UP (UNPUB)" | "OPEN" => "up",
         "no check" => "idle",
         s if s.starts_with("UP") || s.starts_with("DRAIN") || s.starts_with("NOLB") || s == "FULL" => "warn",
         s if s.starts_with("MAINT") || s == "STOP" => "maint",

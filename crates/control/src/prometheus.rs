@@ -467,7 +467,7 @@ fn states(kind: Kind, status: &str) -> (&'static [&'static str], &'static str) {
             };
             (&["OPEN", "FULL", "WAITING"], state)
         }
-        Kind::Backend => (&["DOWN", "UP"], if status == "UP" { "UP" } else { "DOWN" }),
+        Kind::Backend => (&["DOWN", "UP"], if status.starts_with("UP") { "UP" } else { "DOWN" }),
         Kind::Server => {
             const STATES: [&str; 5] = ["DOWN", "UP", "MAINT", "DRAIN", "NOLB"];
             let state = STATES.into_iter().find(|state| status.starts_with(state));

@@ -10,11 +10,25 @@ use std::time::{Duration, Instant};
 use base::units::{DefaultUnit, parse_duration};
 use state::Server;
 
+use crate::backends;
 use crate::command::{Call, Reply, Severity, error};
 use crate::sets;
 use crate::view::{ProxyView, Runtime};
 
-/// Makes and removes servers: it knows the configuration and the data path.
+/// What `add backend` asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct NewBackend<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The `defaults` section that it is made from.
+    pub defaults: &'a str,
+    /// `mode`, if it is said.
+    pub mode: Option<state::Mode>,
+    /// `guid`, if it is said.
+    pub guid: Option<&'a str>,
+}
+
+/// Makes and removes servers and backends: it knows the configuration and the data path.
 pub trait Keeper: Send + Sync {
     /// Adds server `name`, in maintenance, to a backend; `words` are its address and parameters.
     fn add(&self, backend: &str, name: &str, words: &[String]) -> Result<(), String>;
@@ -26,6 +40,14 @@ pub trait Keeper: Send + Sync {
     fn rename_host(&self, backend: &str, server: &Arc<Server>, name: &str);
     /// The names of a backend's default servers; empty for the one without a name.
     fn default_servers(&self, backend: &str) -> Vec<String>;
+    /// The named `defaults` sections, and whether each says which mode.
+    fn defaults(&self) -> Vec<(Box<str>, bool)>;
+    /// Adds a backend that rules do not choose yet.
+    fn add_backend(&self, asked: &NewBackend<'_>) -> Result<(), String>;
+    /// Removes a backend that nothing uses.
+    fn remove_backend(&self, name: &str);
+    /// Writes a line to the logs of the process.
+    fn log(&self, text: &str);
     /// The parameters that an added server may have.
     fn parameters(&self) -> Vec<&'static str>;
 }
@@ -130,36 +152,58 @@ pub(crate) fn show_defaults(call: &mut Call<'_>) -> Reply {
     Reply::Text(out)
 }
 
-const WAIT_USAGE: &str = "Usage: wait {-h|<delay>} [<condition> [<args>...]]\n\
-   - '-h' displays this help\n\
-   - <delay> is the maximum wait time, optionally suffixed by the unit among 'us', 'ms', 's', 'm', 'h', and 'd'. \
-; the default unit is milliseconds.\n\
-   - <condition> indicates what to wait for, no longer than the specified duration. \
-Supported conditions are :\n\
-     - <none> : by default, just sleep for the specified duration.\n\
-     - srv-removable <proxy>/<server> : wait for this server to become removable.\n";
+const WAIT_USAGE: &str = concat!(
+    "Usage: wait {-h|<duration>} [condition [args...]]\n",
+    "  - '-h' displays this help\n",
+    "  - <duration> is how long is waited at most, in milliseconds or with a unit behind it:\n",
+    "    'us', 'ms', 's', 'm', 'h', or 'd'.\n",
+    "  - <condition> is what is waited for, no longer than that. Supported conditions are:\n",
+    "    - <none> : waits for the whole duration.\n",
+    "    - be-removable <px> : waits until this backend can be removed.\n",
+    "    - srv-removable <px>/<sv> : waits until this server can be removed.\n",
+);
 
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
 pub(crate) fn wait(call: &mut Call<'_>) -> Reply {
-    if call.arg(0).is_empty() || call.arg(0) == "-h" || call.arg(1) == "-h" {
+    if call.arg(0) == "-h" || call.arg(1) == "-h" {
         return Reply::Text(WAIT_USAGE.to_owned());
     }
+    if call.arg(0).is_empty() {
+        return error("Expects a duration in milliseconds.");
+    }
     let Ok(delay) = parse_duration(call.arg(0), DefaultUnit::Milliseconds) else {
-        return error(format!("Invalid duration '{}'.", call.arg(0)));
+        return error("Invalid duration.");
     };
+    let (runtime, name) = (call.runtime.clone(), call.arg(2).to_owned());
     match call.arg(1) {
         "" => Reply::Later(Box::pin(async move {
             tokio::time::sleep(delay).await;
             Reply::Done
         })),
-        "srv-removable" => {
-            let (runtime, name) = (call.runtime.clone(), call.arg(2).to_owned());
-            Reply::Later(Box::pin(await_removable(runtime, name, delay)))
+        "srv-removable" if name.is_empty() => error("Missing server name (<backend>/<server>)."),
+        "srv-removable" => Reply::Later(Box::pin(await_removable(runtime, name, delay))),
+        "be-removable" if name.is_empty() => error("Missing backend name."),
+        "be-removable" => Reply::Later(Box::pin(await_backend_removable(runtime, name, delay))),
+        _ => error(WAIT_USAGE),
+    }
+}
+
+async fn await_backend_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -> Reply {
+    let deadline = Instant::now() + delay;
+    loop {
+        let view = runtime.view();
+        if let Err(text) = backends::obstacle(&view, &name) {
+            return error(format!("Failed. {text}"));
         }
-        "be-removable" => error("'be-removable' is not supported yet."),
-        other => error(format!("Unsupported condition '{other}'.")),
+        if view.backend(&name).is_none_or(|proxy| !backends::is_busy(&proxy.state)) {
+            return Reply::Text("Done.\n".to_owned());
+        }
+        if Instant::now() >= deadline {
+            return error("Wait delay expired.");
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
+use crate::anonymous::Anonymous;
 use crate::command::{self, Reply, Severity};
 use crate::events::Follow;
 use crate::line;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub(crate) expert: bool,
     /// `experimental-mode on`.
     pub(crate) experimental: bool,
+    /// `set anon`.
+    pub(crate) anonymous: Anonymous,
     /// How long the connection may idle.
     pub(crate) timeout: Duration,
 }
@@ -44,6 +47,7 @@ impl Settings {
             timed: false,
             expert: false,
             experimental: false,
+            anonymous: Anonymous::default(),
             timeout,
         }
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use base::clock::now_ms;
 use base::units::{DefaultUnit, parse_duration};
 use state::proxy::Admission;
-use state::server::ServerAddress;
+use state::server::{Health, ServerAddress};
+
 use state::{Admin, Server};
 
 use crate::admin;
@@ -100,27 +101,62 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         "addr" => change_address(server, call),
         "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
         "fqdn" => change_fqdn(call, server),
-        "check-port" => match call.arg(2).parse::<u16>() {
-            _ if !server.health.configured.load(Relaxed) => {
-                error("Health checks are not enabled on this server.")
-            }
-            Ok(port) if port > 0 => {
-                server.health.port.store(u32::from(port), Relaxed);
-                Reply::Message(Severity::Notice, "health check port updated.".into())
-            }
-            _ => error("'set server <srv> check-port' expects a port between 1 and 65535."),
-        },
+        "check-addr" | "check-port" if !server.health.configured.load(Relaxed) => {
+            error("health checks are not enabled on this server")
+        }
+        "agent-addr" | "agent-port" if !server.agent.configured.load(Relaxed) => {
+            error("agent checks are not enabled on this server")
+        }
+        option @ ("check-addr" | "check-port") => change_check(&server.health, option, call),
+        option @ ("agent-addr" | "agent-port") => change_check(&server.agent, option, call),
+        "agent-send" if !server.agent.configured.load(Relaxed) => {
+            error("agent checks are not enabled on this server.")
+        }
+        "agent-send" => {
+            server.agent.send.store(Some(Arc::new(call.arg(2).as_bytes().into())));
+            Reply::Done
+        }
         "agent" if !server.agent.configured.load(Relaxed) => {
             error("agent checks are not enabled on this server.")
         }
         "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => Reply::Done,
         "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
         "name" => rename(proxy, server, call.arg(2)),
-        option @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "ssl") => {
-            error(format!("'set server <srv> {option}' is not supported yet."))
-        }
+        "ssl" => error("server ssl setting not supported."),
         _ => error(SET_SERVER_USAGE),
     })
+}
+
+/// Where checks or the agent are from now on: `… check-addr <addr> [port <port>]`, `… check-port <port>`, and so for the agent.
+fn change_check(health: &Health, option: &str, call: &Call<'_>) -> Reply {
+    let value = call.arg(2);
+    let set_port = |text: &str| match text.parse::<u16>() {
+        Ok(port) => {
+            health.port.store(port.into(), Relaxed);
+            Reply::Done
+        }
+        Err(_) if text.parse::<i64>().is_ok() => error("provided port is not in range 1-65535"),
+        Err(_) => error("provided port is not an integer"),
+    };
+    if option.ends_with("-port") {
+        if value.is_empty() {
+            return error(format!("set server <b>/<s> {option} requires a port."));
+        }
+        return set_port(value);
+    }
+    if value.is_empty() {
+        return error(format!("set server <b>/<s> {option} requires an address and optionally a port."));
+    }
+    let Ok(ip) = value.parse::<IpAddr>() else { return error(format!("invalid addr '{value}'")) };
+    let reply = match call.arg(3) {
+        "" => Reply::Done,
+        "port" => set_port(call.arg(4)),
+        other => error(format!("unexpected argument '{other}'; 'port' was expected")),
+    };
+    if matches!(reply, Reply::Done) {
+        health.address.store(Some(Arc::new(ip)));
+    }
+    reply
 }
 
 fn change_address(server: &Server, call: &Call<'_>) -> Reply {
@@ -168,7 +204,7 @@ fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
         return error("set server <b>/<s> name requires a new name.");
     }
     if !server.admin().in_maintenance() {
-        return error("Server must be in maintenance mode to be renamed.");
+        return error("Server must be in maintenance mode to be renamed (set server <b>/<s> state maint).");
     }
     if name.chars().any(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'))) {
         return error("Server name contains invalid characters.");
@@ -390,11 +426,11 @@ pub(crate) fn maxconn_global(call: &mut Call<'_>) -> Reply {
     }
 }
 
-const RATE_LIMIT_USAGE: &str = "'set rate-limit' only supports :\n\
-   - 'connections global' to set the per-process maximum connection rate\n\
-   - 'sessions global' to set the per-process maximum session rate\n\
-   - 'ssl-sessions global' to set the per-process maximum SSL session rate\n\
-   - 'http-compression global' to set the per-process maximum compression speed in kB/s";
+const RATE_LIMIT_USAGE: &str = concat!(
+    "'set rate-limit' only supports :\n",
+    "   - 'connections global' to set the per-process maximum connection rate\n",
+    "   - 'sessions global' to set the per-process maximum session rate\n",
+);
 
 pub(crate) fn rate_limit(call: &mut Call<'_>) -> Reply {
     let process = &call.runtime.process;

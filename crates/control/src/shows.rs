@@ -9,6 +9,7 @@ use runtime::{shard, topology, worker};
 use state::Server;
 use state::counters;
 
+use crate::anonymous::Anonymous;
 use crate::column::{C, COLUMNS, Row};
 use crate::command::{Call, Reply, error};
 use crate::field;
@@ -346,11 +347,12 @@ srv_agent_state bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_u
 srv_agent_addr srv_agent_port\n";
 
 pub(crate) fn servers_state(call: &mut Call<'_>) -> Reply {
-    by_backend(call, STATE_TITLE.to_owned(), server_state)
+    let anonymous = call.settings.anonymous;
+    by_backend(call, STATE_TITLE.to_owned(), move |proxy, server| server_state(proxy, server, anonymous))
 }
 
 /// The whole of `show servers state` as one text: what a reload or `server-state-file` reads back.
-pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
+pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonymous) -> String {
     let address = server.address.load();
     let ip = stat::ip(&address);
     let last = server.health.last.load();
@@ -377,20 +379,28 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
         0 => proxy.server(server.id).and_then(|view| view.check_port).unwrap_or(0),
         port => port as u16,
     };
-    let agent_port = proxy.server(server.id).map_or(0, |view| view.agent_port);
+    let agent_port = match server.agent.port.load(Relaxed) {
+        0 => proxy.server(server.id).map_or(0, |view| view.agent_port),
+        port => port as u16,
+    };
+    let changed = |health: &state::server::Health| {
+        let ip = health.address.load_full().map_or_else(|| "-".to_owned(), |ip| ip.to_string());
+        anonymous.address(&ip).into_owned()
+    };
+    let (check_address, agent_address) = (changed(&server.health), changed(&server.agent));
     let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
     // Checks rest in maintenance, and nothing is known of the server's health.
     let level = if server.admin().in_maintenance() { 0 } else { server.health.level.load(Relaxed) };
     let fqdn = server.fqdn.load();
-    let fqdn = fqdn.as_ref().map_or("-", |name| name);
+    let fqdn = fqdn.as_ref().map_or("-".into(), |name| anonymous.word(name));
     let record = server.srv_record.get().map_or("-", |name| name);
     format!(
-        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 {fqdn} {} {record} 0 {check_port} - - {agent_port}\n",
+        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 {fqdn} {} {record} 0 {check_port} {check_address} {agent_address} {agent_port}\n",
         proxy.state.id,
-        proxy.state.name,
+        anonymous.word(&proxy.state.name),
         server.id,
-        server.name,
-        ip.map_or_else(|| "-".to_owned(), |ip| ip.ip().to_string()),
+        anonymous.word(&server.name),
+        anonymous.address(&ip.map_or_else(|| "-".to_owned(), |ip| ip.ip().to_string())),
         if server.admin().in_maintenance() { 0 } else { server.operational() as u8 },
         server.admin().0,
         server.user_weight(),
@@ -406,7 +416,8 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> Reply {
          safe_nb idle_lim idle_cur idle_per_thr[{}]\n",
         shard::workers()
     );
-    by_backend(call, title, |proxy, server| {
+    let anonymous = call.settings.anonymous;
+    by_backend(call, title, move |proxy, server| {
         let address = server.address.load();
         let ip = stat::ip(&address);
         let view = proxy.server(server.id);
@@ -414,11 +425,11 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> Reply {
         let idle = counters::current(&server.counters, |s| s.idle.get());
         let mut out = format!(
             "{}/{} {}/{} {} {} - {} {served} {served} {} {served} 0 0 {idle} {} {idle}",
-            proxy.state.name,
-            server.name,
+            anonymous.word(&proxy.state.name),
+            anonymous.word(&server.name),
             proxy.state.id,
             server.id,
-            ip.map_or_else(|| "-".to_owned(), |ip| ip.ip().to_string()),
+            anonymous.address(&ip.map_or_else(|| "-".to_owned(), |ip| ip.ip().to_string())),
             ip.map_or(0, |ip| ip.port()),
             view.map_or(5000, |view| view.pool_purge.as_millis()),
             server.served_max.load(Relaxed),
@@ -436,7 +447,7 @@ pub(crate) fn activity(call: &mut Call<'_>) -> Reply {
     let column = call.arg(0).parse::<i64>().unwrap_or(-1);
     let workers = shard::workers();
     if column > workers as i64 {
-        return error(format!("thread number must be between 1 and {workers}."));
+        return error("Thread ID number must be between -1 and nbthread");
     }
     let now = WallTime::now();
     let mut out = format!("thread_id: 1 (1..{workers})\ndate_now: {}.{:06}\n", now.seconds, now.micros());
@@ -532,7 +543,7 @@ pub(crate) fn dev(call: &mut Call<'_>) -> Reply {
         ("OS release", read("/proc/sys/kernel/osrelease")),
         ("OS version", read("/proc/sys/kernel/version")),
         ("OS architecture", std::env::consts::ARCH.to_owned()),
-        ("node name", call.runtime.view().node.clone()),
+        ("node name", call.settings.anonymous.word(&call.runtime.view().node).into_owned()),
     ];
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
         let _ = writeln!(out, "  {name}: {value}");

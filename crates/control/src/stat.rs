@@ -262,7 +262,16 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     let servers = proxy.servers.load();
     let usable = |backup| servers.iter().filter(|s| s.backup == backup && s.effective_weight() > 0).count();
     let up = backend_is_up(proxy);
-    row.put(C::status, if up { "UP" } else { "DOWN" });
+    let unpublished = proxy.unpublished.load(Relaxed);
+    row.put(
+        C::status,
+        match (up, unpublished) {
+            (true, false) => "UP",
+            (true, true) => "UP (UNPUB)",
+            (false, false) => "DOWN",
+            (false, true) => "DOWN (UNPUB)",
+        },
+    );
     row.put(C::weight, proxy.total_weight());
     row.put(
         C::uweight,

@@ -12,6 +12,7 @@ use state::errors::Captured;
 use state::sessions::{self, Kill, Snapshot};
 use tokio::sync::oneshot;
 
+use crate::anonymous::Anonymous;
 use crate::command::{Call, Reply, error};
 use crate::sets;
 
@@ -39,7 +40,9 @@ impl Wanted {
 }
 
 /// Runs `work` on every worker and collects what they return. A process without workers (a test) runs it here.
-async fn on_every_worker<R: Send + 'static>(work: impl Fn() -> R + Clone + Send + 'static) -> Vec<R> {
+pub(crate) async fn on_every_worker<R: Send + 'static>(
+    work: impl Fn() -> R + Clone + Send + 'static,
+) -> Vec<R> {
     let mut answers = Vec::new();
     for index in 0..shard::workers() {
         let (send, receive) = oneshot::channel();
@@ -91,13 +94,12 @@ fn sess_arguments(call: &Call<'_>) -> Result<(Wanted, bool), Reply> {
             "all" => detailed = true,
             "backend" => {
                 let name = value()?;
-                let found = view.backend(name).ok_or_else(|| error(format!("No such backend '{name}'.")))?;
+                let found = view.backend(name).ok_or_else(|| error("No such backend."))?;
                 wanted.backend = Some(found.state.id);
             }
             "frontend" => {
                 let name = value()?;
-                let found =
-                    view.frontend(name).ok_or_else(|| error(format!("No such frontend '{name}'.")))?;
+                let found = view.frontend(name).ok_or_else(|| error("No such frontend."))?;
                 wanted.frontend = Some(found.state.id);
             }
             "server" => {
@@ -107,8 +109,7 @@ fn sess_arguments(call: &Call<'_>) -> Result<(Wanted, bool), Reply> {
             "older" => {
                 let age = value()?;
                 let parsed = parse_duration(age, DefaultUnit::Seconds);
-                wanted.older_ms =
-                    parsed.map_err(|_| error(format!("Invalid age '{age}'.")))?.as_millis() as u64;
+                wanted.older_ms = parsed.map_err(|_| error("Invalid age."))?.as_millis() as u64;
             }
             "show-uri" | "susp" => return Err(error(format!("'show sess {word}' is not supported yet."))),
             id => {
@@ -126,6 +127,7 @@ pub(crate) fn show_sess(call: &mut Call<'_>) -> Reply {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
     };
+    let anonymous = call.settings.anonymous;
     Reply::Later(Box::pin(async move {
         let one = wanted.id.is_some();
         let entries = collect(wanted).await;
@@ -137,7 +139,11 @@ pub(crate) fn show_sess(call: &mut Call<'_>) -> Reply {
         Reply::Pieces(Box::new(chunks.into_iter().map(move |entries| {
             entries
                 .iter()
-                .map(|entry| if detailed { details(entry, now) } else { short(entry, now) })
+                .map(
+                    |entry| {
+                        if detailed { details(entry, now, anonymous) } else { short(entry, now, anonymous) }
+                    },
+                )
                 .collect()
         })))
     }))
@@ -165,19 +171,19 @@ fn age(ms: u64) -> String {
 }
 
 /// One line a stream.
-fn short(entry: &Snapshot, now: u64) -> String {
+fn short(entry: &Snapshot, now: u64, anonymous: Anonymous) -> String {
     let protocol = match entry.source {
         Some(SocketAddr::V4(_)) => "tcpv4",
         Some(SocketAddr::V6(_)) => "tcpv6",
         None => "unix_stream",
     };
-    let backend = entry.backend.as_ref().map_or("<NONE>", |backend| &backend.name);
-    let server = entry.server.as_ref().map_or("<none>", |server| &server.name);
+    let backend = entry.backend.as_ref().map_or("<NONE>".into(), |backend| anonymous.word(&backend.name));
+    let server = entry.server.as_ref().map_or("<none>".into(), |server| anonymous.word(&server.name));
     format!(
         "{:#x}: proto={protocol} src={} fe={} be={backend} srv={server} age={} idle={} act={} calls={} in={} out={} thr={}\n",
         entry.id,
-        address(entry.source),
-        entry.frontend.name,
+        anonymous.address(&address(entry.source)),
+        anonymous.word(&entry.frontend.name),
         age(now.saturating_sub(entry.since_ms)),
         age(now.saturating_sub(entry.active_ms)),
         entry.activity.name(),
@@ -189,7 +195,8 @@ fn short(entry: &Snapshot, now: u64) -> String {
 }
 
 /// Several lines a stream, indented after the first.
-fn details(entry: &Snapshot, now: u64) -> String {
+fn details(entry: &Snapshot, now: u64, anonymous: Anonymous) -> String {
+    let shown = |address: Option<SocketAddr>| anonymous.address(&self::address(address)).into_owned();
     let when = WallTime::now().minus(Duration::from_millis(now.saturating_sub(entry.since_ms)));
     let mut date = String::new();
     let _ = Date::local(when.seconds).write_log(when.millis(), &mut date);
@@ -198,27 +205,28 @@ fn details(entry: &Snapshot, now: u64) -> String {
         entry.id,
         entry.id & 0xff_ffff_ffff,
         if entry.source.is_some() { "tcp" } else { "unix_stream" },
-        address(entry.source)
+        shown(entry.source)
     );
     let _ = writeln!(
         out,
         "  frontend={} (id={} mode={}), addr={}",
-        entry.frontend.name,
+        anonymous.word(&entry.frontend.name),
         entry.frontend.id,
         entry.frontend.mode.name(),
-        address(entry.destination)
+        shown(entry.destination)
     );
     match &entry.backend {
         Some(backend) => {
-            let _ =
-                writeln!(out, "  backend={} (id={} mode={})", backend.name, backend.id, backend.mode.name());
+            let name = anonymous.word(&backend.name);
+            let _ = writeln!(out, "  backend={name} (id={} mode={})", backend.id, backend.mode.name());
         }
         None => out.push_str("  backend=<NONE> (id=-1 mode=-)\n"),
     }
     match &entry.server {
         Some(server) => {
             let to = crate::stat::address_text(&server.address.load());
-            let _ = writeln!(out, "  server={} (id={}) addr={to}", server.name, server.id);
+            let (name, to) = (anonymous.word(&server.name), anonymous.address(&to));
+            let _ = writeln!(out, "  server={name} (id={}) addr={to}", server.id);
         }
         None => out.push_str("  server=<NONE> (id=-1)\n"),
     }

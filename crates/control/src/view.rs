@@ -135,6 +135,8 @@ pub struct View {
     pub placement: runtime::placement::Placement,
     /// Lists of patterns: ACLs and maps.
     pub patterns: Arc<sample::pattern::PatternSets>,
+    /// Certificates of JSON Web Tokens.
+    pub certificates: Arc<sample::keys::Certificates>,
     /// `resolvers` sections.
     pub resolvers: Vec<Arc<state::resolvers::Section>>,
     /// Rings.
@@ -160,6 +162,7 @@ impl Default for View {
             open_files: 0,
             placement: Default::default(),
             patterns: Arc::default(),
+            certificates: Arc::default(),
             resolvers: Vec::new(),
             rings: Vec::new(),
         }
@@ -185,6 +188,8 @@ pub struct Runtime {
     pub started: WallTime,
     /// Likewise, of the monotonic clock.
     pub started_ms: u64,
+    /// The key that anonymized connections have unless they name one (`set anon global-key`); 0 for none.
+    pub anonymous_key: std::sync::atomic::AtomicU32,
     /// Runtime sessions now.
     pub(crate) sessions: std::sync::atomic::AtomicU32,
     /// CPU time and instant at the last `show info`, for `Idle_pct`.
@@ -214,6 +219,7 @@ impl Runtime {
             pipes: || [0; 3],
             started: WallTime::now(),
             started_ms: now_ms(),
+            anonymous_key: std::sync::atomic::AtomicU32::new(0),
             sessions: std::sync::atomic::AtomicU32::new(0),
             cpu_seen: std::sync::Mutex::default(),
             notify: None,

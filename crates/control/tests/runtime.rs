@@ -174,14 +174,36 @@ fn messages_are_those_of_haproxy() {
         ("expert-mode on;expert-mode",            "\nexpert-mode is ON\n"),
         ("set var proc.x int(1)",                 "This command is restricted to experimental mode only.\n"),
         ("debug dev log",                         "This command is restricted to expert mode only.\n"),
-        ("show pools",                            "The command 'show pools' is not supported yet.\n"),
+        ("show table",                            "The command 'show table' is not supported yet.\n"),
+        ("wait",                                  "Expects a duration in milliseconds.\n"),
+        ("wait x",                                "Invalid duration.\n"),
         ("wait 1ms",                              ""),
+        ("wait 1ms srv-removable",                "Missing server name (<backend>/<server>).\n"),
+        ("wait 1ms srv-removable be/s1",          "Failed. Only servers in maintenance mode can be deleted.\n"),
+        ("wait 1ms be-removable be",              "Failed. Backend must be unpublished prior to its deletion.\n"),
+        ("add backend x from y",                  "No backend can be added here.\n"),
+        ("del backend x",                         "No backend can be removed here.\n"),
+        ("trace",                                 "Supported trace sources and states (.=stopped, w=waiting, R=running) :\n [.] 0          : not a source, will immediately stop all traces\n"),
+        ("trace 0",                               "All traces now stopped\n"),
+        ("trace h1",                              "No such trace source 'h1'\n"),
+        ("show trace",                            "Supported trace sources and states (.=stopped, w=waiting, R=running) :\n"),
+        ("show trace h1",                         "No such trace source\n"),
+        ("debug counters",                        ""),
+        ("set server be/s1 check-port",           "set server <b>/<s> check-port requires a port.\n"),
+        ("set server be/s1 check-port x",         "provided port is not an integer\n"),
+        ("set server be/s1 check-port 99999",     "provided port is not in range 1-65535\n"),
+        ("set server be/s1 check-addr zz",        "invalid addr 'zz'\n"),
+        ("set server be/s1 check-addr 192.0.2.9 port 88", ""),
+        ("set server be/s1 agent-addr 192.0.2.9", "agent checks are not enabled on this server\n"),
+        ("set server be/s1 agent-send x",         "agent checks are not enabled on this server.\n"),
+        ("set server be/s2 check-port 5",         "health checks are not enabled on this server\n"),
+        ("set server be/s1 ssl on",               "server ssl setting not supported.\n"),
     ];
     for (command, answer) in cases {
         assert_eq!(ask(&runtime, &format!("{command}\n")), format!("{answer}\n"), "{command}");
     }
     let unknown = ask(&runtime, "show bogus\n");
-    assert!(unknown.starts_with("Unknown command, but maybe one of the following"), "{unknown}");
+    assert!(unknown.starts_with("Unknown command: 'show', but maybe one of the following"), "{unknown}");
     assert!(unknown.contains("  show info [desc|json|typed|float]*      : report information"), "{unknown}");
     assert!(ask(&runtime, "help\n").contains("  disable server <bk>/<srv>               : "));
 }

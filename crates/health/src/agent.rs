@@ -134,8 +134,10 @@ async fn converse(
         ConnectError::Broken(error) => Outcome::new("L4CON", 0, error_text(&error)),
         ConnectError::Unknown(text) => Outcome::new("SOCKERR", 0, text),
     })?;
-    if !settings.send.is_empty() {
-        link.write_all(&settings.send).await.map_err(broken)?;
+    let changed = peer.server().agent.send.load_full();
+    let send = changed.as_ref().map_or(&*settings.send, |send| send);
+    if !send.is_empty() {
+        link.write_all(send).await.map_err(broken)?;
     }
     let (mut line, most) = (Vec::new(), MAX_LINE.min(context.buffer));
     loop {
@@ -150,12 +152,16 @@ async fn converse(
 }
 
 fn target(peer: &Peer, settings: &AgentSettings) -> Option<Target> {
+    let agent = &peer.server().agent;
+    let changed = agent.address.load_full().map(|ip| *ip);
     let ip = match &**peer.server().address.load() {
+        _ if changed.is_some() => changed,
         _ if settings.address.is_some() => settings.address,
         ServerAddress::Ip(address) => Some(address.ip()),
         _ => None,
     };
-    ip.map(|ip| Target::Ip(SocketAddr::new(ip, settings.port)))
+    let port = u16::try_from(agent.port.load(Relaxed)).ok().filter(|port| *port > 0);
+    ip.map(|ip| Target::Ip(SocketAddr::new(ip, port.unwrap_or(settings.port))))
 }
 
 /// Does what a line says.

@@ -177,7 +177,8 @@ fn target(subject: &Subject, step: &Connect, facts: &Facts) -> Result<Target, &'
     };
     let port = [asked, step.address.and_then(|(_, port)| port), forced, settings.port, own];
     let port = port.into_iter().flatten().find(|port| *port > 0);
-    if let Some(ip) = step.address.map(|(ip, _)| ip).or(settings.address) {
+    let changed = subject.server().health.address.load_full().map(|ip| *ip);
+    if let Some(ip) = step.address.map(|(ip, _)| ip).or(changed).or(settings.address) {
         return Ok(Target::Ip(SocketAddr::new(ip, port.unwrap_or(0))));
     }
     match &**address {

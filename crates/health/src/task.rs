@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base::clock::now_ms;
 use config::plan::check::AgentSettings;
+use runtime::profile;
 use runtime::timer::Timer;
 use runtime::worker;
 use slab::Slab;
@@ -215,8 +216,10 @@ async fn work(home: &Home, task: &Task) -> Duration {
         let _counted = Counted(counters);
         // Boxed: a task rests far longer than it works, and is to be small then.
         match &task.duty {
-            Duty::Check(subject) => Box::pin(watch::check(subject, context)).await,
-            Duty::Agent(peer, settings) => Box::pin(agent::ask(peer, settings, context)).await,
+            Duty::Check(subject) => profile::watched("check", Box::pin(watch::check(subject, context))).await,
+            Duty::Agent(peer, settings) => {
+                profile::watched("agent", Box::pin(agent::ask(peer, settings, context))).await;
+            }
         }
         drop(place);
     }

@@ -4,13 +4,13 @@
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
-use config::plan::{Proxy, ServerSettings};
+use config::plan::{Grown, Proxy, ServerSettings};
 use runtime::Local;
 
 use crate::worker::Shared;
 
 /// One worker's handles: made when they are first asked for.
-pub(crate) struct Handles(Box<[OnceCell<OfProxy>]>);
+pub(crate) struct Handles(Grown<OnceCell<OfProxy>>);
 
 /// A proxy that this worker had a request for.
 pub(crate) struct OfProxy {
@@ -22,18 +22,26 @@ pub(crate) struct OfProxy {
 
 impl Handles {
     pub(crate) fn new(shared: &Shared) -> Self {
-        Self(shared.proxies.iter().map(|_| OnceCell::new()).collect())
+        Self(shared.proxies.iter().map(|_| OnceCell::new()).collect::<Vec<_>>().into())
     }
 
     /// Those of `proxy`.
     #[inline]
     pub(crate) fn of(&self, proxy: &Arc<Proxy>) -> &OfProxy {
-        self.0[proxy.index].get_or_init(|| OfProxy {
+        let place = self.0.get(proxy.index).unwrap_or_else(|| self.grow(proxy.index));
+        place.get_or_init(|| OfProxy {
             plan: Local::new(proxy.clone()),
             state: Local::new(proxy.state.clone()),
             binds: proxy.binds.iter().map(|_| OnceCell::new()).collect(),
             servers: RefCell::default(),
         })
+    }
+
+    /// The place of a backend that was added at run time.
+    #[cold]
+    fn grow(&self, index: usize) -> &OnceCell<OfProxy> {
+        while self.0.len() <= index && self.0.add(|_| OnceCell::new()).is_some() {}
+        &self.0[index]
     }
 }
 

@@ -214,7 +214,11 @@ impl Pools {
         }
         upstream.input = None;
         let mut pools = self.pools.borrow_mut();
-        let Some(of_backend) = pools.get_mut(upstream.backend) else { return Some(upstream) };
+        if pools.len() <= upstream.backend {
+            // A backend that was added at run time.
+            pools.resize_with(upstream.backend + 1, Vec::new);
+        }
+        let of_backend = &mut pools[upstream.backend];
         if of_backend.len() <= settings.index {
             // A server that was added at run time.
             of_backend.resize_with(settings.index + 1, ServerPool::default);

@@ -2,13 +2,12 @@
 //! key that `balance` asks for.
 
 use runtime::Local;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use balance::{Algorithm, HashFunction, key};
-use config::plan::Proxy;
 use config::plan::proxy::{BackendTarget, ServerTarget};
+use config::plan::{Backends, Proxy};
 use http::{Method, uri};
 use sample::condition::{Condition, Test};
 use sample::{Endpoint, Env, TimeoutSlot};
@@ -38,7 +37,7 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Local<Prox
     };
     let mut by_rule = None;
     if !frontend.use_backends.is_empty() {
-        by_rule = envs::with(client, x, |env| choose_by_rule(frontend, &shared.backends, env, eligible));
+        by_rule = envs::with(client, x, |env| choose_by_rule(frontend, &shared.plan.backends, env, eligible));
     }
     let index =
         by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or(Fault::NoBackend)?;
@@ -71,7 +70,7 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Local<Prox
 /// The backend of the first `use_backend` that holds. A name made at run time that is no backend's ends the search.
 fn choose_by_rule(
     frontend: &Proxy,
-    backends: &HashMap<Box<str>, usize>,
+    backends: &Backends,
     env: &Env<'_>,
     eligible: impl Fn(usize) -> bool,
 ) -> Option<usize> {
@@ -81,7 +80,7 @@ fn choose_by_rule(
             BackendTarget::Named(format) => {
                 let mut name = Vec::new();
                 format.render(env, &mut name);
-                backends.get(std::str::from_utf8(&name).ok()?).copied()?
+                backends.get(std::str::from_utf8(&name).ok()?)?
             }
         };
         if eligible(index) {

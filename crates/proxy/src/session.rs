@@ -4,7 +4,7 @@
 //! An idle keep-alive connection rests here, in a future that holds no buffer; the future of a request in
 //! progress lives in a box that is reused ([`Exchanges`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,6 +15,8 @@ use base::clock::WallTime;
 use config::plan::bind::BindAddress;
 use net::Stream;
 use net::proxy_protocol::Invalid;
+use runtime::pools::{self, Pool};
+use runtime::profile;
 use runtime::timer::{self, now_us};
 use runtime::usage::Measured;
 use sample::{ConnectionError, Endpoint, Ends, Session, Tlv};
@@ -47,9 +49,9 @@ pub(crate) enum Next {
 /// Boxes for the futures of requests in progress: as many as requests ever ran at once on this worker.
 pub(crate) struct Exchanges<M, F> {
     make: M,
-    /// Whether an expression asks what requests cost.
-    measured: bool,
     free: RefCell<Vec<Pin<Box<Option<F>>>>>,
+    /// How many boxes were made.
+    made: Cell<usize>,
 }
 
 impl<M, F> Exchanges<M, F>
@@ -57,15 +59,24 @@ where
     M: Fn(Box<Connection>, Arrival) -> F,
     F: Future<Output = (Box<Connection>, Next)>,
 {
-    fn new(make: M, measured: bool) -> Self {
-        Self { make, measured, free: RefCell::new(Vec::new()) }
+    fn new(make: M) -> Self {
+        Self { make, free: RefCell::new(Vec::new()), made: Cell::new(0) }
+    }
+
+    /// What `show pools` tells of the boxes.
+    fn pool(&self) -> Pool {
+        let free = self.free.borrow().len();
+        Pool { name: "exchange", size: size_of::<Option<F>>(), allocated: self.made.get(), free }
     }
 
     async fn run(&self, connection: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
-        let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
+        let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            self.made.set(self.made.get() + 1);
+            Box::pin(None)
+        });
         slot.set(Some((self.make)(connection, arrival)));
         // Boxed: a connection at rest has the room of this future too.
-        let mut measure = self.measured.then(Box::<Measured>::default);
+        let mut measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
         let result = poll_fn(|context| match (slot.as_mut().as_pin_mut(), &mut measure) {
             (Some(future), None) => future.poll(context),
             (Some(future), Some(measure)) => measure.poll(context, |context| future.poll(context)),
@@ -80,8 +91,16 @@ where
 
 /// What this worker does with each new connection.
 pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
-    let measured = worker.shared.plan.variables.wants_turns();
-    let exchanges = Rc::new(Exchanges::new(crate::exchange::exchange, measured));
+    let exchanges = Rc::new(Exchanges::new(crate::exchange::exchange));
+    pools::register({
+        let exchanges = exchanges.clone();
+        move || exchanges.pool()
+    });
+    let index = worker.index;
+    pools::register(move || {
+        let allocated = runtime::worker::connections(index);
+        Pool { name: "connection", size: size_of::<Connection>(), allocated, free: 0 }
+    });
     Box::new(move |newcomer| {
         let (worker, exchanges) = (worker.clone(), exchanges.clone());
         tokio::task::spawn_local(run(begin(worker, newcomer), exchanges));
@@ -200,8 +219,8 @@ where
     M: Fn(Box<Connection>, Arrival) -> F,
     F: Future<Output = (Box<Connection>, Next)>,
 {
-    let measured = exchanges.measured;
-    let mut measure = Measured::default();
+    let measured = profile::measures();
+    let mut measure = Measured::new("relay");
     let mut stream = Box::pin(crate::relay::relay(connection));
     let upgraded = poll_fn(|context| match measured {
         true => measure.poll(context, |context| stream.as_mut().poll(context)),

@@ -15,7 +15,7 @@ use arc_swap::ArcSwapOption;
 use balance::{Member, Picker};
 use base::address::Family;
 use config::Plan;
-use config::plan::{Proxy, ServerSettings};
+use config::plan::{Grown, Proxy, ServerSettings};
 use http::ParseOptions;
 use state::Process;
 use state::resolvers::Section;
@@ -96,19 +96,26 @@ pub struct Shared {
     /// The process's counters and limits.
     pub process: Arc<Process>,
     /// All proxies, by [`config::plan::ProxyIndex`].
-    pub proxies: Vec<Prepared>,
+    pub proxies: Grown<Prepared>,
     /// What other rooms do for requests.
     pub services: Services,
-    /// Backends by name, for `use_backend` with a name made at run time.
-    pub backends: HashMap<Box<str>, usize>,
 }
 
 impl Shared {
     /// Prepares a plan.
     pub fn new(plan: Arc<Plan>, process: Arc<Process>, services: Services) -> Self {
-        let proxies = plan.proxies.iter().map(|proxy| Prepared::new(&plan, proxy)).collect();
-        let backends = plan.backends.iter().map(|(name, index)| (name.clone(), *index)).collect();
-        Self { plan, process, proxies, services, backends }
+        let prepared: Vec<_> = plan.proxies.iter().map(|proxy| Prepared::new(&plan, proxy)).collect();
+        Self { plan, process, proxies: prepared.into(), services }
+    }
+
+    /// Takes in a backend added at run time: nobody knows its name yet. For one at a time. `None` when there is no place left.
+    pub fn add(&self, backend: Proxy) -> Option<&Arc<Proxy>> {
+        let added = self.plan.proxies.add(|index| Arc::new(Proxy { index, ..backend }))?;
+        self.proxies.add(|index| {
+            debug_assert_eq!(index, added.index, "both lists grow together");
+            Prepared::new(&self.plan, added)
+        })?;
+        Some(added)
     }
 }
 
@@ -251,6 +258,9 @@ impl Worker {
     pub fn new(shared: Arc<Shared>, group: std::ops::Range<usize>) -> Rc<Self> {
         let index = runtime::current_worker();
         runtime::buffer::set_small_size(shared.plan.global.tune.bufsize);
+        if shared.plan.variables.wants_turns() {
+            runtime::profile::want_measures();
+        }
         let worker = Rc::new(Self {
             index,
             group,

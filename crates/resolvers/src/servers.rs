@@ -373,7 +373,7 @@ impl Followers {
         let tracked = follower.server();
         let down = tracked.admin().in_maintenance();
         let via = format!(" via {}/{}", tracked.proxy, tracked.name);
-        for backend in &self.plan.proxies {
+        for backend in self.plan.proxies.iter() {
             for own in backend.servers.iter() {
                 if !own.track.as_ref().is_some_and(|(_, of)| Arc::ptr_eq(of, tracked)) {
                     continue;

@@ -5,6 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 
+use crate::pools::Pool;
+
 /// Bytes that a body's buffer holds: large enough that a system call moves much, small enough to stay in the
 /// second-level cache with its peer.
 pub const LARGE: usize = 64 * 1024;
@@ -16,6 +18,29 @@ thread_local! {
     static SMALL_SIZE: Cell<usize> = const { Cell::new(16 * 1024) };
     static SMALL_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
     static LARGE_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    /// Buffers of either size made here and not given back to the system here. One that another worker drops is taken off
+    /// there: the sum over all workers is what counts.
+    static MADE: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
+}
+
+/// Counts buffers of one size that were made, or given back.
+fn count(large: bool, by: isize) {
+    // try_with: a buffer may be dropped while the thread itself ends.
+    let _ = MADE.try_with(|made| {
+        let mut counts = made.get();
+        counts[usize::from(large)] += by;
+        made.set(counts);
+    });
+}
+
+/// The two pools of the calling worker.
+pub(crate) fn pools() -> [Pool; 2] {
+    let made = MADE.get();
+    let of = |name, size, made, free: &'static std::thread::LocalKey<RefCell<Vec<Box<[u8]>>>>| {
+        let free = free.with_borrow(Vec::len);
+        Pool { name, size, allocated: isize::max(made, free as isize) as usize, free }
+    };
+    [of("buffer", SMALL_SIZE.get(), made[0], &SMALL_FREE), of("large_buffer", LARGE, made[1], &LARGE_FREE)]
 }
 
 /// The calling worker's small buffer size.
@@ -26,7 +51,8 @@ pub fn small_size() -> usize {
 /// Sets the calling worker's small buffer size (`tune.bufsize`). Called once before the first buffer is taken.
 pub fn set_small_size(bytes: usize) {
     SMALL_SIZE.set(bytes);
-    SMALL_FREE.with_borrow_mut(Vec::clear);
+    let thrown_away = SMALL_FREE.with_borrow_mut(std::mem::take).len();
+    count(false, -(thrown_away as isize));
 }
 
 /// A window of filled bytes in a block of memory, of less than 4 GiB. Returns to the pool of the thread that drops it.
@@ -41,17 +67,27 @@ impl Buffer {
     /// A buffer of `tune.bufsize` bytes.
     pub fn small() -> Self {
         let data = SMALL_FREE.with_borrow_mut(Vec::pop);
-        Self::wrap(data.unwrap_or_else(|| vec![0; SMALL_SIZE.get()].into_boxed_slice()))
+        Self::wrap(data.unwrap_or_else(|| {
+            count(false, 1);
+            vec![0; SMALL_SIZE.get()].into_boxed_slice()
+        }))
     }
 
     /// A buffer of [`LARGE`] bytes.
     pub fn large() -> Self {
         let data = LARGE_FREE.with_borrow_mut(Vec::pop);
-        Self::wrap(data.unwrap_or_else(|| vec![0; LARGE].into_boxed_slice()))
+        Self::wrap(data.unwrap_or_else(|| {
+            count(true, 1);
+            vec![0; LARGE].into_boxed_slice()
+        }))
     }
 
     /// A buffer of exactly `bytes` bytes, outside of the pools.
     pub fn sized(bytes: usize) -> Self {
+        // One that happens to have the size of a pool goes there.
+        if bytes == LARGE || bytes == SMALL_SIZE.get() {
+            count(bytes == LARGE, 1);
+        }
         Self::wrap(vec![0; bytes].into_boxed_slice())
     }
 
@@ -160,6 +196,8 @@ impl Drop for Buffer {
             let mut free = free.borrow_mut();
             if free.len() < KEEP {
                 free.push(data);
+            } else {
+                count(size == LARGE, -1);
             }
         };
         if size == LARGE {

@@ -9,6 +9,8 @@ pub mod buffer;
 pub mod count;
 pub mod local;
 pub mod placement;
+pub mod pools;
+pub mod profile;
 pub mod shard;
 pub mod shared;
 pub mod timer;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use crate::profile;
 use crate::shard;
 use crate::worker;
 
@@ -101,6 +102,8 @@ impl Turns {
 /// A task that is measured: its turns, and how long it waits for each.
 #[derive(Debug, Default)]
 pub struct Measured {
+    /// What the task does, for the profile.
+    name: &'static str,
     turns: Turns,
     alarm: Option<Arc<Alarm>>,
 }
@@ -130,18 +133,28 @@ impl Wake for Alarm {
 }
 
 impl Measured {
+    /// A task that does what `name` says.
+    pub fn new(name: &'static str) -> Self {
+        Self { name, ..Self::default() }
+    }
+
     /// Runs one turn of the task; it is to be woken through the context that `turn` gets.
     pub fn poll<R>(&mut self, context: &Context<'_>, turn: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let new = || Arc::new(Alarm(Mutex::new((context.waker().clone(), None))));
         let alarm = self.alarm.get_or_insert_with(new);
-        {
+        let waited = {
             let mut alarm = alarm.lock();
             alarm.0.clone_from(context.waker());
-            let waited = alarm.1.take().map_or(Duration::ZERO, |woken| woken.elapsed());
-            self.turns.waited_ns += waited.as_nanos() as u64;
-        }
+            alarm.1.take().map_or(Duration::ZERO, |woken| woken.elapsed()).as_nanos() as u64
+        };
+        self.turns.waited_ns += waited;
         let waker = Waker::from(alarm.clone());
-        self.turns.measure(|| turn(&mut Context::from_waker(&waker)))
+        let before = self.turns.ns;
+        let result = self.turns.measure(|| turn(&mut Context::from_waker(&waker)));
+        if profile::is_on() {
+            profile::note(self.name, self.turns.ns - before, waited);
+        }
+        result
     }
 }
 

@@ -199,7 +199,7 @@ fn what_cannot_serve_as_a_key_is_refused_in_the_configuration() {
         ),
         (
             "str(x),jwt_verify_cert(ES256,@store/x)",
-            "`jwt_verify_cert`: no `crt-store` section loads `@store/x` with `jwt on`",
+            "`jwt_verify_cert`: no `crt-store` section loads `@store/x`",
         ),
         (
             "str(x),jwt_verify_cert(HS256,es512.pem)",

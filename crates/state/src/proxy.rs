@@ -95,8 +95,14 @@ pub struct Proxy {
     pub retries: AtomicU32,
     /// `default_backend`, written likewise (`fe_defbe`).
     pub default_backend: OnceLock<Box<str>>,
+    /// `guid`; set once, by the configuration.
+    pub guid: OnceLock<Box<str>>,
+    /// Whether the configuration names this backend: it stays then. Set while the configuration is read.
+    pub referenced: AtomicBool,
     /// The longest value of each slot for captures, of requests and of responses; written likewise.
     pub capture_lengths: OnceLock<[Box<[usize]>; 2]>,
+    /// Whether it was removed at run time (`del backend`). Written by the runtime socket.
+    pub removed: AtomicBool,
     /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by the runtime socket.
     pub unpublished: AtomicBool,
     /// Whether cookies are made of the servers' addresses (`cookie … dynamic`). Written by the runtime socket.
@@ -160,6 +166,9 @@ impl Proxy {
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: OnceLock::new(),
+            guid: OnceLock::new(),
+            referenced: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
             capture_lengths: OnceLock::new(),
         }
     }
@@ -251,6 +260,8 @@ pub struct Listener {
     pub address: Box<str>,
     /// The bind's own `maxconn`, 0 for none.
     pub maxconn: u32,
+    /// What `guid-prefix` makes of it; set once, by the configuration.
+    pub guid: OnceLock<Box<str>>,
     /// Connections now.
     pub connections: AtomicU32,
     /// Counters, where `option socket-stats` asks for them; see [`count`](Self::count).
@@ -267,6 +278,7 @@ impl Listener {
             name,
             address,
             maxconn,
+            guid: OnceLock::new(),
             connections: AtomicU32::new(0),
             counters: OnceLock::new(),
             waiting: std::sync::Mutex::default(),

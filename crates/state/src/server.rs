@@ -118,6 +118,8 @@ pub struct Server {
     pub fqdn: ArcSwapOption<Box<str>>,
     /// The name of the SRV records that name, port and weight come from; set once, by the configuration.
     pub srv_record: OnceLock<Box<str>>,
+    /// `guid`; set once, by the configuration.
+    pub guid: OnceLock<Box<str>>,
     /// Whether name servers are asked for its name while it runs (`resolvers`); set by the configuration.
     pub resolved: AtomicBool,
     /// Who is told that nothing answers at its address; set once, by who resolves its name.
@@ -224,6 +226,7 @@ impl Server {
             moves: AtomicU32::new(0),
             fqdn: ArcSwapOption::empty(),
             srv_record: OnceLock::new(),
+            guid: OnceLock::new(),
             resolved: AtomicBool::new(false),
             doubt: OnceLock::new(),
             service_port: AtomicU32::new(port.into()),

@@ -128,6 +128,15 @@ struct Session {
     modes: [(&'static str, bool); 2],
 }
 
+/// Whether a command is about the session itself, whatever process it speaks to.
+fn is_of_session(command: &str) -> bool {
+    let word = command.split_whitespace().next().unwrap_or_default();
+    matches!(
+        word,
+        "quit" | "prompt" | "expert-mode" | "experimental-mode" | "mcli-debug-mode" | "operator" | "user"
+    )
+}
+
 /// What follows a command.
 #[derive(PartialEq, Eq)]
 enum Then {
@@ -196,7 +205,7 @@ impl Session {
             };
         }
         match self.target {
-            Target::Worker(pid) if !matches!(text, "quit" | "prompt") => self.pass_on(pid, text),
+            Target::Worker(pid) if !is_of_session(text) => self.pass_on(pid, text),
             _ => self.own(text),
         }
     }

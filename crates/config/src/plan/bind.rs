@@ -90,7 +90,7 @@ pub struct Bind {
     pub workers: Vec<usize>,
     /// `severity-output`.
     pub severity_output: SeverityOutput,
-    /// `idle-ping`, `label`, `guid-prefix` and the like that change nothing here stand in the draft only.
+    /// `idle-ping`, `label` and the like that change nothing here stand in the draft only.
     pub tos: Option<u32>,
 }
 

@@ -11,7 +11,7 @@ use crate::plan::log::Logger;
 use crate::plan::resolvers::AcceptFamily;
 
 /// Settings of the process.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Global {
     /// `daemon`.
     pub daemon: bool,
@@ -83,6 +83,12 @@ pub struct Global {
     pub server_state_base: Option<PathBuf>,
     /// Likewise.
     pub server_state_file: Option<PathBuf>,
+    /// `anonkey`; 0 for none.
+    pub anonymous_key: u32,
+    /// `profiling.tasks on`.
+    pub profile_tasks: bool,
+    /// `stats-file`: counters of an earlier process.
+    pub stats_file: Option<PathBuf>,
     /// `unix-bind`.
     pub unix_bind: UnixBind,
     /// `h1-case-adjust`: lower-case name, and how it is to be written.

@@ -1,9 +1,11 @@
 //! The resolved plan: immutable, shared by all workers, the only form of the configuration that data ever meets.
 
+pub mod backends;
 pub mod bind;
 pub mod check;
 pub mod filter;
 pub mod global;
+pub mod grown;
 pub mod log;
 pub mod proxy;
 pub mod resolvers;
@@ -13,8 +15,10 @@ pub mod servers;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use backends::Backends;
 pub use bind::Bind;
 pub use global::Global;
+pub use grown::Grown;
 pub use log::Logger;
 pub use proxy::{Cookie, Options, Proxy, Timeouts};
 pub use resolvers::Resolvers;
@@ -26,21 +30,25 @@ pub use servers::Servers;
 pub struct Plan {
     /// The `global` section.
     pub global: Global,
-    /// All proxies, in the order of the configuration. A [`ProxyIndex`] points in here.
-    pub proxies: Vec<Arc<Proxy>>,
+    /// All proxies, in the order of the configuration, then the backends added at run time. A [`ProxyIndex`] points in here.
+    pub proxies: Grown<Arc<Proxy>>,
     /// `resolvers` sections, in their order; `default` is there even if the configuration has none and the system knows
     /// name servers.
     pub resolvers: Vec<Arc<Resolvers>>,
     /// Index of each frontend (`frontend`, `listen`) by name.
     pub frontends: HashMap<Box<str>, ProxyIndex>,
     /// Index of each backend (`backend`, `listen`) by name.
-    pub backends: HashMap<Box<str>, ProxyIndex>,
+    pub backends: Backends,
+    /// What backends added at run time are made of.
+    pub kept: Kept,
     /// The files read, in order, for `show info` and messages.
     pub files: Vec<String>,
     /// Values of the process's variables set in `global`, and their slots.
     pub variables: Arc<sample::vars::Variables>,
     /// Pattern sets by name and id, for the runtime socket (`show acl`, `show map`).
     pub patterns: Arc<sample::pattern::PatternSets>,
+    /// Certificates of JSON Web Tokens, for the runtime socket (`set ssl cert`) too.
+    pub certificates: Arc<sample::keys::Certificates>,
     /// All rings, for the runtime socket (`show events`).
     pub rings: Vec<Arc<state::Ring>>,
     /// The servers that rings are sent to.
@@ -49,13 +57,38 @@ pub struct Plan {
     pub environment: Vec<(String, String)>,
 }
 
+/// What is kept of the configuration's text for backends that are added at run time.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The named `defaults` sections, in their order.
+    pub defaults: Vec<DefaultsSection>,
+    /// Those sections and what their lines may name, as text.
+    pub text: Box<str>,
+}
+
+/// A named `defaults` section.
+#[derive(Debug)]
+pub struct DefaultsSection {
+    /// Its name.
+    pub name: Box<str>,
+    /// Whether it says a `mode`, or the one that it is `from` does.
+    pub has_mode: bool,
+}
+
+impl Kept {
+    /// The `defaults` section of that name.
+    pub fn find(&self, name: &str) -> Option<&DefaultsSection> {
+        self.defaults.iter().find(|section| *section.name == *name)
+    }
+}
+
 /// Where a proxy stands in [`Plan::proxies`].
 pub type ProxyIndex = usize;
 
 impl Plan {
     /// The proxy with a backend's side named `name`.
     pub fn backend(&self, name: &str) -> Option<&Arc<Proxy>> {
-        self.backends.get(name).map(|&index| &self.proxies[index])
+        self.backends.get(name).map(|index| &self.proxies[index])
     }
 
     /// The proxy with a frontend's side named `name`.

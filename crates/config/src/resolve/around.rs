@@ -1,7 +1,9 @@
-//! The plan in use around a server that is added to it: what the server's expressions may name. Called where servers are finished.
+//! The plan in use around a server or a backend that is added to it: what its expressions and lines may name. Called where the names of a
+//! configuration are gathered, and where servers are finished.
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Span};
 use runtime::placement::Placement;
@@ -14,7 +16,9 @@ use sample::vars::Variables;
 use state::Mode;
 
 use crate::keyword::Outcome;
-use crate::plan::Plan;
+use crate::plan::{Global, Plan, Resolvers};
+use crate::resolve::log::LogNames;
+use crate::resolve::names::NameTable;
 
 /// The plan, and what expressions compiled now ask of it.
 pub(crate) struct Around<'a> {
@@ -32,6 +36,53 @@ impl<'a> Around<'a> {
             patterns: RefCell::default(),
             acls: Acls::new(),
         }
+    }
+
+    /// What the global section said.
+    pub(crate) fn global(&self) -> Global {
+        self.plan.global.clone()
+    }
+
+    /// The variables that there are, in slots of their own.
+    pub(crate) fn variables(&self) -> Variables {
+        self.plan.variables.aside()
+    }
+
+    /// The lists of patterns: a file that is read already is not read again.
+    pub(crate) fn patterns(&self) -> PatternSets {
+        PatternSets::clone(&self.plan.patterns)
+    }
+
+    /// `resolvers` sections.
+    pub(crate) fn resolvers(&self) -> Vec<Arc<Resolvers>> {
+        self.plan.resolvers.clone()
+    }
+
+    /// Makes known what the plan in use names.
+    pub(crate) fn lend_names(&self, names: &mut NameTable<'_>, log: &mut LogNames) {
+        for proxy in self.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {
+            let (name, state) = (&proxy.state.name, &proxy.state);
+            if state.is_frontend {
+                names.frontends.entry(name.clone()).or_insert_with(|| state.clone());
+            }
+        }
+        for name in self.plan.backends.names() {
+            let Some(index) = self.plan.backends.get(&name) else { continue };
+            let proxy = &self.plan.proxies[index];
+            names.backends.entry(name.clone()).or_insert_with(|| proxy.state.clone());
+            log.backends.entry(name).or_insert((index, proxy.mode));
+        }
+        let sections = self.plan.proxies.iter().filter_map(|proxy| proxy.ring.as_deref());
+        for settings in sections {
+            log.rings.insert(settings.ring.name.clone(), settings.clone());
+        }
+        for ring in &self.plan.rings {
+            if let Some(settings) = log.rings.get_mut(&ring.name) {
+                settings.ring = ring.clone();
+            }
+            names.rings.insert(ring.name.clone(), ring.clone());
+        }
+        names.certificates = self.plan.certificates.clone();
     }
 
     /// Where the workers are.
@@ -64,7 +115,9 @@ impl<'a> Around<'a> {
 
 impl Names for Around<'_> {
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
-        self.plan.backend(name).map(|proxy| proxy.state.clone())
+        let found = self.plan.backend(name)?;
+        found.state.referenced.store(true, Relaxed);
+        Some(found.state.clone())
     }
 
     fn frontend(&self, name: &str) -> Option<Arc<state::Proxy>> {

@@ -62,8 +62,12 @@ fn bind_line<'a>(
     let numbered = addresses.into_iter().enumerate();
     let make = |(at, (address, shown)): (usize, _)| {
         let id = draft.id.unwrap_or(first_id + at as u32);
-        bind::make(&draft, address, shown, id, &unix, &context.placement)
-            .map_err(|message| Diagnostic::alert(message).at(statement.span))
+        let bind = bind::make(&draft, address, shown, id, &unix, &context.placement)
+            .map_err(|message| Diagnostic::alert(message).at(statement.span))?;
+        if let Some(prefix) = draft.guid_prefix {
+            context.guids.name(format!("{prefix}-{at}"), &bind.listener.guid, prefix, context.diagnostics);
+        }
+        Ok(bind)
     };
     numbered.map(make).collect()
 }

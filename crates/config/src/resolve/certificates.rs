@@ -1,8 +1,6 @@
 //! `crt-store` sections (manual, section 12.7), as far as they serve JSON Web Tokens: certificates and keys by file and by name. What only
 //! TLS would take of a certificate is refused.
 
-use std::sync::Arc;
-
 use diag::Diagnostic;
 use sample::keys::Certificate;
 
@@ -83,17 +81,16 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
     };
     let read = Certificate::from_pem(&text, key_text.as_deref())
         .map_err(|error| Diagnostic::alert(format!("`{path}`: {error}")).at(certificate.span()))?;
-    if for_tokens {
-        let read = Arc::new(read);
-        let store = &*section.name;
-        let all = &context.names.certificates;
-        if store.is_empty() {
-            all.insert(&path, Arc::clone(&read));
-        }
-        for name in [certificate.as_str(), &path].into_iter().chain(alias.map(|alias| alias.as_str())) {
-            all.insert(&format!("@{store}/{}", name.trim_start_matches('/')), Arc::clone(&read));
-        }
+    // The alias is its name where there is one, as HAProxy lists it; the others find it too.
+    let store = &*section.name;
+    let within = |name: &str| format!("@{store}/{}", name.trim_start_matches('/'));
+    let mut names: Vec<String> = alias.iter().map(|alias| within(alias)).collect();
+    if store.is_empty() {
+        names.push(path.clone());
     }
+    names.extend([within(certificate), within(&path)]);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    context.names.certificates.insert(&names, read, for_tokens);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::{Host, Place};
 use diag::{Diagnostic, Span};
@@ -134,7 +135,12 @@ fn ring<'c>(word: &Word, name: &str, context: &'c Context<'_>) -> Result<&'c Rin
 fn backend(word: &Word, name: &str, context: &Context<'_>) -> Result<ProxyIndex, Diagnostic> {
     let span = word.part("backend@".len(), word.len());
     match context.log.backends.get(name) {
-        Some((index, Mode::Log)) => Ok(*index),
+        Some((index, Mode::Log)) => {
+            if let Some(backend) = context.names.backends.get(name) {
+                backend.referenced.store(true, Relaxed);
+            }
+            Ok(*index)
+        }
         Some((_, mode)) => Err(Diagnostic::alert(format!(
             "backend `{name}` takes no log lines: it is in mode {}",
             mode.name()

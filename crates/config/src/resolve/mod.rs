@@ -12,7 +12,9 @@ pub(crate) mod certificates;
 mod check;
 mod filters;
 mod formats;
+mod guids;
 mod inherited;
+mod kept;
 mod last;
 pub(crate) mod log;
 mod log_sections;
@@ -41,8 +43,8 @@ use syntax::Environment;
 use crate::args::Args;
 use crate::draft::{Draft, Kind, Section, Statement, warn_ineffective};
 use crate::keyword::{Apply, Negation};
-use crate::plan::Plan;
 use crate::plan::global::Global;
+use crate::plan::{Kept, Plan};
 use crate::settings::{GlobalSettings, Settings};
 use around::Around;
 use names::NameTable;
@@ -84,6 +86,8 @@ pub(crate) struct Context<'a> {
     pub(crate) last: last::LastAddresses,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
+    /// `guid` and its kin.
+    pub(crate) guids: guids::Guids,
     /// Whether the line being compiled is inherited from a defaults section.
     pub(crate) inherited: bool,
     /// The plan in use that this configuration of one server is for, if it is not one of its own.
@@ -120,19 +124,20 @@ pub(crate) fn resolve(
 ) -> Option<Plan> {
     let errors_before = diagnostics.error_count();
     let mut context = Context {
+        variables: around.map_or_else(RefCell::default, |around| RefCell::new(around.variables())),
+        patterns: around.map_or_else(RefCell::default, |around| RefCell::new(around.patterns())),
         sources,
         environment: &draft.environment,
         setting,
         diagnostics,
         names: NameTable::new(sources),
-        variables: RefCell::default(),
-        patterns: RefCell::default(),
         global: Global::default(),
         placement: Placement::default(),
         log: log::LogNames::default(),
         refused: HashSet::new(),
         last: last::LastAddresses::default(),
         hosts: HashMap::new(),
+        guids: guids::Guids::default(),
         inherited: false,
         around,
     };
@@ -141,7 +146,10 @@ pub(crate) fn resolve(
     sections::http_errors(draft, &mut context);
     certificates::stores(draft, &global.bases, &mut context);
     let healthchecks = sections::healthchecks(draft, &mut context);
-    context.names.resolvers = resolvers::resolvers(draft, &mut context);
+    context.names.resolvers = match around {
+        Some(around) => around.resolvers(),
+        None => resolvers::resolvers(draft, &mut context),
+    };
     let mut proxies = read_proxies(draft, &mut context);
     // These are no proxies to users: their numbers come last.
     proxies.sort_by_key(|(section, _)| is_like_a_proxy(section.kind));
@@ -152,6 +160,9 @@ pub(crate) fn resolve(
 fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSettings<'a> {
     let mut global = GlobalSettings::default();
     let plan = &mut global.plan;
+    if let Some(around) = context.around {
+        *plan = around.global();
+    }
     plan.stats_timeout = std::time::Duration::from_secs(10);
     plan.stats_maxconn = 10;
     plan.strict_limits = true;
@@ -351,8 +362,13 @@ fn finish<'a>(
     let frontends = indexes(&pending, |settings| settings.is_frontend() && settings.kind.is_proxy());
     context.log.backends =
         index.iter().map(|(name, &at)| (name.clone(), (at, pending[at].settings.mode))).collect();
-    context.global.loggers =
-        global.loggers.iter().filter_map(|line| log::logger(line, false, context)).collect();
+    match context.around {
+        Some(around) => around.lend_names(&mut context.names, &mut context.log),
+        None => {
+            let lines = global.loggers.iter();
+            context.global.loggers = lines.filter_map(|line| log::logger(line, false, context)).collect();
+        }
+    }
     let mut resolved = Vec::with_capacity(pending.len());
     let mut checks = check::Sources { healthchecks, shared: check::Shared::new() };
     for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
@@ -362,16 +378,18 @@ fn finish<'a>(
     }
     Plan {
         global: std::mem::take(&mut context.global),
-        proxies: resolved,
+        proxies: resolved.into(),
         resolvers: std::mem::take(&mut context.names.resolvers),
         frontends,
-        backends: index,
+        backends: index.into(),
+        kept: if context.around.is_none() { kept::of(draft) } else { Kept::default() },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(context.variables.take()),
         patterns: {
             context.patterns.borrow_mut().finish();
             Arc::new(context.patterns.take())
         },
+        certificates: context.names.certificates.clone(),
         rings: std::mem::take(&mut context.log.all_rings),
         ring_servers: std::mem::take(&mut context.log.servers),
         environment: draft
@@ -483,6 +501,9 @@ fn make_states<'a>(
             disabled: settings.disabled,
         }));
         publish_settings(&state, &settings);
+        if let Some(guid) = settings.guid {
+            context.guids.name(guid.as_str().to_owned(), &state.guid, guid, context.diagnostics);
+        }
         if settings.is_backend() {
             context.names.backends.insert(settings.name.into(), state.clone());
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::{Family, Host};
 use diag::{Diagnostic, SourceMap, Span};
@@ -108,7 +109,10 @@ impl<'a> NameTable<'a> {
 
 impl sample::Names for NameTable<'_> {
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
-        self.backends.get(name).cloned()
+        let found = self.backends.get(name)?;
+        // Whoever asks keeps it.
+        found.referenced.store(true, Relaxed);
+        Some(found.clone())
     }
 
     fn frontend(&self, name: &str) -> Option<Arc<state::Proxy>> {

@@ -181,6 +181,7 @@ fn default_backend(
     };
     let outcome = check_modes(proxy, &pending[found], name.span(), "as its default backend", context);
     context.note(outcome);
+    pending[found].state.referenced.store(true, std::sync::atomic::Ordering::Relaxed);
     Some(found)
 }
 

@@ -300,6 +300,7 @@ fn use_backend(
     };
     if let BackendTarget::Fixed(found) = &target {
         check_modes(proxy, &pending[*found], name.span, "in a 'use_backend' rule", context)?;
+        pending[*found].state.referenced.store(true, std::sync::atomic::Ordering::Relaxed);
     }
     rules.use_backends.push(UseBackend { target, condition });
     Ok(())

@@ -72,7 +72,7 @@ pub(crate) fn server_settings(
             on_error: draft.on_error,
             tos: draft.tos,
             hash_key: draft.hash_key,
-            guid: draft.guid.map(Into::into),
+            guid: draft.guid.map(|word| word.as_str().into()),
             strict_maxconn: draft.strict_maxconn,
             resolution: None,
             log: log_server(&draft, is_datagram, &state, proxy, context),

@@ -156,7 +156,12 @@ fn template<'a>(
         name_word: prefix,
         address_word: address,
         place: place.clone(),
-        draft: ServerDraft { id: draft.id.filter(|_| number == low), ..draft.clone() },
+        // Number and globally unique identifier are the first one's.
+        draft: ServerDraft {
+            id: draft.id.filter(|_| number == low),
+            guid: draft.guid.filter(|_| number == low),
+            ..draft.clone()
+        },
     };
     Ok((low..=high).map(line).collect())
 }
@@ -236,6 +241,9 @@ fn make_server<'a>(
         (&state.health.level, draft.rise),
     ] {
         value.store(number, Relaxed);
+    }
+    if let Some(guid) = draft.guid {
+        context.guids.name(guid.as_str().to_owned(), &state.guid, guid, context.diagnostics);
     }
     state.health.configured.store(draft.check, Relaxed);
     for value in [&state.agent.rise, &state.agent.fall, &state.agent.level] {

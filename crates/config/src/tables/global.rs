@@ -57,6 +57,9 @@ pub static TABLE: &[Keyword] = &[
     global("max-spread-checks",       "<time>",                "over how long the first checks may be spread",           |g, a| time(&mut g.plan.max_spread_checks, a)),
     global("server-state-base",       "<directory>",           "where files of server states are",                       |g, a| path(&mut g.plan.server_state_base, a)),
     global("server-state-file",       "<file>",                "the states of servers of an earlier process",            |g, a| path(&mut g.plan.server_state_file, a)),
+    global("anonkey",                 "<key>",                 "the key of anonymized output (`set anon`)",              |g, a| number(&mut g.plan.anonymous_key, a, 0, u32::MAX)),
+    global("profiling.tasks",         "{ on | off | auto } [no-lock | no-memory]", "counts what tasks do from the start (`show profiling`)", profiling),
+    global("stats-file",              "<file>",                "counters that an earlier process left (`dump stats-file`)", |g, a| path(&mut g.plan.stats_file, a)),
     global("unix-bind",               "[prefix <p>] [mode <m>] [user <u>] [uid <n>] [group <g>] [gid <n>]", "what UNIX sockets of bind lines have in common", unix_bind),
     global("h1-case-adjust",          "<from> <to>",           "how a header's name is written for odd peers",           h1_case_adjust),
     global("h1-case-adjust-file",     "<file>",                "such names from a file",                                 h1_case_adjust_file),
@@ -82,8 +85,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("noevports",          G, POLLER),
     ineffective("prealloc-fd",        G, "descriptors are not kept in tables here"),
     ineffective("no-memory-trimming", G, "memory is never trimmed here"),
-    ineffective("profiling.tasks",    G, "tasks are not profiled yet"),
-    ineffective("profiling.memory",   G, "memory is not profiled yet"),
+    ineffective("profiling.memory",   G, "memory is not profiled here"),
     ineffective("force-cfg-parser-pause", G, "it is a debugging aid of HAProxy"),
     ineffective("stress-level",       G, "it is a debugging aid of HAProxy"),
     ineffective("warn-blocked-traffic-after", G, "the watchdog has its own limit here"),
@@ -93,7 +95,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("harden.reject-privileged-ports.quic", G, QUIC),
     ineffective("h1-do-not-close-on-insecure-transfer-encoding", G, "such connections are always closed here"),
     ineffective("h2-workaround-bogus-websocket-clients", G, "HTTP/2 is not supported yet"),
-    ineffective("anonkey",            G, "nothing is anonymised here yet"),
     ineffective("shm-stats-file",     G, "counters are not kept in shared memory here"),
     ineffective("shm-stats-file-max-objects", G, "counters are not kept in shared memory here"),
     ineffective("dns-accept-family",  G, "names are resolved once, by the system"),
@@ -146,7 +147,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("httpclient.ssl.ca-file",        G, CLIENT),
     ineffective("httpclient.ssl.verify",         G, CLIENT),
     ineffective("httpclient.timeout.connect",    G, CLIENT),
-    ineffective("stats-file",         G, "counters are not loaded from files yet"),
     unsupported("lua-load",           G),
     unsupported("lua-load-per-thread", G),
     removed("debug", G, "Use the '-d' option of the command line"),
@@ -197,6 +197,34 @@ where
 fn time(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
     *value = Some(args.duration(Milliseconds)?);
     args.finish()
+}
+
+/// Tasks are profiled or not: nothing here finds out by itself that it should.
+fn profiling(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
+    args.required("'on', 'off' or 'auto'")?;
+    let words = args.statement.arguments();
+    args.rest();
+    for word in words {
+        match word.as_str() {
+            "on" => global.plan.profile_tasks = true,
+            "off" | "auto" => global.plan.profile_tasks = false,
+            "no-lock" | "no-memory" => {}
+            "lock" | "memory" => {
+                args.warn(format!("`profiling.tasks {word}` has no effect: it is not measured here"))
+            }
+            other => {
+                let near =
+                    diag::suggest(other, ["on", "off", "auto", "lock", "no-lock", "memory", "no-memory"]);
+                return Err(Diagnostic::alert(format!("`profiling.tasks` does not know `{other}`"))
+                    .at(word.span())
+                    .did_you_mean(near)
+                    .haproxy(format!(
+                        "'profiling.tasks' expects either 'on', 'auto', 'lock', 'no-lock', 'memory', 'no-memory' or 'off' but got '{other}'."
+                    )));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn path(value: &mut Option<PathBuf>, args: &mut Args<'_, '_>) -> Outcome {

@@ -146,9 +146,10 @@ fn description<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
     Ok(())
 }
 
-fn guid<'a>(_: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    args.required("a globally unique identifier")?;
-    args.warn("`guid` has no effect: counters are not kept in shared memory here");
+fn guid<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("a globally unique identifier")?;
+    args.check_guid(word)?;
+    settings.guid = Some(word);
     args.finish()
 }
 

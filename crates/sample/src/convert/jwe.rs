@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 use super::{Convert, cipher, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, arg};
 use crate::env::{Env, Scope};
-use crate::keys::{Certificate, Certificates, PrivateKey, parse_jwk, point};
+use crate::keys::{Certificates, PrivateKey, Stored, parse_jwk, point};
 use crate::value::{Bytes, Scratch, Type, Value};
 
 const KEY: &[Spec] = &[arg(Kind::StrOrVariable)];
@@ -75,7 +75,7 @@ impl Prepared for Fixed {}
 
 /// The certificate that stands in the configuration, or all for a name that a variable will hold.
 #[derive(Debug)]
-struct Named(Option<Arc<Certificate>>, Arc<Certificates>);
+struct Named(Option<Arc<Stored>>, Arc<Certificates>);
 
 impl Prepared for Named {}
 
@@ -103,7 +103,8 @@ fn prepare_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
         Arg::Bytes(name) => Some(super::jwt::certificate(&String::from_utf8_lossy(name), &all, scope)?),
         _ => None,
     };
-    if certificate.as_ref().is_some_and(|certificate| certificate.private.is_none()) {
+    let held = certificate.as_ref().and_then(|stored| stored.certificate());
+    if held.is_some_and(|certificate| certificate.private.is_none()) {
         return Err("the certificate has no private key, without which nothing is decrypted".into());
     }
     args.push(Arg::Prepared(Arc::new(Named(certificate, all))));
@@ -151,10 +152,11 @@ fn jwt_decrypt_secret<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) ->
 
 fn jwt_decrypt_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     let Named(fixed, all) = args.prepared(1)?;
-    let certificate = fixed.clone().or_else(|| {
+    let stored = fixed.clone().or_else(|| {
         let name = held(args.get(0), env)?;
         all.find(std::str::from_utf8(&name).ok()?)
     });
+    let certificate = stored.and_then(|stored| stored.certificate());
     decrypted(&value, certificate.as_ref().and_then(|certificate| certificate.private.as_ref()))
 }
 

@@ -11,7 +11,7 @@ use super::encode::URL_LENIENT;
 use super::{Convert, json, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, arg, opt, text_of};
 use crate::env::{Env, Scope};
-use crate::keys::{self, Certificate, Certificates, PublicKey};
+use crate::keys::{self, Certificate, Certificates, PublicKey, Stored};
 use crate::value::{Scratch, Type, Value};
 
 const QUERY: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];
@@ -30,6 +30,7 @@ const UNKNOWN_ALGORITHM: i64 = -1;
 const UNMANAGED_ALGORITHM: i64 = -2;
 const INVALID_TOKEN: i64 = -3;
 const UNKNOWN_KEY: i64 = -5;
+const NOT_FOR_TOKENS: i64 = -7;
 
 fn prepare_query(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     match args[0] {
@@ -40,10 +41,8 @@ fn prepare_query(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 
 /// The decoded part of a token, or what the path in the arguments finds in it.
 fn query<'a>(value: &Value<'a>, part: usize, args: &'a Args) -> Option<Value<'a>> {
-    let mut parts = value.bytes()?.split(|byte| *byte == b'.');
-    let encoded = parts.nth(part)?;
-    // What follows the payload is the signature; without it this is no token.
-    parts.nth(1 - part)?;
+    // What follows the part is not looked at: whether it is a token is for its verification to say.
+    let encoded = value.bytes()?.split(|byte| *byte == b'.').nth(part)?;
     let mut decoded = Scratch::new();
     URL_LENIENT.decode_vec(encoded, &mut decoded).ok()?;
     match args.get(0) {
@@ -64,7 +63,7 @@ impl Prepared for PublicKey {}
 
 /// The certificate that stands in the configuration, or all for a name that a variable will hold.
 #[derive(Debug)]
-struct Named(Option<Arc<Certificate>>, Arc<Certificates>);
+struct Named(Option<Arc<Stored>>, Arc<Certificates>);
 
 impl Prepared for Named {}
 
@@ -96,31 +95,28 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 }
 
 /// The certificate of that name, which is read now if it is a file that no store has.
-pub(super) fn certificate(
-    name: &str,
-    all: &Certificates,
-    scope: &Scope<'_>,
-) -> Result<Arc<Certificate>, String> {
+pub(super) fn certificate(name: &str, all: &Certificates, scope: &Scope<'_>) -> Result<Arc<Stored>, String> {
     if let Some(known) = all.find(name) {
+        // Whoever names it wants it for tokens.
+        known.set_for_tokens(true);
         return Ok(known);
     }
     if name.starts_with('@') {
-        return Err(format!("no `crt-store` section loads `{name}` with `jwt on`"));
+        return Err(format!("no `crt-store` section loads `{name}`"));
     }
     let text = scope
         .names
         .read_file(name)
         .map_err(|error| format!("cannot read the certificate `{name}`: {error}"))?;
     let read = Certificate::from_pem(&String::from_utf8_lossy(&text), None);
-    let read = Arc::new(read.map_err(|error| format!("`{name}`: {error}"))?);
-    all.insert(name, Arc::clone(&read));
-    Ok(read)
+    let read = read.map_err(|error| format!("`{name}`: {error}"))?;
+    Ok(all.insert(&[name], read, true))
 }
 
 fn prepare_verify_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     if let Arg::Bytes(name) = &args[0] {
         match kind_of(name) {
-            Ok(Algorithm::Public(_)) => {}
+            Ok(Algorithm::Public(_) | Algorithm::Curve(_)) => {}
             _ => return Err(format!("`{}` is no algorithm for certificates", String::from_utf8_lossy(name))),
         }
     }
@@ -135,7 +131,10 @@ fn prepare_verify_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), Str
 
 enum Algorithm {
     Hmac(u16),
+    /// RSA.
     Public(&'static dyn VerificationAlgorithm),
+    /// A curve: a signature is two numbers of the same length.
+    Curve(&'static dyn VerificationAlgorithm),
     None,
 }
 
@@ -150,9 +149,9 @@ fn kind_of(name: &[u8]) -> Result<Algorithm, i64> {
         b"PS256" => Algorithm::Public(&signature::RSA_PSS_2048_8192_SHA256),
         b"PS384" => Algorithm::Public(&signature::RSA_PSS_2048_8192_SHA384),
         b"PS512" => Algorithm::Public(&signature::RSA_PSS_2048_8192_SHA512),
-        b"ES256" => Algorithm::Public(&signature::ECDSA_P256_SHA256_FIXED),
-        b"ES384" => Algorithm::Public(&signature::ECDSA_P384_SHA384_FIXED),
-        b"ES512" => Algorithm::Public(&signature::ECDSA_P521_SHA512_FIXED),
+        b"ES256" => Algorithm::Curve(&signature::ECDSA_P256_SHA256_FIXED),
+        b"ES384" => Algorithm::Curve(&signature::ECDSA_P384_SHA384_FIXED),
+        b"ES512" => Algorithm::Curve(&signature::ECDSA_P521_SHA512_FIXED),
         b"none" => Algorithm::None,
         _ => return Err(UNKNOWN_ALGORITHM),
     })
@@ -188,6 +187,7 @@ fn signed(token: &[u8]) -> Result<(&[u8], Vec<u8>), i64> {
 fn verify(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
     let algorithm = kind_of(&text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?)?;
     let (signed, signature) = signed(token)?;
+    let odd = signature.len() % 2 == 1;
     if signature.is_empty() && !matches!(algorithm, Algorithm::None) {
         return Err(INVALID_TOKEN);
     }
@@ -197,7 +197,8 @@ fn verify(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
             let secret = text(args.get(1), env).ok_or(UNKNOWN_KEY)?;
             verify_hmac(bits, &secret, signed, &signature)
         }
-        Algorithm::Public(algorithm) => {
+        Algorithm::Curve(_) if odd && args.prepared::<PublicKey>(2).is_some() => return Err(INVALID_TOKEN),
+        Algorithm::Public(algorithm) | Algorithm::Curve(algorithm) => {
             let key: &PublicKey = args.prepared(2).ok_or(UNKNOWN_KEY)?;
             verify_public(algorithm, key, signed, &signature)
         }
@@ -205,22 +206,36 @@ fn verify(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
 }
 
 fn verify_cert(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
-    let Algorithm::Public(algorithm) = kind_of(&text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?)? else {
-        return Err(UNMANAGED_ALGORITHM);
+    let (algorithm, on_curve) = match kind_of(&text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?)? {
+        Algorithm::Public(algorithm) => (algorithm, false),
+        Algorithm::Curve(algorithm) => (algorithm, true),
+        Algorithm::Hmac(_) | Algorithm::None => return Err(UNMANAGED_ALGORITHM),
     };
     let (signed, signature) = signed(token)?;
     if signature.is_empty() {
         return Err(INVALID_TOKEN);
     }
     let Named(fixed, all) = args.prepared(2).ok_or(UNKNOWN_KEY)?;
-    let certificate = match fixed {
-        Some(fixed) => Arc::clone(fixed),
+    let found;
+    let stored = match fixed {
+        Some(fixed) => fixed,
         None => {
             let name = text(args.get(1), env).ok_or(UNKNOWN_KEY)?;
             let name = std::str::from_utf8(&name).map_err(|_| UNKNOWN_KEY)?;
-            all.find(name).ok_or(UNKNOWN_KEY)?
+            found = all.find(name).ok_or(UNKNOWN_KEY)?;
+            &found
         }
     };
+    if !stored.exists() {
+        return Err(UNKNOWN_KEY);
+    }
+    if !stored.for_tokens() {
+        return Err(NOT_FOR_TOKENS);
+    }
+    let certificate = stored.certificate().ok_or(UNKNOWN_KEY)?;
+    if on_curve && signature.len() % 2 == 1 {
+        return Err(INVALID_TOKEN);
+    }
     Ok(i64::from(verify_public(algorithm, &certificate.public, signed, &signature)))
 }
 

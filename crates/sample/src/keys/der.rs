@@ -19,7 +19,7 @@ const CURVES: &[(&[u8], Curve)] = &[
 ];
 
 /// The first element: its tag, its contents, and what follows it.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+pub(super) fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;
     let (length, rest) = match first {
@@ -35,7 +35,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 }
 
 /// The contents of the first element, which must have that tag, and what follows it.
-fn take(der: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
+pub(super) fn take(der: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
     element(der).filter(|(tag, ..)| *tag == wanted).map(|(_, contents, rest)| (contents, rest))
 }
 
@@ -45,6 +45,31 @@ pub(super) fn public_key(der: &[u8]) -> Option<PublicKey> {
     let (_algorithm, rest) = take(info, SEQUENCE)?;
     let (bits, _) = take(rest, BITS)?;
     Some(PublicKey(bits.get(1..)?.into()))
+}
+
+/// The kind and size of a `SubjectPublicKeyInfo`'s key: `RSA2048`, `EC256`.
+pub(super) fn key_kind(der: &[u8]) -> Option<String> {
+    let (info, _) = take(der, SEQUENCE)?;
+    let (algorithm, _) = take(info, SEQUENCE)?;
+    match take(algorithm, OBJECT)? {
+        (RSA_ENCRYPTION, _) => {
+            let key = public_key(der)?;
+            let (numbers, _) = take(&key.0, SEQUENCE)?;
+            let modulus = take(numbers, INTEGER)?.0;
+            let modulus = &modulus[modulus.iter().take_while(|byte| **byte == 0).count()..];
+            let unused = modulus.first()?.leading_zeros() as usize;
+            Some(format!("RSA{}", modulus.len() * 8 - unused))
+        }
+        (EC_PUBLIC_KEY, parameters) => {
+            let bits = match curve(take(parameters, OBJECT)?.0)? {
+                Curve::P256 => 256,
+                Curve::P384 => 384,
+                Curve::P521 => 521,
+            };
+            Some(format!("EC{bits}"))
+        }
+        _ => None,
+    }
 }
 
 /// The public key of a certificate: behind version, serial number, signature's algorithm, issuer, validity and subject.

@@ -2,18 +2,19 @@
 //! name. Used by the converters `jwt_…`; knows nothing of tokens.
 
 mod der;
+mod details;
 mod jwk;
-
-use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+mod store;
 
 use aws_lc_rs::agreement::{self, ECDH_P256, ECDH_P384, ECDH_P521};
 use aws_lc_rs::rsa::PrivateDecryptingKey;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+pub use details::Details;
 pub use jwk::parse_jwk;
 pub(crate) use jwk::point;
+pub use store::{Certificates, Stored};
 
 /// A public key: of RSA as PKCS #1, of a curve as its point.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +77,10 @@ pub struct Certificate {
     pub public: PublicKey,
     /// The key that belongs to it, if the file or another one has it.
     pub private: Option<PrivateKey>,
+    /// The certificate and those that signed it, as DER; none where the file held a bare key.
+    pub chain: Vec<Vec<u8>>,
+    /// The PEM that the private key was read from.
+    pub(crate) key_text: Option<Box<str>>,
 }
 
 impl Certificate {
@@ -97,7 +102,29 @@ impl Certificate {
             }
             None => private_key(text),
         };
-        Ok(Self { public, private })
+        let key_text = key_block(key.unwrap_or(text)).map(Into::into);
+        let chain = blocks(text).filter(|(kind, _)| *kind == "CERTIFICATE").map(|(_, der)| der).collect();
+        Ok(Self { public, private, chain, key_text })
+    }
+
+    /// What is told of it; `None` for a bare key, and for what no certificate looks like.
+    pub fn details(&self) -> Option<Details> {
+        Details::of(&self.chain)
+    }
+
+    /// All of it in PEM: the key first.
+    pub fn to_pem(&self) -> String {
+        let mut out = self.key_text.as_deref().unwrap_or_default().to_owned();
+        for der in &self.chain {
+            out.push_str("-----BEGIN CERTIFICATE-----\n");
+            let encoded = STANDARD.encode(der);
+            for line in encoded.as_bytes().chunks(64) {
+                out.push_str(&String::from_utf8_lossy(line));
+                out.push('\n');
+            }
+            out.push_str("-----END CERTIFICATE-----\n");
+        }
+        out
     }
 }
 
@@ -120,6 +147,18 @@ fn private_key(text: &str) -> Option<PrivateKey> {
     })
 }
 
+/// The first block of a PEM text that holds a private key, as it stands there.
+fn key_block(text: &str) -> Option<String> {
+    let start = text.match_indices("-----BEGIN ").map(|(at, _)| at);
+    let mut keys =
+        start.filter(|at| text[*at..].lines().next().is_some_and(|line| line.contains("PRIVATE KEY")));
+    let block = &text[keys.next()?..];
+    let end = block.find("-----END ")?;
+    let rest = &block[end..];
+    let line = rest.split(['\r', '\n']).next().unwrap_or(rest);
+    Some(format!("{}{line}\n", &block[..end]))
+}
+
 /// RSA's from PKCS #8.
 fn rsa(pkcs8: &[u8]) -> Option<PrivateKey> {
     PrivateDecryptingKey::from_pkcs8(pkcs8).ok().map(|key| PrivateKey::Rsa(Box::new(key)))
@@ -138,23 +177,6 @@ fn blocks(text: &str) -> impl Iterator<Item = (&str, Vec<u8>)> {
         let encoded: String = rest.split("-----END").next()?.split_whitespace().collect();
         Some((kind, STANDARD.decode(encoded).ok()?))
     })
-}
-
-/// The certificates that expressions may name, by file or by store and name. Filled while a configuration is resolved; read by requests
-/// whose expressions take the name from a variable.
-#[derive(Debug, Default)]
-pub struct Certificates(RwLock<HashMap<Box<str>, Arc<Certificate>>>);
-
-impl Certificates {
-    /// The certificate of that name.
-    pub fn find(&self, name: &str) -> Option<Arc<Certificate>> {
-        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).cloned()
-    }
-
-    /// Adds one, or puts it in the place of another.
-    pub fn insert(&self, name: &str, certificate: Arc<Certificate>) {
-        self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(name.into(), certificate);
-    }
 }
 
 #[cfg(test)]

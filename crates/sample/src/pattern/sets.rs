@@ -28,7 +28,7 @@ pub enum Origin {
 }
 
 /// The lists of a plan.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct PatternSets {
     lists: Vec<Arc<List>>,
     named: HashMap<Box<str>, usize>,

@@ -1,0 +1,110 @@
+//! Backends by name: those of the configuration, and what is left of them and was added once backends came and went at run time.
+
+use std::collections::HashMap;
+use std::ops::Index;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwapOption;
+
+use crate::plan::ProxyIndex;
+
+type Names = HashMap<Box<str>, ProxyIndex>;
+
+/// Places of backends by their names. Reading takes no lock.
+#[derive(Debug, Default)]
+pub struct Backends {
+    fixed: Names,
+    /// All of them, once any was added or removed.
+    changed: ArcSwapOption<Names>,
+    /// Whether any was: looked at first, since mostly none was. Written under the lock.
+    is_changed: AtomicBool,
+    changing: Mutex<()>,
+}
+
+impl Backends {
+    /// Where the backend of that name is.
+    #[inline]
+    pub fn get(&self, name: &str) -> Option<ProxyIndex> {
+        if self.is_changed.load(Acquire) { self.now(name) } else { self.fixed.get(name).copied() }
+    }
+
+    #[cold]
+    fn now(&self, name: &str) -> Option<ProxyIndex> {
+        self.changed.load().as_ref().and_then(|names| names.get(name).copied())
+    }
+
+    /// All names, in no order.
+    pub fn names(&self) -> Vec<Box<str>> {
+        match &*self.changed.load() {
+            Some(names) => names.keys().cloned().collect(),
+            None => self.fixed.keys().cloned().collect(),
+        }
+    }
+
+    /// How many the configuration has.
+    pub fn len(&self) -> usize {
+        self.fixed.len()
+    }
+
+    /// Whether the configuration has none.
+    pub fn is_empty(&self) -> bool {
+        self.fixed.is_empty()
+    }
+
+    /// Names a backend that was added.
+    pub fn insert(&self, name: &str, place: ProxyIndex) {
+        self.change(|names| names.insert(name.into(), place));
+    }
+
+    /// Forgets the name of one that was removed.
+    pub fn remove(&self, name: &str) {
+        self.change(|names| names.remove(name));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Names) -> Option<ProxyIndex>) {
+        // Whoever panicked here had changed nothing yet.
+        let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut names = self.changed.load().as_deref().unwrap_or(&self.fixed).clone();
+        change(&mut names);
+        self.changed.store(Some(Arc::new(names)));
+        self.is_changed.store(true, Release);
+    }
+}
+
+impl From<Names> for Backends {
+    fn from(fixed: Names) -> Self {
+        Self { fixed, ..Self::default() }
+    }
+}
+
+impl Index<&str> for Backends {
+    type Output = ProxyIndex;
+
+    /// The place of a backend of the configuration.
+    fn index(&self, name: &str) -> &ProxyIndex {
+        &self.fixed[name]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_and_go_and_places_stay() {
+        let names = Backends::from(HashMap::from([("a".into(), 0), ("b".into(), 2)]));
+        assert_eq!((names.get("a"), names.get("c")), (Some(0), None));
+        names.insert("c", 7);
+        names.remove("a");
+        assert_eq!((names.get("a"), names.get("b"), names.get("c")), (None, Some(2), Some(7)));
+        names.insert("a", 8);
+        assert_eq!(names.get("a"), Some(8));
+        let mut all = names.names();
+        all.sort();
+        assert_eq!(all, ["a".into(), "b".into(), "c".into()]);
+    }
+}

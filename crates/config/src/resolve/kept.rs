@@ -1,0 +1,58 @@
+//! What is kept of the draft for backends that are added at run time (`add backend`): the named `defaults` sections, and the sections that
+//! their lines may name, as text that reads as it was read.
+
+use crate::draft::{Draft, Kind, Section, Statement};
+use crate::dynamic::quoted;
+use crate::keyword::Negation;
+use crate::plan::{DefaultsSection, Kept};
+
+/// What `draft` has of it.
+pub(crate) fn of(draft: &Draft) -> Kept {
+    let mut kept = Kept::default();
+    let named = |section: &&Section| section.kind == Kind::Defaults && !section.name.is_empty();
+    for section in draft.sections.iter().filter(named) {
+        let own = section.statements.iter().any(|statement| statement.keyword.name == "mode");
+        let inherited =
+            section.from.as_ref().and_then(|from| kept.find(from)).is_some_and(|from| from.has_mode);
+        kept.defaults
+            .push(DefaultsSection { name: section.name.as_str().into(), has_mode: own || inherited });
+    }
+    if kept.defaults.is_empty() {
+        return kept;
+    }
+    let mut text = String::new();
+    let helps =
+        |kind| matches!(kind, Kind::Userlist | Kind::HttpErrors | Kind::Healthcheck | Kind::LogProfile);
+    for section in draft.sections.iter().filter(|section| helps(section.kind) || named(section)) {
+        write_section(section, &mut text);
+    }
+    kept.text = text.into();
+    kept
+}
+
+fn write_section(section: &Section, text: &mut String) {
+    text.push_str(&section.keyword);
+    text.push(' ');
+    text.push_str(&quoted(&section.name));
+    if let Some(from) = &section.from {
+        text.push_str(" from ");
+        text.push_str(&quoted(from));
+    }
+    text.push('\n');
+    for statement in &section.statements {
+        write_line(statement, text);
+    }
+}
+
+fn write_line(statement: &Statement, text: &mut String) {
+    text.push_str(match statement.negation {
+        Negation::None => "",
+        Negation::No => "no",
+        Negation::Default => "default",
+    });
+    for word in &statement.words {
+        text.push(' ');
+        text.push_str(&quoted(word));
+    }
+    text.push('\n');
+}

@@ -1,0 +1,334 @@
+//! Counters that outlive a process (management manual, 9.5): `dump stats-file` writes those of everything that has a globally unique
+//! identifier, the binary reads them back at boot (`stats-file`). The columns and their order are HAProxy's.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use runtime::{Count, Sharded};
+use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traffic, total};
+use state::{Listener, Proxy, Server};
+
+use crate::command::{Call, Reply};
+use crate::view::View;
+
+/// The columns of frontends and of their listeners. Of those without a counter here the value is 0.
+const FRONTEND: &[&str] = &[
+    "stot",
+    "bin",
+    "bout",
+    "dreq",
+    "dresp",
+    "ereq",
+    "rate",
+    "hrsp_1xx",
+    "hrsp_2xx",
+    "hrsp_3xx",
+    "hrsp_4xx",
+    "hrsp_5xx",
+    "hrsp_other",
+    "req_rate",
+    "req_tot",
+    "comp_in",
+    "comp_out",
+    "comp_byp",
+    "comp_rsp",
+    "conn_rate",
+    "conn_tot",
+    "intercepted",
+    "dcon",
+    "dses",
+    "wrew",
+    "cache_lookups",
+    "cache_hits",
+    "eint",
+    "h1sess",
+    "h2sess",
+    "h3sess",
+    "req_other",
+    "h1req",
+    "h2req",
+    "h3req",
+    "reqbin",
+    "reqbout",
+    "resbin",
+    "resbout",
+    "cache_hint_hits",
+];
+
+/// The columns of backends and of their servers.
+const BACKEND: &[&str] = &[
+    "stot",
+    "bin",
+    "bout",
+    "dreq",
+    "dresp",
+    "econ",
+    "eresp",
+    "wretr",
+    "wredis",
+    "chkfail",
+    "chkdown",
+    "lastchg",
+    "lbtot",
+    "rate",
+    "hrsp_1xx",
+    "hrsp_2xx",
+    "hrsp_3xx",
+    "hrsp_4xx",
+    "hrsp_5xx",
+    "hrsp_other",
+    "hanafail",
+    "req_tot",
+    "cli_abrt",
+    "srv_abrt",
+    "comp_in",
+    "comp_out",
+    "comp_byp",
+    "comp_rsp",
+    "lastsess",
+    "wrew",
+    "connect",
+    "reuse",
+    "cache_lookups",
+    "cache_hits",
+    "eint",
+    "reqbin",
+    "reqbout",
+    "resbin",
+    "resbout",
+    "cache_hint_hits",
+];
+
+/// The counter behind a column that everything has. Requests' and responses' bytes on either side are those of `bin` and `bout`.
+fn of_traffic<'c>(traffic: &'c Traffic, column: &str) -> Option<&'c Count> {
+    let class = ["hrsp_1xx", "hrsp_2xx", "hrsp_3xx", "hrsp_4xx", "hrsp_5xx", "hrsp_other"];
+    if let Some(class) = class.iter().position(|name| *name == column) {
+        return Some(&traffic.responses.0[class]);
+    }
+    Some(match column {
+        "stot" => &traffic.sessions_total,
+        "bin" => &traffic.bytes_in,
+        "bout" => &traffic.bytes_out,
+        "dreq" => &traffic.denied_requests,
+        "dresp" => &traffic.denied_responses,
+        "ereq" => &traffic.request_errors,
+        "wrew" => &traffic.failed_rewrites,
+        "eint" => &traffic.internal_errors,
+        _ => return None,
+    })
+}
+
+fn of_frontend<'c>(counters: &'c FrontendCounters, column: &str) -> Option<&'c Count> {
+    Some(match column {
+        "req_tot" => &counters.requests_total,
+        "conn_tot" => &counters.connections_total,
+        "intercepted" => &counters.intercepted,
+        "dcon" => &counters.denied_connections,
+        "dses" => &counters.denied_sessions,
+        _ => return of_traffic(&counters.traffic, column),
+    })
+}
+
+fn of_listener<'c>(counters: &'c ListenerCounters, column: &str) -> Option<&'c Count> {
+    Some(match column {
+        "dcon" => &counters.denied_connections,
+        "dses" => &counters.denied_sessions,
+        _ => return of_traffic(&counters.traffic, column),
+    })
+}
+
+fn of_backend<'c>(counters: &'c BackendCounters, column: &str) -> Option<&'c Count> {
+    Some(match column {
+        "econ" => &counters.connection_errors,
+        "eresp" => &counters.response_errors,
+        "wretr" => &counters.retries,
+        "wredis" => &counters.redispatches,
+        "lbtot" => &counters.chosen,
+        "req_tot" => &counters.requests_total,
+        "cli_abrt" => &counters.client_aborts,
+        "srv_abrt" => &counters.server_aborts,
+        "connect" => &counters.connects,
+        "reuse" => &counters.reuses,
+        _ => return of_traffic(&counters.traffic, column),
+    })
+}
+
+/// Whose counters they are.
+enum Object {
+    Frontend(Arc<Proxy>),
+    Listener(Arc<Listener>),
+    Backend(Arc<Proxy>),
+    Server(Arc<Server>),
+}
+
+/// A column's name in the statistics' terms: several stand for one counter.
+fn counter_name(column: &str) -> &str {
+    match column {
+        "reqbin" | "reqbout" => "bin",
+        "resbin" | "resbout" => "bout",
+        "h1req" => "req_tot",
+        "h1sess" => "stot",
+        other => other,
+    }
+}
+
+fn sum<T>(shards: &Sharded<T>, of: impl Fn(&T) -> Option<&Count>) -> u64 {
+    total(shards, |shard| of(shard).map_or(0, Count::get))
+}
+
+impl Object {
+    fn value(&self, column: &str) -> u64 {
+        let name = counter_name(column);
+        match (self, column) {
+            (Self::Frontend(proxy), _) => sum(&proxy.frontend, |shard| of_frontend(shard, name)),
+            (Self::Listener(listener), _) => {
+                listener.counters.get().map_or(0, |shards| sum(shards, |shard| of_listener(shard, name)))
+            }
+            (Self::Backend(proxy), "chkdown") => proxy.downs.load(Relaxed).into(),
+            (Self::Server(server), "chkdown") => server.downs.load(Relaxed).into(),
+            (Self::Server(server), "chkfail") => server.health.failed.load(Relaxed).into(),
+            (Self::Backend(proxy), _) => sum(&proxy.backend, |shard| of_backend(shard, name)),
+            (Self::Server(server), _) => sum(&server.counters, |shard| of_backend(shard, name)),
+        }
+    }
+
+    /// Adds what an earlier process counted. Before there are workers, so that nobody else writes.
+    fn preload(&self, column: &str, value: u64) {
+        // What several columns show is taken from the one that has the counter's own name.
+        if counter_name(column) != column {
+            return;
+        }
+        let count = match self {
+            Self::Frontend(proxy) => proxy.frontend.all().next().and_then(|shard| of_frontend(shard, column)),
+            Self::Listener(listener) => {
+                let shards = listener.counters.get();
+                shards.and_then(|shards| shards.all().next()).and_then(|shard| of_listener(shard, column))
+            }
+            Self::Backend(proxy) if column == "chkdown" => {
+                return proxy.downs.store(value as u32, Relaxed);
+            }
+            Self::Server(server) if column == "chkdown" => {
+                return server.downs.store(value as u32, Relaxed);
+            }
+            Self::Server(server) if column == "chkfail" => {
+                return server.health.failed.store(value as u32, Relaxed);
+            }
+            Self::Backend(proxy) => proxy.backend.all().next().and_then(|shard| of_backend(shard, column)),
+            Self::Server(server) => server.counters.all().next().and_then(|shard| of_backend(shard, column)),
+        };
+        if let Some(count) = count {
+            count.add(value);
+        }
+    }
+}
+
+/// A part of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Frontends,
+    Backends,
+}
+
+/// What has an identifier, in the order of the configuration.
+fn objects(view: &View, side: Side) -> Vec<(Box<str>, Object)> {
+    let mut found = Vec::new();
+    for proxy in view.proxies.iter().map(|proxy| &proxy.state) {
+        let own = proxy.guid.get().cloned();
+        if side == Side::Frontends && proxy.is_frontend {
+            found.extend(own.map(|guid| (guid, Object::Frontend(proxy.clone()))));
+            // Those that count nothing have nothing to tell.
+            let counting = proxy.listeners.load();
+            let counting = counting.iter().filter(|listener| listener.counters.get().is_some());
+            let named = |listener: &Arc<Listener>| {
+                Some((listener.guid.get()?.clone(), Object::Listener(listener.clone())))
+            };
+            found.extend(counting.filter_map(named));
+        } else if side == Side::Backends && proxy.is_backend {
+            let servers = proxy.servers.load();
+            let named =
+                |server: &Arc<Server>| Some((server.guid.get()?.clone(), Object::Server(server.clone())));
+            found.extend(servers.iter().filter_map(named));
+            found.extend(own.map(|guid| (guid, Object::Backend(proxy.clone()))));
+        }
+    }
+    found
+}
+
+pub(crate) fn dump(call: &mut Call<'_>) -> Reply {
+    Reply::Text(text(&call.runtime.view()))
+}
+
+/// The file's text.
+pub fn text(view: &View) -> String {
+    let mut out = String::new();
+    for (side, title, columns) in [(Side::Frontends, "fe", FRONTEND), (Side::Backends, "be", BACKEND)] {
+        let _ = writeln!(out, "#{title} guid,{},", columns.join(","));
+        for (guid, object) in objects(view, side) {
+            let _ = write!(out, "{guid},");
+            for column in columns {
+                let _ = write!(out, "{},", object.value(column));
+            }
+            out.push('\n');
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Puts the counters in `text` back into what has the same identifiers in `view`; to be called before there are workers. What is not known is
+/// passed over.
+///
+/// # Errors
+/// The numbers of lines that are no header, or no line of values, and that were passed over.
+pub fn load(text: &str, view: &View) -> Result<(), Vec<usize>> {
+    let known = |side| objects(view, side).into_iter().collect::<HashMap<_, _>>();
+    let (frontends, backends) = (known(Side::Frontends), known(Side::Backends));
+    let mut section: Option<(Side, Vec<&str>)> = None;
+    let mut wrong = Vec::new();
+    for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
+        if line.is_empty() || line.starts_with("//") {
+            continue;
+        }
+        if let Some(header) = line.strip_prefix('#') {
+            match parse_header(header) {
+                Some(parsed) => section = parsed,
+                None => wrong.push(number),
+            }
+            continue;
+        }
+        let mut values = line.split(',');
+        let guid = values.next().unwrap_or_default();
+        if guid.is_empty() || guid.len() > 127 {
+            wrong.push(number);
+            continue;
+        }
+        let Some((side, columns)) = &section else { continue };
+        let objects = if *side == Side::Frontends { &frontends } else { &backends };
+        let Some(object) = objects.get(guid) else { continue };
+        for (column, value) in columns.iter().zip(values) {
+            if let Ok(value) = value.parse() {
+                object.preload(column, value);
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+/// `fe guid,…,`: which part follows, with which columns; one that is not known is passed over.
+#[allow(clippy::type_complexity, reason = "whether it is a header, whether its part is known, what it says")]
+fn parse_header(header: &str) -> Option<Option<(Side, Vec<&str>)>> {
+    let (title, columns) = header.split_once(' ')?;
+    let columns = columns.strip_suffix(',').filter(|_| !title.is_empty())?;
+    let side = match title {
+        "fe" => Side::Frontends,
+        "be" => Side::Backends,
+        _ => return Some(None),
+    };
+    let mut columns = columns.split(',');
+    if columns.next() != Some("guid") {
+        return None;
+    }
+    Some(Some((side, columns.collect())))
+}

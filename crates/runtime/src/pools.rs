@@ -1,0 +1,62 @@
+//! What the calling worker's pools hold, for `show pools`: buffers here, and whatever other rooms register. Counted where memory is made and
+//! given back, not where it is taken and put back.
+
+use std::cell::RefCell;
+
+use crate::buffer;
+
+/// One pool of one worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name.
+    pub name: &'static str,
+    /// The bytes of an item.
+    pub size: usize,
+    /// How many items there are.
+    pub allocated: usize,
+    /// How many of them wait to be used again.
+    pub free: usize,
+}
+
+type Look = Box<dyn Fn() -> Pool>;
+
+thread_local! {
+    static REGISTERED: RefCell<Vec<Look>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has [`list`] tell of one pool more, of the calling worker.
+pub fn register(look: impl Fn() -> Pool + 'static) {
+    REGISTERED.with_borrow_mut(|registered| registered.push(Box::new(look)));
+}
+
+/// The pools of the calling worker.
+pub fn list() -> Vec<Pool> {
+    let mut pools = buffer::pools().to_vec();
+    REGISTERED.with_borrow(|registered| pools.extend(registered.iter().map(|look| look())));
+    pools
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buffer;
+
+    #[test]
+    fn buffers_are_counted_where_they_are_made_and_where_they_wait() {
+        let small =
+            || list().into_iter().find(|pool| pool.name == "buffer").map(|pool| (pool.allocated, pool.free));
+        assert_eq!(small(), Some((0, 0)));
+        let held = [Buffer::small(), Buffer::small()];
+        let large = Buffer::large();
+        assert_eq!(small(), Some((2, 0)));
+        drop(held);
+        assert_eq!(small(), Some((2, 2)));
+        let again = Buffer::small();
+        assert_eq!(small(), Some((2, 1)));
+        drop((large, again));
+        drop(Buffer::sized(100));
+        assert_eq!(small(), Some((2, 2)));
+        register(|| Pool { name: "other", size: 8, allocated: 3, free: 1 });
+        assert_eq!(list().last().map(|pool| pool.name), Some("other"));
+    }
+}
