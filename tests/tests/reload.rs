@@ -265,8 +265,6 @@ fn the_master_obeys_and_passes_commands_on() {
         ("@1 show info", format!("Pid: {pid}\n")),
         (&*format!("@!{pid} show info"), format!("Pid: {pid}\n")),
         ("@1; show info; @; show proc", "master ".to_owned()),
-        // What is about the session holds for every command that is passed on.
-        ("@1; experimental-mode on; set var proc.x int(5); get var proc.x", "value=<5>".to_owned()),
         ("@@1 show info; show version", format!("Pid: {pid}\n")),
         ("@7 show info", "Can't find the target PID".to_owned()),
         ("@1 disable frontend l", "Permission denied".to_owned()),
@@ -276,6 +274,16 @@ fn the_master_obeys_and_passes_commands_on() {
         let answer = master(&weir, command);
         assert!(answer.contains(&wanted), "{command}: {answer}");
     }
+}
+
+#[test]
+fn modes_of_a_masters_session_hold_for_what_is_passed_on() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let weir = Weir::start_with(&configuration("runtime", port, &origin), &["-W", "-S", "./master"], &[port]);
+    let answer = master(&weir, "@1; experimental-mode on; set var proc.x int(5); get var proc.x");
+    assert!(answer.contains("proc.x: type=sint value=<5>"), "{answer}");
+    assert!(master(&weir, "@1; operator; disable frontend l").contains("Permission denied"));
 }
 
 #[test]

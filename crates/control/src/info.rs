@@ -90,6 +90,14 @@ pub(crate) const FIELDS: &[Column] = &[
     row("Tainted",                     "SGP", "Experimental features used"),
     row("TotalWarnings",               "MCP", "Total warnings issued"),
     row("MaxconnReached",              "MCP", "Number of times an accepted connection resulted in Maxconn being reached"),
+    row("BootTime_ms",                 "MDP", "How long ago it took to parse and process the config before being ready (milliseconds)"),
+    row("Niced_tasks",                 "MGP", "Total number of active tasks+tasklets in the current worker process (Run_queue) that are niced"),
+    row("CurrStreams",                 "MGP", "Current number of streams on this worker process"),
+    row("CumStreams",                  "MGP", "Total number of streams created on this worker process since started"),
+    row("BlockedTrafficWarnings",      "MGP", "Total number of warnings issued about traffic being blocked by too slow a task"),
+    row("PatternsAdded",               "MGP", "Total number of patterns added (acl/map entries)"),
+    row("PatternsFreed",               "MGP", "Total number of patterns freed (acl/map entries)"),
+    row("NbThreadGroups",              "CGS", "Number of started thread groups (global.thread-groups)"),
 ];
 
 /// The values, by name; what does not exist here (compression, TLS, peers) is zero, as in a process that never used it.
@@ -112,6 +120,10 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
         .map(|p| p.state.listeners.load().len())
         .sum::<usize>()
         + view.sockets.len();
+    let attached = |p: &crate::view::ProxyView| {
+        state::counters::current(&p.state.backend, |shard| shard.traffic.sessions.get())
+    };
+    let streams: u64 = view.proxies.iter().map(attached).sum();
     let connections = process.connections.load(Relaxed);
     let memory = resident_bytes();
     let pipes = (runtime.pipes)();
@@ -159,7 +171,17 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "TotalSplicedBytesOut" | "BytesOutRate" => 0u64.into(),
             "Start_time_sec" => (runtime.started.seconds as u32).into(),
             "Tainted" => "0".into(),
-            "ZlibMemUsage" | "MaxZlibMemUsage" => Value::Empty,
+            "CurrStreams" => streams.into(),
+            "CumStreams" => total(|c| c.requests.get()).into(),
+            "NbThreadGroups" => (view.placement.groups.len().max(1) as u32).into(),
+            // Not counted here: what is not there is not told.
+            "ZlibMemUsage"
+            | "MaxZlibMemUsage"
+            | "BootTime_ms"
+            | "Niced_tasks"
+            | "BlockedTrafficWarnings"
+            | "PatternsAdded"
+            | "PatternsFreed" => Value::Empty,
             _ => zero.clone(),
         }
     };

@@ -199,10 +199,23 @@ fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
     row.put(C::dcon, sum(shards, |l| l.denied_connections.get()));
     row.put(C::dses, sum(shards, |l| l.denied_sessions.get()));
     row.put(C::status, frontend_status(&view.state));
+    row.put(C::proto, protocol(&listener.address));
     if show.legends {
         row.put(C::addr, listener.address.to_string());
     }
     row
+}
+
+/// What HAProxy calls the family of a listener's address.
+fn protocol(address: &str) -> &'static str {
+    match address.parse::<SocketAddr>() {
+        Ok(SocketAddr::V4(_)) => "tcpv4",
+        Ok(SocketAddr::V6(_)) => "tcpv6",
+        Err(_) if address.starts_with("abns") => "abns_stream",
+        Err(_) if address.starts_with("unix@") => "unix_stream",
+        // What an inherited descriptor is, its address does not tell.
+        Err(_) => "tcpv4",
+    }
 }
 
 /// Columns that backends and servers share.
