@@ -171,6 +171,30 @@ fn a_name_server_may_be_asked_over_tcp_alone() {
 }
 
 #[test]
+fn a_name_server_may_be_asked_over_a_socket_of_the_system() {
+    let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
+    let path = weir_tests::scratch("names").join("socket");
+    let listener =
+        std::os::unix::net::UnixListener::bind(&path).expect("the temporary directory takes sockets");
+    let port = names.port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let Ok(towards) = std::net::TcpStream::connect(("127.0.0.1", port)) else { return };
+            let (mut from, mut to) =
+                (stream.try_clone().expect("a socket"), towards.try_clone().expect("a socket"));
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            let (mut from, mut to) = (towards, stream);
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        }
+    });
+    let line = format!(" nameserver ns1 unix@{}\n", path.display());
+    let (weir, _) = start(&[], &line, " server s1 app.test:80\n");
+    becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
+    assert!(counted(&weir, "ns1", "valid") > 0);
+    assert_eq!(names.questions().0, 0);
+}
+
+#[test]
 fn servers_come_and_go_with_srv_records() {
     let (one, two) = (Origin::text("one"), Origin::text("two"));
     let service = |origin: &Origin, host, address| (65535, origin.port(), host, address);

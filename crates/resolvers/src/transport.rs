@@ -1,5 +1,5 @@
-//! The sockets to one name server: questions go out, answers come in. Datagrams over one connected socket; a connection
-//! where the section says so, and for answers that did not fit into a datagram. Both are opened when the first question
+//! The sockets to one name server: questions go out, answers come in. Datagrams over one connected socket; a connection, of TCP or of a
+//! socket of the system, where the section says so, and for answers that did not fit into a datagram. Both are opened when the first question
 //! comes; an idle connection is closed.
 
 use std::io;
@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::plan::resolvers::NameServerAddress;
 use runtime::timer;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// A question on its way out.
@@ -38,14 +38,18 @@ impl Ways {
     /// Ways that open when they are first used; what comes back is told to `hear`.
     pub(crate) fn new<H: Hear + 'static>(
         nameserver: usize,
-        address: SocketAddr,
+        address: &NameServerAddress,
         size: u16,
         hear: &Rc<H>,
     ) -> Self {
+        let (stream, questions) = unbounded_channel();
+        tokio::task::spawn_local(stream_way(nameserver, address.clone(), hear.clone(), questions));
+        let NameServerAddress::Ip(address) = *address else {
+            // A name server of the system's sockets is asked over connections alone.
+            return Self { datagrams: stream.clone(), stream };
+        };
         let (datagrams, questions) = unbounded_channel();
         tokio::task::spawn_local(datagram_way(nameserver, address, size, hear.clone(), questions));
-        let (stream, questions) = unbounded_channel();
-        tokio::task::spawn_local(stream_way(nameserver, address, hear.clone(), questions));
         Self { datagrams, stream }
     }
 
@@ -130,31 +134,45 @@ const IDLE: Duration = Duration::from_secs(5);
 
 async fn stream_way<H: Hear + 'static>(
     nameserver: usize,
-    address: SocketAddr,
+    address: NameServerAddress,
     hear: Rc<H>,
     mut questions: UnboundedReceiver<Question>,
 ) {
     while let Some(first) = questions.recv().await {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                // A delay of small writes is no reason not to ask.
-                let _ = stream.set_nodelay(true);
-                converse(nameserver, stream, first, &hear, &mut questions).await;
-            }
-            Err(_) => hear.not_sent(nameserver, first.id),
+        let id = first.id;
+        let asked = match &address {
+            NameServerAddress::Ip(address) => match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    // A delay of small writes is no reason not to ask.
+                    let _ = stream.set_nodelay(true);
+                    converse(nameserver, stream, first, &hear, &mut questions).await;
+                    true
+                }
+                Err(_) => false,
+            },
+            NameServerAddress::Unix(path) => match UnixStream::connect(path).await {
+                Ok(stream) => {
+                    converse(nameserver, stream, first, &hear, &mut questions).await;
+                    true
+                }
+                Err(_) => false,
+            },
+        };
+        if !asked {
+            hear.not_sent(nameserver, id);
         }
     }
 }
 
 /// One connection's life: questions as they come, answers as they come, until it breaks or nothing is asked for a while.
-async fn converse<H: Hear + 'static>(
+async fn converse<H: Hear + 'static, S: AsyncRead + AsyncWrite + 'static>(
     nameserver: usize,
-    stream: TcpStream,
+    stream: S,
     first: Question,
     hear: &Rc<H>,
     questions: &mut UnboundedReceiver<Question>,
 ) {
-    let (read, mut write) = stream.into_split();
+    let (read, mut write) = tokio::io::split(stream);
     let mut reader = tokio::task::spawn_local(read_answers(nameserver, read, hear.clone()));
     let mut next = Some(first);
     while let Some(question) = next {
@@ -171,14 +189,14 @@ async fn converse<H: Hear + 'static>(
     reader.abort();
 }
 
-async fn write_question(write: &mut OwnedWriteHalf, bytes: &[u8]) -> io::Result<()> {
+async fn write_question(write: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     let mut framed = Vec::with_capacity(bytes.len() + 2);
     framed.extend_from_slice(&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
     framed.extend_from_slice(bytes);
     write.write_all(&framed).await
 }
 
-async fn read_answers<H: Hear>(nameserver: usize, mut read: OwnedReadHalf, hear: Rc<H>) {
+async fn read_answers<H: Hear>(nameserver: usize, mut read: impl AsyncRead + Unpin, hear: Rc<H>) {
     let mut buffer = Vec::new();
     while let Ok(length) = read.read_u16().await {
         buffer.resize(usize::from(length), 0);

@@ -1,6 +1,7 @@
 //! `resolvers` sections, resolved (configuration manual, chapter 5.3), and what a server line says of resolving its name.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,9 +31,18 @@ pub struct Resolvers {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameServer {
     /// Where it is.
-    pub address: SocketAddr,
-    /// `tcp@`: questions go over a connection.
+    pub address: NameServerAddress,
+    /// `tcp@`, `unix@`: questions go over a connection.
     pub stream: bool,
+}
+
+/// Where a name server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NameServerAddress {
+    /// At a port, of UDP and TCP alike.
+    Ip(SocketAddr),
+    /// At a stream socket of the system.
+    Unix(PathBuf),
 }
 
 /// `hold`: how long the last valid answer outweighs what came later.

@@ -11,7 +11,7 @@ use diag::Diagnostic;
 
 use crate::args::Args;
 use crate::keyword::{Apply, Keyword, Outcome, Where, not_supported};
-use crate::plan::resolvers::{AcceptFamily, Hold, NameServer, Resolvers};
+use crate::plan::resolvers::{AcceptFamily, Hold, NameServer, NameServerAddress, Resolvers};
 use crate::resolve::names::resolve_host;
 use crate::server::{ServerDraft, ServerKeyword, row as server_row};
 use crate::settings::GlobalSettings;
@@ -121,21 +121,23 @@ fn nameserver<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcom
     }
     let word = args.required(usage)?;
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
-    let stream = match address.transport {
-        Transport::Default | Transport::Datagram => false,
-        Transport::Stream => true,
-        Transport::Quic | Transport::Mptcp => {
-            return Err(not_supported(&format!("nameserver … {word}")).at(word.span()));
+    let unsupported = || not_supported(&format!("nameserver … {word}")).at(word.span());
+    let (address, stream) = match (&address.place, address.transport) {
+        (_, Transport::Quic | Transport::Mptcp) => return Err(unsupported()),
+        (Place::Ip { host, ports }, transport) => {
+            let ip = resolve_host(host).map_err(|error| {
+                args.wrong(format!("cannot resolve the address of the name server `{word}`: {error}"))
+                    .haproxy(format!("'nameserver {name}' : could not resolve address '{word}'."))
+            })?;
+            let port = ports.iter().next().filter(|port| *port > 0).unwrap_or(53);
+            (NameServerAddress::Ip((ip, port).into()), transport == Transport::Stream)
         }
+        // A datagram of such a socket could not be answered.
+        (Place::Unix(path), Transport::Default | Transport::Stream) => {
+            (NameServerAddress::Unix(path.as_str().into()), true)
+        }
+        _ => return Err(unsupported()),
     };
-    let Place::Ip { host, ports } = &address.place else {
-        return Err(not_supported(&format!("nameserver … {word}")).at(word.span()));
-    };
-    let ip = resolve_host(host).map_err(|error| {
-        args.wrong(format!("cannot resolve the address of the name server `{word}`: {error}"))
-            .haproxy(format!("'nameserver {name}' : could not resolve address '{word}'."))
-    })?;
-    let port = ports.iter().next().filter(|port| *port > 0).unwrap_or(53);
     if let Some(parameter) = args.next() {
         return Err(if crate::surface::is_server_keyword(parameter) {
             not_supported(&format!("nameserver … {parameter}")).at(parameter.span())
@@ -144,7 +146,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcom
                 .haproxy(format!("'nameserver {name}' : unknown keyword '{parameter}'."))
         });
     }
-    draft.nameservers.push((name.as_str().into(), NameServer { address: (ip, port).into(), stream }));
+    draft.nameservers.push((name.as_str().into(), NameServer { address, stream }));
     Ok(())
 }
 
@@ -167,7 +169,7 @@ pub(crate) fn add_system_servers(draft: &mut ResolversDraft, text: &str) {
         let (Some("nameserver"), Some(word)) = (words.next(), words.next()) else { continue };
         let Ok(ip) = word.parse::<std::net::IpAddr>() else { continue };
         if draft.nameservers.iter().all(|(name, _)| **name != *word) {
-            let address = SocketAddr::new(ip, 53);
+            let address = NameServerAddress::Ip(SocketAddr::new(ip, 53));
             draft.nameservers.push((word.into(), NameServer { address, stream: false }));
         }
     }

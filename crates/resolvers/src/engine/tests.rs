@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use config::plan::resolvers::{Hold, NameServer};
+use config::plan::resolvers::{Hold, NameServer, NameServerAddress};
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, SRV};
 use hickory_proto::rr::{RData, Record, RecordType};
@@ -30,7 +30,8 @@ impl Bench {
     fn new(nameservers: usize, families: Families, hold: Hold) -> Self {
         let names = (1..=nameservers).map(|number| format!("ns{number}").into());
         let section = Section::new("dns", names);
-        let place = NameServer { address: (Ipv4Addr::LOCALHOST, 53).into(), stream: false };
+        let place =
+            NameServer { address: NameServerAddress::Ip((Ipv4Addr::LOCALHOST, 53).into()), stream: false };
         let settings = Resolvers {
             state: section.clone(),
             nameservers: vec![place; nameservers],
