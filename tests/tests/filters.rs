@@ -140,8 +140,10 @@ fn a_filter_left_out_of_the_sequence_does_nothing() {
                  http-request set-bandwidth-limit slow\n";
     let (weir, port) = start("http", rules, &origin);
     assert!(get(&mut Client::connect(port), "/").0 == content(5000));
-    assert!(eventually(|| weir.messages().contains("response] end: 5000 bytes of payload")));
-    assert!(!weir.messages().contains("request]"), "{}", weir.messages());
+    let ends =
+        || weir.messages().contains("trace_http_end           : channel=RESPONSE   - mode=HTTP  (backend)");
+    assert!(eventually(ends), "{}", weir.messages());
+    assert!(!weir.messages().contains("channel=REQUEST"), "{}", weir.messages());
 }
 
 #[test]
@@ -158,12 +160,27 @@ fn traced_bytes_pass_in_random_portions_and_arrive_whole() {
     request.extend_from_slice(&content(100_000));
     let response = client.send(request).response().expect("an answer");
     assert_eq!(response.header("x-got"), Some("100000 true"));
-    assert!(eventually(|| weir.messages().contains("request] end: 100000 bytes of payload")));
+    assert!(eventually(|| weir
+        .messages()
+        .matches("trace_detach             : filter-type=frontend")
+        .count()
+        == 3));
     let messages = weir.messages();
-    for told in ["head: GET / HTTP/1.1", "head: HTTP/1.1 200 OK", "\t0x000000: 00 ", "[AFTER"] {
+    for told in [
+        " trace_attach             : filter-type=frontend",
+        " trace_stream_start ",
+        " trace_http_headers       : channel=REQUEST    - mode=HTTP  (backend)\tGET / HTTP/1.1",
+        " trace_http_headers       : channel=RESPONSE   - mode=HTTP  (backend)\tHTTP/1.1 200 OK",
+        " trace_http_payload       : channel=REQUEST    - mode=HTTP  (backend) - offset=0 - len=",
+        "] \tcontent-length: 100000",
+        "\t0x000000: 00 ",
+        "[AFTER/",
+    ] {
         assert!(messages.contains(told), "{told}");
     }
     assert!(!messages.contains("BEFORE"));
-    let portions = messages.lines().filter_map(|line| line.split(" len=").nth(1)?.parse::<usize>().ok());
+    let portions = messages
+        .lines()
+        .filter_map(|line| line.split(" len=").nth(1)?.split(' ').next()?.parse::<usize>().ok());
     assert!(portions.clone().all(|length| length <= 900) && portions.count() > 500);
 }

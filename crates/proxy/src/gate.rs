@@ -4,7 +4,6 @@
 //! bodies and TCP streams are held back. Limits are kept over a window of their period that slides on: what was sent in the
 //! period before counts as far as the window still reaches into it.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -14,6 +13,7 @@ use runtime::timer::{Timer, now_ms};
 use sample::bandwidth::BandwidthLimit;
 
 use crate::exchange::Exchange;
+use crate::tracer::Tracer;
 
 /// How much at least is sent at a time: what the limit allows in so many ms, but for short periods.
 const PORTION_MS: u64 = 20;
@@ -85,13 +85,11 @@ impl Throttle {
 /// Holds one direction of one stream back.
 pub(crate) struct Gate {
     throttles: Vec<Throttle>,
-    traces: Vec<Arc<TraceFilter>>,
+    tracers: Vec<Tracer>,
     /// How many of the staged bytes that are sent next are a head, which passes freely.
     pub(crate) free: usize,
     /// Bytes of payload that passed.
     passed: u64,
-    /// Names the stream and the direction in traces.
-    subject: Box<str>,
     timer: Timer,
 }
 
@@ -109,7 +107,7 @@ impl Gate {
         for throttle in &mut self.throttles {
             allowed = allowed.min(throttle.allow(wanted as u64, now));
         }
-        for trace in &self.traces {
+        for trace in self.tracers.iter().map(|tracer| &tracer.filter) {
             if trace.max_forward > 0 {
                 allowed = allowed.min(trace.max_forward as u64);
             }
@@ -125,11 +123,8 @@ impl Gate {
         for throttle in &mut self.throttles {
             throttle.current += bytes.len() as u64;
         }
-        for trace in self.traces.iter().filter(|trace| !trace.quiet && !bytes.is_empty()) {
-            tell(trace, &self.subject, &format!("payload: offset={} len={}", self.passed, bytes.len()));
-            if trace.hexdump {
-                eprint!("{}", hexdump(bytes, self.passed));
-            }
+        for tracer in self.tracers.iter().filter(|_| !bytes.is_empty()) {
+            tracer.payload(bytes, self.passed);
         }
         self.passed += bytes.len() as u64;
     }
@@ -145,8 +140,8 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        for trace in self.traces.iter().filter(|trace| !trace.quiet) {
-            tell(trace, &self.subject, &format!("end: {} bytes of payload", self.passed));
+        for told in [Tracer::end, Tracer::detach] {
+            self.tracers.iter().for_each(told);
         }
     }
 }
@@ -167,48 +162,29 @@ pub(crate) fn install(x: &mut Exchange, frontend: &Proxy, upload: bool) {
     let throttles: Vec<Throttle> = limits.map(throttle).collect();
     let backend = x.backend.as_deref().filter(|backend| backend.index != frontend.index);
     let used = |trace: &&Arc<TraceFilter>| if upload { trace.on_request } else { trace.on_response };
-    let all = std::iter::once(frontend).chain(backend).flat_map(|proxy| &proxy.traces);
-    let traces: Vec<_> = all.filter(used).cloned().collect();
-    if throttles.is_empty() && traces.is_empty() {
+    let side = |proxy: &Proxy, of_backend: bool| -> Vec<Tracer> {
+        let tracer = |filter: &Arc<TraceFilter>| Tracer {
+            filter: filter.clone(),
+            proxy: proxy.state.name.clone(),
+            stream: x.txn.id,
+            upload,
+            http: x.txn.is_http,
+            of_backend,
+        };
+        proxy.traces.iter().filter(used).map(tracer).collect()
+    };
+    let mut tracers = side(frontend, false);
+    tracers.extend(backend.map(|backend| side(backend, true)).unwrap_or_default());
+    if throttles.is_empty() && tracers.is_empty() {
         return;
     }
-    let side = if upload { "request" } else { "response" };
-    let subject = format!("strm {} {side}", x.txn.id).into();
+    let name = x.backend.as_ref().map(|backend| backend.state.name.clone());
     let flow = if upload { &mut x.upload } else { &mut x.download };
-    let gate = Gate { throttles, traces, free: flow.staged_left(), passed: 0, subject, timer: Timer::new() };
-    for trace in gate.traces.iter().filter(|trace| !trace.quiet) {
-        tell(trace, &gate.subject, "begin");
-        for line in String::from_utf8_lossy(&flow.staged).lines().filter(|line| !line.is_empty()) {
-            tell(trace, &gate.subject, &format!("head: {line}"));
-        }
+    for tracer in &tracers {
+        tracer.begin(name.as_deref(), &flow.staged);
     }
+    let gate = Gate { throttles, tracers, free: flow.staged_left(), passed: 0, timer: Timer::new() };
     flow.gate = Some(Box::new(gate));
-}
-
-/// One line on standard error: when, which filter, which stream, what.
-fn tell(trace: &TraceFilter, subject: &str, text: &str) {
-    let now = base::clock::WallTime::now();
-    eprintln!("{}.{:06} [{:-20}] [{subject}] {text}", now.seconds, now.micros(), trace.name);
-}
-
-/// Sixteen bytes a line, as numbers and as what can be shown of them.
-fn hexdump(bytes: &[u8], offset: u64) -> String {
-    let mut out = String::new();
-    for (line, part) in bytes.chunks(16).enumerate() {
-        let mut shown = String::new();
-        let _ = write!(out, "\t0x{:06x}: ", offset + line as u64 * 16);
-        for at in 0..16 {
-            let _ = match part.get(at) {
-                Some(byte) => write!(out, "{byte:02x} "),
-                None => write!(out, "   "),
-            };
-        }
-        for byte in part {
-            shown.push(if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' });
-        }
-        let _ = writeln!(out, " {shown}");
-    }
-    out
 }
 
 #[cfg(test)]
@@ -283,18 +259,5 @@ mod tests {
         throttle.current += 1000;
         assert_eq!(throttle.allow(1, 0), 0);
         assert_eq!(throttle.allow(5000, 2000), 1000);
-    }
-
-    #[test]
-    fn a_dump_shows_numbers_and_letters() {
-        let dump = hexdump(b"GET / HTTP/1.1\r\nHost", 32);
-        let lines: Vec<&str> = dump.lines().collect();
-        assert_eq!(
-            lines,
-            [
-                "\t0x000020: 47 45 54 20 2f 20 48 54 54 50 2f 31 2e 31 0d 0a  GET / HTTP/1.1..",
-                "\t0x000030: 48 6f 73 74                                      Host",
-            ]
-        );
     }
 }

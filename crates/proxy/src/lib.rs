@@ -31,6 +31,7 @@ mod rules_step;
 mod service;
 mod session;
 mod sockets;
+mod tracer;
 mod tunnel;
 mod upload;
 pub mod worker;
