@@ -173,7 +173,7 @@ fn a_name_server_may_be_asked_over_tcp_alone() {
 #[test]
 fn a_name_server_may_be_asked_over_a_socket_of_the_system() {
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
-    let path = weir_tests::scratch("names").join("socket");
+    let path = scratch("names").join("socket");
     let listener =
         std::os::unix::net::UnixListener::bind(&path).expect("the temporary directory takes sockets");
     let port = names.port();

@@ -106,6 +106,30 @@ fn a_new_process_takes_the_sockets_over_while_clients_ask_on() {
     let _ = std::fs::remove_dir_all(directory);
 }
 
+#[test]
+fn sockets_for_datagrams_are_given_to_a_successor_too() {
+    let (port, udp, origin) = (free_port(), free_port(), Origin::echo());
+    let text = configuration("runtime", port, &origin)
+        + &format!("log-forward logs\n  dgram-bind 127.0.0.1:{udp}\n  log 127.0.0.1:9 local0\n");
+    let mut weir = Weir::start(&text, &[port]);
+    // The kernel's numbers of the sockets at that port.
+    let sockets = || -> Vec<String> {
+        let table = std::fs::read_to_string("/proc/net/udp").expect("the kernel's table");
+        let own = format!(":{udp:04X} ");
+        let at_port = table.lines().filter(|line| {
+            line.split(" 00000000:").next().is_some_and(|own_end| format!("{own_end} ").contains(&own))
+        });
+        at_port.filter_map(|line| line.split_whitespace().nth(9).map(str::to_owned)).collect()
+    };
+    let before = sockets();
+    assert_eq!(before.len(), 1);
+    let socket = weir.directory().join("runtime").display().to_string();
+    let pid = weir.pid().to_string();
+    let next = Weir::start_with(&text, &["-db", "-x", &socket, "-sf", &pid], &[port]);
+    assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
+    assert_eq!(sockets(), before, "{}", next.messages());
+}
+
 /// Debian's program, in a directory of its own.
 struct HaProxy {
     child: Child,

@@ -223,7 +223,7 @@ async fn work(
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
     proxy::log::feed::start(&worker);
     for bound in share {
-        if let listeners::Owner::Datagrams { proxy } = bound.owner {
+        if let listeners::Owner::Datagrams { proxy, .. } = bound.owner {
             let task = proxy::log::receive::datagrams(worker.clone(), bound.socket, proxy);
             tokio::task::spawn_local(async move {
                 if let Err(error) = task.await {

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use config::Plan;
+use config::plan::Bind;
 use config::plan::bind::BindAddress;
 use net::pass::{self, Passed};
-use socket2::SockRef;
+use socket2::{SockRef, Type};
 
 use crate::listeners::{Bound, Owner};
 
@@ -18,6 +19,8 @@ use crate::listeners::{Bound, Owner};
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) address: BindAddress,
+    /// Whether it is one for datagrams.
+    pub(crate) datagrams: bool,
     pub(crate) namespace: String,
     pub(crate) interface: String,
     pub(crate) socket: OwnedFd,
@@ -39,11 +42,12 @@ pub(crate) fn receive_over(stream: &UnixStream) -> io::Result<Inherited> {
     Ok(pass::ask(stream)?.into_iter().filter_map(taken).collect())
 }
 
-/// What the socket is bound to; `None` for what is no listening stream socket.
+/// What the socket is bound to; `None` for what is neither a listening stream socket nor one for datagrams.
 fn taken(passed: Passed<OwnedFd>) -> Option<Taken> {
     let Passed { socket, namespace, interface } = passed;
     let reference = SockRef::from(&socket);
-    if !reference.is_listener().unwrap_or(false) {
+    let datagrams = reference.r#type().is_ok_and(|kind| kind == Type::DGRAM);
+    if !datagrams && !reference.is_listener().unwrap_or(false) {
         return None;
     }
     let address = reference.local_addr().ok()?;
@@ -54,7 +58,7 @@ fn taken(passed: Passed<OwnedFd>) -> Option<Taken> {
     } else {
         abstract_name(address.as_abstract_namespace()?)
     };
-    Some(Taken { address, namespace, interface, socket })
+    Some(Taken { address, datagrams, namespace, interface, socket })
 }
 
 /// Sockets are bound as `path.PID.tmp` and renamed, which their own address does not tell.
@@ -84,17 +88,22 @@ impl Exposed {
     pub(crate) fn of(plan: &Plan, bound: &[Bound]) -> io::Result<Self> {
         let mut all = Vec::with_capacity(bound.len());
         for one in bound {
-            let bind = match one.owner {
-                Owner::Frontend { proxy, bind } => &plan.proxies[proxy].binds[bind],
-                Owner::RuntimeSocket(number) => &plan.global.stats_sockets[number],
-                // A successor binds the same address beside us.
-                Owner::Datagrams { .. } => continue,
+            let of_bind = |bind: &Bind| (bind.namespace.clone(), bind.interface.clone());
+            let (namespace, interface) = match one.owner {
+                Owner::Frontend { proxy, bind } => of_bind(&plan.proxies[proxy].binds[bind]),
+                Owner::RuntimeSocket(number) => of_bind(&plan.global.stats_sockets[number]),
+                Owner::Datagrams { proxy, bind } => match &plan.proxies[proxy].log_forward {
+                    Some(forward) => {
+                        let bind = &forward.datagrams[bind];
+                        (bind.namespace.clone(), bind.interface.clone())
+                    }
+                    None => continue,
+                },
             };
-            let name = |name: &Option<Box<str>>| name.as_deref().unwrap_or_default().to_owned();
             all.push(Passed {
                 socket: one.socket.try_clone()?,
-                namespace: name(&bind.namespace),
-                interface: name(&bind.interface),
+                namespace: namespace.unwrap_or_default().into(),
+                interface: interface.unwrap_or_default().into(),
             });
         }
         Ok(Self(Mutex::new(all)))

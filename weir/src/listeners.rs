@@ -26,6 +26,8 @@ pub(crate) enum Owner {
     Datagrams {
         /// The proxy's index.
         proxy: usize,
+        /// The index of the `dgram-bind`.
+        bind: usize,
     },
     /// A `stats socket` of global, by number.
     RuntimeSocket(usize),
@@ -83,15 +85,28 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
             }
         }
     }
-    bind_datagrams(plan, &mut bound, &mut failures);
+    bind_datagrams(plan, &mut inherited, &mut bound, &mut failures);
     if failures.is_empty() { Ok(bound) } else { Err(failures.join("\n")) }
 }
 
-/// The sockets for datagrams of log forwarders. An earlier process has its own still: the kernel shares what comes.
-fn bind_datagrams(plan: &Plan, bound: &mut Vec<Bound>, failures: &mut Vec<String>) {
+/// The sockets for datagrams of log forwarders. One that an earlier process gave is read on: what waits in it is not lost. Beside one that
+/// it kept the kernel shares what comes.
+fn bind_datagrams(
+    plan: &Plan,
+    inherited: &mut Inherited,
+    bound: &mut Vec<Bound>,
+    failures: &mut Vec<String>,
+) {
     for (index, proxy) in plan.proxies.iter().enumerate() {
         let Some(forward) = &proxy.log_forward else { continue };
-        for one in &forward.datagrams {
+        for (number, one) in forward.datagrams.iter().enumerate() {
+            let is_ours = |taken: &Taken| {
+                taken.datagrams
+                    && taken.address == BindAddress::Ip(one.address)
+                    && taken.namespace == one.namespace.as_deref().unwrap_or_default()
+                    && taken.interface == one.interface.as_deref().unwrap_or_default()
+            };
+            let given = inherited.iter().position(is_ours).map(|at| inherited.swap_remove(at).socket);
             let options = Options {
                 interface: one.interface.as_deref(),
                 namespace: one.namespace.as_deref(),
@@ -100,10 +115,10 @@ fn bind_datagrams(plan: &Plan, bound: &mut Vec<Bound>, failures: &mut Vec<String
                 buffers: (plan.global.tune.rcvbuf_frontend, 0),
                 ..Options::default()
             };
-            match listen::udp(one.address, &options) {
+            match given.map_or_else(|| listen::udp(one.address, &options), Ok) {
                 Ok(socket) => bound.push(Bound {
                     socket,
-                    owner: Owner::Datagrams { proxy: index },
+                    owner: Owner::Datagrams { proxy: index, bind: number },
                     workers: one.workers.as_slice().into(),
                 }),
                 Err(error) => failures.push(format!(
@@ -132,7 +147,8 @@ fn open_all(
 
 /// Whether a socket of an earlier process is what `bind` asks for.
 fn is_of(taken: &Taken, bind: &Bind) -> bool {
-    taken.address == bind.address
+    !taken.datagrams
+        && taken.address == bind.address
         && taken.namespace == bind.namespace.as_deref().unwrap_or_default()
         && taken.interface == bind.interface.as_deref().unwrap_or_default()
 }
