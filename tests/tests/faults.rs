@@ -558,3 +558,25 @@ fn a_client_that_leaves_while_its_body_is_waited_for_sent_half_a_request() {
     assert_eq!(client.response().map(|answer| answer.status), Some(408));
     assert_eq!(scene.line(), "f/<NOSRV> -1/-1/-1/-1 408 cR-- 0 POST /x HTTP/1.1");
 }
+
+#[test]
+fn a_connection_that_is_reset_is_told_by_the_side_that_it_is_of() {
+    // A socket closed with something unread resets its connection.
+    let origin = Origin::raw(|mut stream| {
+        let mut buffer = [0; 4096];
+        let length = stream.peek(&mut buffer).unwrap_or(0);
+        if buffer[..length].starts_with(b"GET /more ") {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+            while stream.write_all(&[b'x'; 65_536]).is_ok() {}
+        }
+    });
+    let frontend = "log-format \"%HU %[fc_err_name] %[bc_err_name] %ts\"";
+    let scene = Scene::start("", frontend, &format!("retries 0\n  server s 127.0.0.1:{}", origin.port()));
+    assert!(scene.talk("GET /head HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 502 "));
+    assert_eq!(scene.line_with_times(), "/head - ERESET SH");
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("a connection");
+    stream.write_all(b"GET /more HTTP/1.1\r\nHost: h\r\n\r\n").expect("a request");
+    let _ = stream.peek(&mut [0; 4096]);
+    drop(stream);
+    assert_eq!(scene.line_with_times(), "/more ERESET - CD");
+}

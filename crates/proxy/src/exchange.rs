@@ -298,7 +298,10 @@ async fn obtain_response(
                 fault
             }
         };
-        x.txn.server_error = fault.connection_error();
+        // What broke a connection that stood was noted when it did.
+        if !matches!(fault, Fault::EmptyResponse | Fault::SendFailed) {
+            x.txn.server_error = fault.connection_error();
+        }
         let last = x.txn.retries >= retries || !may_retry(x, backend, fault);
         count_failure(backend, &lease, fault, last);
         if last {

@@ -11,6 +11,7 @@ use http::{BodyLength, ChunkDecoder, ChunkEvent};
 use net::Stream;
 use net::splice::Pipe;
 use runtime::Buffer;
+use sample::ConnectionError;
 
 use crate::gate::Gate;
 
@@ -57,12 +58,30 @@ const SPLICE_LEAST: u64 = 4096;
 /// Why a direction stopped before its end.
 #[derive(Debug)]
 pub(crate) enum FlowError {
-    /// Reading failed, or the sender closed before the end.
-    Read,
-    /// Writing failed.
-    Write,
+    /// Reading failed, or the sender closed before the end; what the kernel said of it.
+    Read(ConnectionError),
+    /// Writing failed; likewise.
+    Write(ConnectionError),
     /// The chunked coding is broken.
     Coding,
+}
+
+impl FlowError {
+    #[cold]
+    fn read(error: &io::Error) -> Self {
+        Self::Read(ConnectionError::of_kernel(error))
+    }
+
+    #[cold]
+    fn write(error: &io::Error) -> Self {
+        Self::Write(ConnectionError::of_kernel(error))
+    }
+
+    /// Nothing was taken, for no reason that the kernel tells.
+    #[cold]
+    fn unwritten() -> Self {
+        Self::Write(ConnectionError::default())
+    }
 }
 
 /// One direction.
@@ -280,8 +299,8 @@ impl Flow {
             };
             let n = match written {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::Write)),
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Write)),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
                 Poll::Ready(Ok(n)) => n,
             };
             let of_staged = n.min(staged.len());
@@ -342,7 +361,8 @@ impl Flow {
             let ready = &buffer.filled()[..self.ready.min(free + allowed - staged.len())];
             let n = match to.poll_write_vectored(context, &[IoSlice::new(staged), IoSlice::new(ready)]) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Write)),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
                 Poll::Ready(Ok(n)) => n,
             };
             let (of_staged, of_head) = (n.min(staged.len()), n.min(free));
@@ -398,7 +418,7 @@ impl Flow {
             while !through.is_empty() {
                 match through.poll_drain(context, to, self.spliceable() > 0) {
                     Poll::Ready(Ok(_)) => self.moved = true,
-                    Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Write)),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
                     Poll::Pending => return Poll::Pending,
                 }
             }
@@ -420,7 +440,7 @@ impl Flow {
                 }
                 // A socket that cannot be spliced is read the usual way.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => *pipe = None,
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(FlowError::Read)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::read(&error))),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -449,7 +469,7 @@ impl Flow {
         }
         match from.poll_read(context, buffer.room()) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(_)) => Poll::Ready(Err(FlowError::Read)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(FlowError::read(&error))),
             Poll::Ready(Ok(0)) => Poll::Ready(self.end_of_stream()),
             Poll::Ready(Ok(n)) => {
                 self.moved = true;
@@ -461,7 +481,7 @@ impl Flow {
 
     fn end_of_stream(&mut self) -> Result<(), FlowError> {
         if !self.is_until_close() {
-            return Err(FlowError::Read);
+            return Err(FlowError::Read(ConnectionError::default()));
         }
         self.framing = Framing::Done;
         Ok(())

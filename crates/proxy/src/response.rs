@@ -14,8 +14,8 @@ use net::splice::Pipe;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, NEVER, now_us};
 use runtime::{Buffer, Local};
-use sample::Phase;
 use sample::transaction::TimeoutSlot;
+use sample::{ConnectionError, Phase};
 
 use crate::assign::{Lease, Presence, aborts_on_close, presence};
 use crate::connection::{Connection, LastServer};
@@ -201,8 +201,14 @@ fn poll_upload(
     match pumped {
         Poll::Ready(Ok(())) => client.release_input(),
         Poll::Pending => {}
-        Poll::Ready(Err(FlowError::Write)) => return Err(Fault::SendFailed),
-        Poll::Ready(Err(FlowError::Read)) => return Err(Fault::ClientAborted),
+        Poll::Ready(Err(FlowError::Write(error))) => {
+            x.txn.server_error = error;
+            return Err(Fault::SendFailed);
+        }
+        Poll::Ready(Err(FlowError::Read(error))) => {
+            client.session.error = error;
+            return Err(Fault::ClientAborted);
+        }
         Poll::Ready(Err(FlowError::Coding)) => return Err(Fault::BadRequestBody),
     }
     Ok(x.upload.moved)
@@ -236,7 +242,10 @@ fn poll_head(
                 return Poll::Pending;
             }
             Poll::Ready(Ok(n)) => n,
-            Poll::Ready(Err(_)) => 0,
+            Poll::Ready(Err(error)) => {
+                x.txn.server_error = ConnectionError::of_kernel(&error);
+                0
+            }
         };
         if n == 0 {
             return Poll::Ready(Err(Fault::EmptyResponse));
@@ -394,14 +403,21 @@ fn poll_download(
     let input = upstream.input.get_or_insert_with(Buffer::large);
     x.download
         .poll_pump_through(context, &mut upstream.stream, input, &mut client.stream, &mut x.download_pipe)
-        .map_err(|error| download_fault(x, &error))
+        .map_err(|error| download_fault(client, x, &error))
 }
 
-fn download_fault(x: &Exchange, error: &FlowError) -> Fault {
-    match error {
-        FlowError::Write => Fault::ClientAborted,
+#[cold]
+fn download_fault(client: &mut Connection, x: &mut Exchange, error: &FlowError) -> Fault {
+    match *error {
+        FlowError::Write(error) => {
+            client.session.error = error;
+            Fault::ClientAborted
+        }
         // A body that only the close ends is complete for what anybody can tell, unless it was a reset.
-        FlowError::Read => Fault::Truncated,
+        FlowError::Read(error) => {
+            x.txn.server_error = error;
+            Fault::Truncated
+        }
         FlowError::Coding if x.phase == Phase::Data => Fault::BadResponseBody,
         FlowError::Coding => Fault::BadResponse(http::ErrorKind::TransferEncoding),
     }

@@ -108,10 +108,17 @@ pub(crate) async fn run(
         let second = down.poll(context, &mut upstream.stream, from_server, &mut client.stream);
         match (first, second) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
-            (Poll::Ready(Err(FlowError::Read)), _) | (_, Poll::Ready(Err(FlowError::Write))) => {
+            (Poll::Ready(Err(FlowError::Read(error))), _)
+            | (_, Poll::Ready(Err(FlowError::Write(error)))) => {
+                client.session.error = error;
                 return Poll::Ready(Err(Fault::ClientAborted));
             }
-            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
+            (Poll::Ready(Err(FlowError::Write(error))), _)
+            | (_, Poll::Ready(Err(FlowError::Read(error)))) => {
+                x.txn.server_error = error;
+                return Poll::Ready(Err(Fault::Truncated));
+            }
+            (Poll::Ready(Err(FlowError::Coding)), _) | (_, Poll::Ready(Err(FlowError::Coding))) => {
                 return Poll::Ready(Err(Fault::Truncated));
             }
             _ => {}
