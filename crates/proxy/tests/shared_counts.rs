@@ -19,7 +19,7 @@ fn connections_and_requests_do_not_count_themselves_among_the_users_of_the_plan(
         "global\n nbthread {WORKERS}\ndefaults\n mode http\n timeout client 20s\n timeout connect 20s\n \
          timeout server 20s\nfrontend f\n bind 127.0.0.1:1\n default_backend b\nbackend b\n server s {origin}\n"
     ));
-    let proxies: Vec<_> = plan.proxies.to_vec();
+    let proxies: Vec<_> = plan.proxies.iter().cloned().collect();
     let counts = || -> Vec<usize> {
         let of_proxy =
             |proxy: &Arc<config::plan::Proxy>| [Arc::strong_count(proxy), Arc::strong_count(&proxy.state)];
