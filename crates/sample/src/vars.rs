@@ -8,6 +8,7 @@ mod names;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock, RwLock};
 
@@ -46,7 +47,7 @@ pub struct ProcessVariable {
     value: RwLock<Option<Stored>>,
 }
 
-/// A value kept.
+/// A value of the process kept.
 #[derive(Clone, Debug)]
 enum Stored {
     Plain(Plain),
@@ -83,13 +84,6 @@ impl Stored {
                 old.extend_from_slice(new);
             }
             (slot, value) => *slot = Some(Self::new(value)),
-        }
-    }
-
-    fn capacity(&self) -> usize {
-        match self {
-            Self::Plain(_) => 0,
-            Self::Str(bytes) | Self::Bin(bytes) | Self::Method(bytes) => bytes.capacity(),
         }
     }
 
@@ -137,12 +131,15 @@ const ENTRY: usize = 64;
 /// The limits in force; nothing is counted while there are none.
 static LIMITS: OnceLock<Limits> = OnceLock::new();
 static LIMITED: AtomicBool = AtomicBool::new(false);
-/// Bytes that all variables hold. Written by every worker, only while limits are in force.
+/// Whether one of them is on the variables of all workers together.
+static LIMITED_TOGETHER: AtomicBool = AtomicBool::new(false);
+/// Bytes that all variables hold. Written by every worker, only while there is such a limit.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// Puts limits in force, once, before the first variable is set.
 pub fn limit(limits: Limits) {
     if limits != Limits::default() && LIMITS.set(limits).is_ok() {
+        LIMITED_TOGETHER.store(limits.all > 0 || limits.process > 0, Relaxed);
         LIMITED.store(true, Relaxed);
     }
 }
@@ -165,27 +162,201 @@ fn within(limit: usize, held: usize) -> bool {
 /// request is being read (`set-var()`).
 #[derive(Debug, Default)]
 pub struct Slots {
-    slots: RefCell<Vec<Slot>>,
+    own: RefCell<Own>,
     /// Bytes held, counted only while limits are in force.
     held: Cell<usize>,
 }
 
-/// A variable's place. What it held stays in memory when it is emptied, so that the next request need not allocate.
+/// Slots and the texts in them. Its memory stays for the next request.
 #[derive(Debug, Default)]
-struct Slot {
-    is_set: bool,
-    value: Option<Stored>,
+struct Own {
+    slots: Vec<Slot>,
+    /// The texts of all slots, each behind its length and its room; between them what slots had before.
+    texts: Vec<u8>,
+    /// How much of `texts` no slot means any more.
+    waste: usize,
 }
 
-/// Longer texts are not kept for the next request.
-const KEPT_CAPACITY: usize = 1024;
+/// A variable's place, eight to a line of memory: where there are thousands, what an access costs is the lines it fetches. Three
+/// bits say what it is, the others hold it or say where it is among the texts. All zero is an empty one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot(u64);
+
+/// What a slot holds.
+enum Content {
+    Unset,
+    Bool(bool),
+    Int(i64),
+    Ip4(Ipv4Addr),
+    /// Bytes among the texts.
+    At(Kind, usize),
+}
+
+/// What the bytes of a slot are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Str = 4,
+    Bin = 5,
+    Method = 6,
+    /// An IPv6 address of 16 bytes, or a number of 8 that does not fit a slot.
+    Wide = 7,
+}
+
+impl Slot {
+    #[inline]
+    fn content(self) -> Content {
+        let rest = self.0 >> 3;
+        match self.0 & 7 {
+            0 => Content::Unset,
+            1 => Content::Bool(rest != 0),
+            2 => Content::Int(self.0.cast_signed() >> 3),
+            3 => Content::Ip4(Ipv4Addr::from_bits(rest as u32)),
+            4 => Content::At(Kind::Str, rest as usize),
+            5 => Content::At(Kind::Bin, rest as usize),
+            6 => Content::At(Kind::Method, rest as usize),
+            _ => Content::At(Kind::Wide, rest as usize),
+        }
+    }
+
+    fn at(kind: Kind, start: usize) -> Self {
+        Self((start as u64) << 3 | kind as u64)
+    }
+
+    /// Where its text begins, if it has one.
+    #[inline]
+    fn start(self) -> Option<usize> {
+        (self.0 & 4 != 0).then_some((self.0 >> 3) as usize)
+    }
+}
+
+/// Length and room of a text, which stand before it.
+const HEADER: usize = 8;
+
+/// More than this is not kept for the next request.
+const KEPT_CAPACITY: usize = 64 * 1024;
+
+impl Own {
+    /// Length and room of the text at `start`.
+    #[inline]
+    fn header(&self, start: usize) -> (usize, usize) {
+        let number = |at: usize| {
+            let bytes = self.texts.get(at..at + 4).and_then(|bytes| bytes.first_chunk());
+            bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize)
+        };
+        (number(start), number(start + 4))
+    }
+
+    fn text(&self, start: usize) -> &[u8] {
+        let begin = start + HEADER;
+        self.texts.get(begin..begin + self.header(start).0).unwrap_or_default()
+    }
+
+    fn get(&self, slot: u32) -> Option<Value<'static>> {
+        Some(match self.slots.get(slot as usize)?.content() {
+            Content::Unset => return None,
+            Content::Bool(value) => Value::Bool(value),
+            Content::Int(value) => Value::Int(value),
+            Content::Ip4(address) => Value::Ip4(address),
+            Content::At(kind, start) => {
+                let bytes = self.text(start);
+                match kind {
+                    Kind::Str => Value::Str(Scratch::copy(bytes).into()),
+                    Kind::Bin => Value::Bin(Scratch::copy(bytes).into()),
+                    Kind::Method => Value::Method(Scratch::copy(bytes).into()),
+                    Kind::Wide => match <[u8; 16]>::try_from(bytes) {
+                        Ok(address) => Value::Ip6(address.into()),
+                        Err(_) => Value::Int(i64::from_le_bytes(bytes.try_into().ok()?)),
+                    },
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn set(&mut self, slot: u32, value: &Value<'_>) {
+        let index = slot as usize;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, Slot::default());
+        }
+        match value {
+            Value::Bool(value) => self.plain(index, u64::from(*value) << 3 | 1),
+            Value::Int(value) if *value << 3 >> 3 == *value => {
+                self.plain(index, value.cast_unsigned() << 3 | 2);
+            }
+            Value::Int(value) => self.place(index, Kind::Wide, &value.to_le_bytes()),
+            Value::Ip4(address) => self.plain(index, u64::from(address.to_bits()) << 3 | 3),
+            Value::Ip6(address) => self.place(index, Kind::Wide, &address.octets()),
+            Value::Str(bytes) => self.place(index, Kind::Str, bytes),
+            Value::Bin(bytes) => self.place(index, Kind::Bin, bytes),
+            Value::Method(bytes) => self.place(index, Kind::Method, bytes),
+        }
+    }
+
+    /// Puts what takes no room among the texts into slot `index`.
+    #[inline]
+    fn plain(&mut self, index: usize, new: u64) {
+        if let Some(start) = self.slots[index].start() {
+            self.waste += HEADER + self.header(start).1;
+        }
+        self.slots[index] = Slot(new);
+    }
+
+    /// Puts a text into slot `index`.
+    fn place(&mut self, index: usize, kind: Kind, bytes: &[u8]) {
+        let length = (bytes.len() as u32).to_le_bytes();
+        if let Some(start) = self.slots[index].start() {
+            let room = self.header(start).1;
+            if bytes.len() <= room {
+                self.texts[start..start + 4].copy_from_slice(&length);
+                self.texts[start + HEADER..][..bytes.len()].copy_from_slice(bytes);
+                self.slots[index] = Slot::at(kind, start);
+                return;
+            }
+            self.slots[index] = Slot::default();
+            self.waste += HEADER + room;
+        }
+        if self.waste > self.texts.len() / 2 + KEPT_CAPACITY {
+            self.tidy();
+        }
+        // One that grows a little goes on in its place.
+        let room = bytes.len().next_multiple_of(8);
+        let start = self.texts.len();
+        self.texts.extend_from_slice(&length);
+        self.texts.extend_from_slice(&(room as u32).to_le_bytes());
+        self.texts.extend_from_slice(bytes);
+        self.texts.resize(start + HEADER + room, 0);
+        self.slots[index] = Slot::at(kind, start);
+    }
+
+    /// Moves the texts together: a session may live long and set its variables often.
+    #[cold]
+    fn tidy(&mut self) {
+        let mut texts = Vec::with_capacity(self.texts.len() - self.waste);
+        for index in 0..self.slots.len() {
+            if let Content::At(kind, start) = self.slots[index].content() {
+                let whole = HEADER + self.header(start).1;
+                self.slots[index] = Slot::at(kind, texts.len());
+                texts.extend_from_slice(&self.texts[start..start + whole]);
+            }
+        }
+        self.texts = texts;
+        self.waste = 0;
+    }
+
+    /// What the variable in `slot` counts in the limits of `tune.vars.*-max-size`; 0 when it is not set.
+    fn size(&self, slot: u32) -> usize {
+        match self.slots.get(slot as usize).map(|slot| slot.content()) {
+            None | Some(Content::Unset) => 0,
+            Some(Content::At(Kind::Str | Kind::Bin | Kind::Method, start)) => ENTRY + self.header(start).0,
+            Some(_) => ENTRY,
+        }
+    }
+}
 
 impl Slots {
     /// The value in `slot`.
     pub fn get(&self, slot: u32) -> Option<Value<'static>> {
-        let slots = self.slots.borrow();
-        let slot = slots.get(slot as usize).filter(|slot| slot.is_set)?;
-        slot.value.as_ref().map(Stored::get)
+        self.own.borrow().get(slot)
     }
 
     /// Sets `slot`.
@@ -193,13 +364,7 @@ impl Slots {
         if limits().is_some() {
             self.count(self.size(slot), size_of(value));
         }
-        let mut slots = self.slots.borrow_mut();
-        let index = slot as usize;
-        if slots.len() <= index {
-            slots.resize_with(index + 1, Slot::default);
-        }
-        slots[index].is_set = true;
-        Stored::store(&mut slots[index].value, value);
+        self.own.borrow_mut().set(slot, value);
     }
 
     /// Empties `slot`.
@@ -207,16 +372,15 @@ impl Slots {
         if limits().is_some() {
             self.count(self.size(slot), 0);
         }
-        if let Some(slot) = self.slots.borrow_mut().get_mut(slot as usize) {
-            slot.is_set = false;
+        let own = &mut *self.own.borrow_mut();
+        let index = slot as usize;
+        if index < own.slots.len() {
+            own.plain(index, 0);
         }
     }
 
-    /// What the variable in `slot` counts; 0 when it is not set.
     fn size(&self, slot: u32) -> usize {
-        let slots = self.slots.borrow();
-        let slot = slots.get(slot as usize).filter(|slot| slot.is_set);
-        slot.and_then(|slot| slot.value.as_ref()).map_or(0, Stored::size)
+        self.own.borrow().size(slot)
     }
 
     /// Counts `new` bytes in the place of `old`.
@@ -225,15 +389,16 @@ impl Slots {
         count_all(old, new);
     }
 
-    /// Empties all; the memory of short values stays.
+    /// Empties all; the memory stays, if it is not much.
     pub fn clear(&mut self) {
         count_all(self.held.take(), 0);
-        for slot in self.slots.get_mut() {
-            slot.is_set = false;
-            if slot.value.as_ref().is_some_and(|value| value.capacity() > KEPT_CAPACITY) {
-                slot.value = None;
-            }
+        let own = self.own.get_mut();
+        own.slots.clear();
+        own.waste = 0;
+        if own.texts.capacity() > KEPT_CAPACITY {
+            own.texts = Vec::new();
         }
+        own.texts.clear();
     }
 }
 
@@ -245,7 +410,7 @@ impl Drop for Slots {
 
 /// Counts `new` bytes in the place of `old` among those of all variables.
 fn count_all(old: usize, new: usize) {
-    if old != new {
+    if old != new && LIMITED_TOGETHER.load(Relaxed) {
         HELD.fetch_add(new.wrapping_sub(old), Relaxed);
     }
 }
@@ -417,6 +582,46 @@ mod tests {
         assert!(slots.get(1).is_none());
         slots.set(1, &Value::bin(b"b"));
         assert!(matches!(slots.get(1), Some(Value::Bin(text)) if *text == *b"b"));
+    }
+
+    #[test]
+    fn every_kind_comes_back_as_it_was_whatever_stood_there_before() {
+        let values = [
+            Value::Bool(true),
+            Value::Int(i64::MIN),
+            Value::Int(-1),
+            Value::Int(i64::MAX >> 3),
+            Value::Int((i64::MAX >> 3) + 1),
+            Value::Ip4(Ipv4Addr::new(192, 0, 2, 7)),
+            Value::Ip6("2001:db8::7".parse().expect("an address")),
+            Value::str(b"text"),
+            Value::bin(b"\0\xff"),
+            Value::str(b""),
+            Value::Method(b"GET"[..].into()),
+            Value::str(&[b'x'; 5000]),
+        ];
+        let show = |value: &Value<'_>| match value.bytes() {
+            Some(bytes) => format!("{:?} {bytes:?}", std::mem::discriminant(value)),
+            None => format!("{value:?}"),
+        };
+        let slots = Slots::default();
+        let mut wanted: Vec<Option<String>> = vec![None; 7];
+        let mut random = fastrand::Rng::with_seed(8);
+        for _ in 0..20_000 {
+            let slot = random.usize(..wanted.len());
+            if random.u8(..8) == 0 {
+                slots.unset(slot as u32);
+                wanted[slot] = None;
+            } else {
+                let value = &values[random.usize(..values.len())];
+                slots.set(slot as u32, value);
+                wanted[slot] = Some(show(value));
+            }
+            let at = random.usize(..wanted.len());
+            assert_eq!(slots.get(at as u32).as_ref().map(show), wanted[at]);
+        }
+        let held = slots.own.borrow().texts.len();
+        assert!(held < 4 * KEPT_CAPACITY, "{held} bytes for seven variables");
     }
 
     #[test]
