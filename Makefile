@@ -6,7 +6,7 @@
 #   make bench              what `make release` builds beside haproxy and nginx: CPU, system calls, memory
 #   make bench-balance      what balancing costs and does, simulated and beside haproxy
 #   make bench-busy-polling latency of one connection at a time
-#   make bench-checks       what health checks cost, many threads
+#   make bench-checks       what health checks cost, many threads (PAGES=5000000 ROUNDS=1 for p99.9999)
 #   make bench-expressions  ns a fetch, a converter, a condition, a format
 #   make bench-load         time and memory to load 33,000 backends
 #   make bench-diff         random expressions over random requests, results beside haproxy's

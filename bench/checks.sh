@@ -5,11 +5,15 @@
 # for moving checks between threads.
 #
 #   bench/checks.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#
+# PAGES= says how many pages are fetched in each round instead: p99.9999 means something from some millions on (PAGES=5000000 ROUNDS=1
+# takes about two minutes for each line).
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 threads=${THREADS:-48}
 servers=${SERVERS:-200}
 connections=${CONNECTIONS:-4}
+pages=${PAGES:-}
 
 config() { # "check" or nothing
     cat <<EOF
@@ -48,25 +52,26 @@ for _ in $(seq "$rounds"); do
             sleep 3
             idle "$name" >>"$dir/$name-${checks:-none}.idle"
             busy=$(cpu_ns "$PID")
-            ask run "target=127.0.0.1:$PORT" path=/stats "connections=$connections" "seconds=$seconds" \
-                >>"$dir/$name-${checks:-none}.result"
-            echo "$busy $(cpu_ns "$PID")" | awk -v s="$seconds" '{printf "cpu=%.1f\n", ($2 - $1) / s / 1e7}' \
+            result=$(ask run "target=127.0.0.1:$PORT" path=/stats "connections=$connections" "${pages:+requests=$pages}" \
+                "seconds=$seconds")
+            echo "$result" >>"$dir/$name-${checks:-none}.result"
+            echo "$busy $(cpu_ns "$PID") $(value seconds <<<"$result")" | awk '{printf "cpu=%.1f\n", ($2 - $1) / $3 / 1e7}' \
                 >>"$dir/$name-${checks:-none}.load"
             stop
         done
     done
 done
 
-echo "| $servers servers, $threads threads | proxy | pages/s | p50 | p90 | p99 | p99.9 | p99.99 | p99.999 | max ms | CPU % | alone: wake-ups/s | alone: CPU % |"
-echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+echo "| $servers servers, $threads threads | proxy | pages | pages/s | p50 | p90 | p99 | p99.9 | p99.99 | p99.999 | p99.9999 | max ms | CPU % | alone: wake-ups/s | alone: CPU % |"
+echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 for checks in none check; do
     for name in haproxy weir; do
         file=$dir/$name-$checks
         ms() { value "$1" <"$file.result" | median | awk '{printf "%.2f", $1 / 1000}'; }
         title=$([ "$checks" = none ] && echo "not checked" || echo "checked every 2 s")
-        printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$title" "$name" \
-            "$(value rate <"$file.result" | median)" "$(ms p50)" "$(ms p90)" "$(ms p99)" "$(ms 'p99\.9')" \
-            "$(ms 'p99\.99')" "$(ms 'p99\.999')" "$(ms max)" "$(value cpu <"$file.load" | median)" \
+        printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$title" "$name" \
+            "$(value requests <"$file.result" | median)" "$(value rate <"$file.result" | median)" "$(ms p50)" "$(ms p90)" "$(ms p99)" "$(ms 'p99\.9')" \
+            "$(ms 'p99\.99')" "$(ms 'p99\.999')" "$(ms 'p99\.9999')" "$(ms max)" "$(value cpu <"$file.load" | median)" \
             "$(value wakes <"$file.idle" | median)" "$(value cpu <"$file.idle" | median)"
     done
 done

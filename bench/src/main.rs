@@ -7,7 +7,7 @@
 //! ```text
 //! < listening 127.0.0.1:40001
 //! > run target=127.0.0.1:5000 path=/16384 connections=64 seconds=3 header=x-a:1
-//! < requests=180000 seconds=3.000 rate=60000 errors=0 p50=1000 p90=1200 p99=1500 p99.9=2000 … max=2500      (times in µs)
+//! < requests=180000 seconds=3.000 rate=60000 errors=0 p50=1000 p90=1200 p99=1500 p99.9=2000 … p99.9999=2400 max=2500      (times in µs)
 //! > hold target=127.0.0.1:5000 connections=4000
 //! < held 4000
 //! > release

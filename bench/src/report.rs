@@ -15,7 +15,7 @@ pub(crate) struct Report {
 }
 
 /// Which percentiles are printed.
-const PERCENTILES: [&str; 6] = ["50", "90", "99", "99.9", "99.99", "99.999"];
+const PERCENTILES: [&str; 7] = ["50", "90", "99", "99.9", "99.99", "99.999", "99.9999"];
 
 impl Report {
     pub(crate) fn new() -> Self {
