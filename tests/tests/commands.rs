@@ -114,7 +114,7 @@ fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
     assert!(weir.ask("del server b/t").contains("Server deleted."));
     assert!(weir.ask("get weight b/t").contains("No such server."));
     assert!((0..10).all(|_| seen() == "first"));
-    // A name is free again, and a place is not.
+    // Name and place are free again.
     for turn in 0..40 {
         assert!(add("t", "").contains("New server registered."), "{turn}");
         assert_eq!(weir.ask("enable server b/t").trim(), "");
@@ -123,6 +123,41 @@ fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
         assert!(said.contains("Server deleted."), "{turn}: {said}");
     }
     assert!(weir.ask("show stat").lines().filter(|line| line.starts_with("b,")).count() == 2);
+}
+
+/// Memory of a process that is its own and in use, in KiB.
+fn own_memory(weir: &Weir) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("the process runs");
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("a line of that name");
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number of KiB")
+}
+
+#[test]
+fn a_hundred_thousand_servers_come_and_go_without_growth() {
+    let (first, second) = (Origin::text("first"), Origin::text("second"));
+    let (weir, port) = start("", &first);
+    let seen = || client::get(port, "/").expect("a response").text();
+    // One that requests go to, and which is held by what they leave behind.
+    let used = |turn: usize| {
+        let add = format!("add server b/used 127.0.0.1:{}; enable server b/used", second.port());
+        assert!(weir.ask(&add).contains("New server registered."), "{turn}");
+        assert!((0..4).any(|_| seen() == "second"), "{turn}");
+        let said = weir.ask("disable server b/used; wait 10s srv-removable b/used; del server b/used");
+        assert!(said.contains("Server deleted."), "{turn}: {said}");
+    };
+    const AT_ONCE: usize = 100;
+    let many = "add server b/t 127.0.0.1:1 maxconn 5 check inter 1h;del server b/t;".repeat(AT_ONCE);
+    let turn = |number: usize| {
+        used(number);
+        let said = weir.ask(&many);
+        assert_eq!(said.matches("Server deleted.").count(), AT_ONCE, "{number}: {said}");
+    };
+    (0..100).for_each(turn);
+    let before = own_memory(&weir);
+    (100..1_000).for_each(turn);
+    let grown = own_memory(&weir).saturating_sub(before);
+    // Eleven bytes for each would be a mebibyte.
+    assert!(grown < 1024, "{grown} KiB more after 90,000 more servers");
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Servers {
         if found.dynamic.load(Relaxed) {
             return wrong("is a dynamic server");
         }
-        let settings = proxy.servers.iter().find(|one| Arc::ptr_eq(&one.state, &found));
+        let settings = proxy.servers.fixed().iter().find(|one| Arc::ptr_eq(&one.state, &found));
         let watched =
             settings.is_some_and(|one| one.check.is_some() || one.agent.is_some() || one.track.is_some());
         if !watched {
@@ -105,6 +105,11 @@ impl Servers {
             }
         });
     }
+}
+
+/// The place of a server among those of its backend.
+fn place_of(proxy: &Proxy, server: &Arc<Server>) -> Option<usize> {
+    proxy.servers.iter().find(|one| Arc::ptr_eq(&one.state, server)).map(|one| one.index)
 }
 
 /// Takes `track` and its argument out of the parameters.
@@ -160,26 +165,27 @@ impl Keeper for Servers {
         proxy.state.servers.store(Arc::new(states));
         prepared.renew();
         self.show(proxy);
-        self.checks.add(proxy, server.index);
+        self.checks.add(proxy, &server);
         Ok(())
     }
 
     fn remove(&self, backend: &str, server: &Arc<Server>) {
         // As above.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let Some((_, proxy)) = self.backend(backend) else { return };
+        let Some((index, proxy)) = self.backend(backend) else { return };
         let mut states = proxy.state.servers.load().to_vec();
         states.retain(|other| !Arc::ptr_eq(other, server));
         proxy.state.servers.store(Arc::new(states));
         self.checks.forget(server);
         self.show(proxy);
+        if let Some(place) = place_of(proxy, server) {
+            proxy.servers.remove(place);
+            proxy::worker::forget(index, place);
+        }
     }
 
     fn close_idle(&self, backend: &str, server: &Arc<Server>) -> Pin<Box<dyn Future<Output = ()>>> {
-        let found = self.backend(backend).and_then(|(index, proxy)| {
-            let place = proxy.servers.iter().find(|one| Arc::ptr_eq(&one.state, server))?.index;
-            Some((index, place))
-        });
+        let found = self.backend(backend).and_then(|(index, proxy)| Some((index, place_of(proxy, server)?)));
         Box::pin(async move {
             let Some((backend, server)) = found else { return };
             proxy::worker::close_idle(backend, server).await;

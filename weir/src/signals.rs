@@ -88,7 +88,7 @@ fn show_state(shared: &Shared, messages: Messages) {
                 "SIGHUP: Server {}/{} is {state}. Conn: {} act, {} pend.",
                 proxy.state.name,
                 server.name,
-                server.served.0.load(Relaxed),
+                server.serving(),
                 server.queue.len()
             );
             messages.say(Severity::Warning, &text);

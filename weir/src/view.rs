@@ -67,7 +67,7 @@ pub(crate) fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
 /// The servers of a backend that were not removed, by id.
 pub(crate) fn servers(proxy: &Proxy) -> HashMap<u32, ServerView> {
     let here = proxy.servers.iter().filter(|server| !server.state.removed.load(Relaxed));
-    here.map(|server| (server.state.id, server_view(server))).collect()
+    here.map(|server| (server.state.id, server_view(&server))).collect()
 }
 
 fn algorithm(proxy: &Proxy) -> &'static str {
@@ -90,7 +90,7 @@ fn algorithm(proxy: &Proxy) -> &'static str {
     }
 }
 
-fn server_view(server: &Arc<ServerSettings>) -> ServerView {
+fn server_view(server: &ServerSettings) -> ServerView {
     ServerView {
         state: server.state.clone(),
         cookie: server.cookie.clone(),

@@ -50,7 +50,7 @@ impl Core {
             return true;
         }
         let server = &self.servers[index];
-        server.maxconn.load(Relaxed) == 0 || (server.queue.is_empty() && server.limited() < limit(server))
+        server.maxconn.load(Relaxed) == 0 || (server.queue.is_empty() && server.serves_fewer(limit(server)))
     }
 
     /// The next of a list in which servers take turns; full ones are passed over.
@@ -125,13 +125,13 @@ impl Core {
         if server.maxconn.load(Relaxed) == 0 {
             return true;
         }
-        let served = server.limited();
         match self.preserve {
             PreserveAffinity::MaxQueue if server.maxqueue == 0 => true,
             PreserveAffinity::MaxQueue => {
-                served + server.queue.len() < limit(server).saturating_add(server.maxqueue)
+                let places = limit(server).saturating_add(server.maxqueue);
+                server.serves_fewer(places.saturating_sub(server.queue.len()))
             }
-            _ => served < limit(server),
+            _ => server.serves_fewer(limit(server)),
         }
     }
 
@@ -142,7 +142,7 @@ impl Core {
     #[inline]
     fn within_factor(&self, table: &Table, index: usize, now_us: u64) -> bool {
         let Some(in_flight) = &self.in_flight else { return true };
-        let served = u64::from(self.served[index].load(Relaxed));
+        let served = u64::from(self.load(index));
         if served == 0 {
             return true;
         }
@@ -168,7 +168,7 @@ impl Core {
         for _ in 1..draws {
             let Some(other) = self.drawn(table, Some(best), wish, limit) else { break };
             let load = |index: usize, against: usize| {
-                let requests = self.served[index].load(Relaxed);
+                let requests = self.load(index);
                 u64::from(requests) * u64::from(table.weights[against])
             };
             let (own, others) = (load(best, other), load(other, best));
@@ -238,7 +238,7 @@ impl Core {
         let Some(two) = self.drawn(table, Some(one), wish, limit) else { return Some(one) };
         let cost = |index: usize| {
             let served = &self.served[index];
-            let waiting = served.load(Relaxed);
+            let waiting = self.load(index);
             let taken = match served.latency.read(wish.now_us, decay_us, waiting > 0) {
                 Some(taken) => taken + 1.0,
                 // Nothing is known of it yet: one request finds out, the others wait and see.

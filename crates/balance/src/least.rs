@@ -1,5 +1,5 @@
 //! The server with the least key among many, found without looking at all of them and without a lock: what
-//! `leastconn` and `first` stand on.
+//! `leastconn` and `first` stand on. A key is written as it is, or made of a count that stands in its place ([`Term`]).
 //!
 //! # Why this structure
 //! A scan is fine for a dozen servers and out of the question for ten thousand; HAProxy keeps a sorted tree under
@@ -20,14 +20,18 @@
 //! pick may follow a minimum that is no longer there; it then mends that line and begins anew, a few times, and
 //! at last takes what it found, which is off by the change that raced with it.
 //!
-//! [`crate::picker`] says what a key means; nothing here knows servers.
+//! [`crate::loads`] says what a key means; nothing here knows servers.
 
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
 use runtime::shared::note_write;
 
 /// The key of what must not be picked.
 pub const NEVER: u32 = u32::MAX;
+
+/// The key of what can take no more: after all that can.
+pub const FULL: u32 = NEVER - 1;
 
 const WIDTH: usize = 16;
 
@@ -55,66 +59,261 @@ impl Line {
     }
 }
 
+/// What makes a key of a count. Written when weights or limits change.
+#[derive(Debug, Default)]
+pub struct Term {
+    /// What one weighs; 0 for who must not be picked.
+    pub unit: AtomicU32,
+    /// From how many on it can take no more; 0 for never.
+    pub most: AtomicU32,
+}
+
+impl Term {
+    /// What the load would be with one more, but of whatever weight, who has none comes first.
+    #[inline]
+    fn key(&self, count: u32) -> u32 {
+        let (unit, most) = (self.unit.load(Relaxed), self.most.load(Relaxed));
+        match (unit, count) {
+            (0, _) => NEVER,
+            _ if most > 0 && count >= most => FULL,
+            (_, 0) => 0,
+            _ => count.saturating_add(1).saturating_mul(unit).min(FULL - 1),
+        }
+    }
+}
+
+/// So many lines of counts stand together.
+const TOGETHER: usize = 16;
+
+/// Counts by number, which several trees may stand on.
+#[derive(Debug, Clone, Default)]
+pub struct Counts(Vec<Arc<[Line; TOGETHER]>>);
+
+impl Counts {
+    /// Room for `count` of them; those that are there go on.
+    #[must_use]
+    pub fn grown(&self, count: usize) -> Self {
+        let mut all = self.0.clone();
+        let empty = || Line(std::array::from_fn(|_| AtomicU32::new(0)));
+        all.resize_with(count.div_ceil(WIDTH * TOGETHER), || Arc::new(std::array::from_fn(|_| empty())));
+        Self(all)
+    }
+
+    #[inline]
+    fn line(&self, line: usize) -> &Line {
+        &self.0[line / TOGETHER][line % TOGETHER]
+    }
+
+    #[inline]
+    fn slot(&self, at: usize) -> Option<&AtomicU32> {
+        Some(&self.0.get(at / WIDTH / TOGETHER)?[at / WIDTH % TOGETHER].0[at % WIDTH])
+    }
+
+    /// The count of `at`.
+    #[inline]
+    pub fn get(&self, at: usize) -> u32 {
+        self.slot(at).map_or(0, |slot| slot.load(SeqCst))
+    }
+
+    /// Adds one to the count of `at`; not where there is no room for it, as for a server that was added just now.
+    #[inline]
+    pub fn add(&self, at: usize) {
+        if let Some(slot) = self.slot(at) {
+            note_write();
+            // By exchange: a look at the other counts behind it must not come before the others can see this one.
+            slot.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Takes one off again.
+    #[inline]
+    pub fn sub(&self, at: usize) {
+        // There is none that came while there was no room for it.
+        if let Some(slot) = self.slot(at).filter(|slot| slot.load(SeqCst) > 0) {
+            note_write();
+            slot.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// What the keys are.
+#[derive(Debug)]
+enum Base {
+    /// Written as they are.
+    Keys(Box<[Line]>),
+    /// Made of counts.
+    Counts {
+        counts: Counts,
+        terms: Box<[Term]>,
+        /// Whether all that are there may be picked, weigh one, and take any number.
+        plain: AtomicBool,
+    },
+}
+
 /// Keys by number, and the minima above them.
 #[derive(Debug)]
 pub struct Least {
-    /// The keys first, one line as the root last.
+    base: Base,
+    /// The minima of the base's lines first, one line as the root last.
     levels: Vec<Box<[Line]>>,
     count: usize,
 }
 
 impl Least {
     /// `count` keys, all [`NEVER`].
-    pub fn new(count: usize) -> Self {
+    pub fn of_keys(count: usize) -> Self {
+        let lines = count.div_ceil(WIDTH).max(1);
+        Self::over(Base::Keys((0..lines).map(|_| Line::default()).collect()), count)
+    }
+
+    /// Over `count` counts, none of which may be picked until [`weigh`](Self::weigh) says what they weigh.
+    pub fn of_counts(counts: Counts, count: usize) -> Self {
+        let whole = count.div_ceil(WIDTH).max(1) * WIDTH;
+        let terms = (0..whole).map(|_| Term::default()).collect();
+        let counts = counts.grown(whole);
+        Self::over(Base::Counts { counts, terms, plain: AtomicBool::new(false) }, count)
+    }
+
+    fn over(base: Base, count: usize) -> Self {
         let mut levels = Vec::new();
         let mut lines = count.div_ceil(WIDTH).max(1);
         loop {
+            lines = lines.div_ceil(WIDTH);
             levels.push((0..lines).map(|_| Line::default()).collect());
             if lines == 1 {
-                return Self { levels, count };
+                return Self { base, levels, count };
             }
-            lines = lines.div_ceil(WIDTH);
+        }
+    }
+
+    /// The counts that it stands on.
+    pub fn counts(&self) -> Option<&Counts> {
+        match &self.base {
+            Base::Keys(_) => None,
+            Base::Counts { counts, .. } => Some(counts),
         }
     }
 
     /// The key of `at`.
     pub fn key(&self, at: usize) -> u32 {
-        self.levels[0][at / WIDTH].0[at % WIDTH].load(SeqCst)
+        match &self.base {
+            Base::Keys(lines) => lines[at / WIDTH].0[at % WIDTH].load(SeqCst),
+            Base::Counts { counts, terms, .. } => terms[at].key(counts.get(at)),
+        }
     }
 
-    /// Changes the key of `at`.
+    /// Changes the key of `at`. Of counts there is [`add`](Self::add).
     #[inline]
     pub fn set(&self, at: usize, key: u32) {
-        let slot = &self.levels[0][at / WIDTH].0[at % WIDTH];
+        let Base::Keys(lines) = &self.base else { return };
+        let slot = &lines[at / WIDTH].0[at % WIDTH];
         // By exchange: the look at the other keys must not come before the others can see this one.
         if slot.load(SeqCst) == key {
             return;
         }
         note_write();
         if slot.swap(key, SeqCst) != key {
-            self.mend(0, at / WIDTH);
+            self.mend_base(at / WIDTH);
         }
     }
 
-    /// Brings the minimum of a line up to date, and those above as far as they change.
-    fn mend(&self, mut level: usize, mut line: usize) {
-        while let Some(above) = self.levels.get(level + 1) {
-            let summary = &above[line / WIDTH].0[line % WIDTH];
-            let mut least = self.levels[level][line].minimum();
-            if summary.load(SeqCst) == least {
-                return;
-            }
-            loop {
-                note_write();
-                summary.swap(least, SeqCst);
-                let again = self.levels[level][line].minimum();
-                if again == least {
-                    break;
-                }
-                least = again;
-            }
-            (level, line) = (level + 1, line / WIDTH);
+    /// Adds one to the count of `at`, or takes one off.
+    #[inline]
+    pub fn count(&self, at: usize, more: bool) {
+        let Base::Counts { counts, .. } = &self.base else { return };
+        if at >= self.count {
+            return;
         }
+        if more {
+            counts.add(at)
+        } else {
+            counts.sub(at)
+        }
+        self.mend_base(at / WIDTH);
+    }
+
+    /// Says what each count weighs and how high it may be, by number; all others weigh nothing.
+    pub fn weigh(&self, terms: impl IntoIterator<Item = (u32, u32)>) {
+        let Base::Counts { terms: own, plain, .. } = &self.base else { return };
+        plain.store(false, SeqCst);
+        let mut all_plain = self.count.is_multiple_of(WIDTH);
+        for (own, (unit, most)) in own.iter().zip(terms) {
+            own.unit.store(unit, Relaxed);
+            own.most.store(most, Relaxed);
+            all_plain &= (unit, most) == (1, 0);
+        }
+        plain.store(all_plain, SeqCst);
+        (0..self.count.div_ceil(WIDTH)).for_each(|line| self.mend_base(line));
+    }
+
+    /// Brings the minimum over `at` up to date: another tree over the same counts may have changed it.
+    pub fn look_again(&self, at: usize) {
+        self.mend_base(at / WIDTH);
+    }
+
+    #[inline]
+    fn base_minimum(&self, line: usize) -> u32 {
+        match &self.base {
+            Base::Keys(lines) => lines[line].minimum(),
+            Base::Counts { counts, terms, plain } => {
+                let counts = counts.line(line);
+                if plain.load(Relaxed) {
+                    let least = counts.minimum();
+                    return if least == 0 { 0 } else { (least + 1).min(FULL - 1) };
+                }
+                let terms = &terms[line * WIDTH..][..WIDTH];
+                let keys = terms.iter().zip(&counts.0).map(|(term, count)| term.key(count.load(SeqCst)));
+                keys.fold(NEVER, u32::min)
+            }
+        }
+    }
+
+    /// The first of a line of the base at or behind `from` with this key.
+    #[inline]
+    fn base_find(&self, line: usize, from: usize, key: u32) -> Option<usize> {
+        match &self.base {
+            Base::Keys(lines) => lines[line].find(from, key),
+            Base::Counts { counts, terms, plain } => {
+                let counts = counts.line(line);
+                if plain.load(Relaxed) {
+                    return counts.find(from, key.saturating_sub(1));
+                }
+                let terms = &terms[line * WIDTH..][..WIDTH];
+                (from..WIDTH).find(|&at| terms[at].key(counts.0[at].load(SeqCst)) == key)
+            }
+        }
+    }
+
+    /// Brings the minimum of a line of the base up to date, and those above as far as they change.
+    #[inline]
+    fn mend_base(&self, line: usize) {
+        self.mend(0, line, |line| self.base_minimum(line));
+    }
+
+    /// Likewise of a line of a level.
+    fn mend_level(&self, level: usize, line: usize) {
+        if level + 1 < self.levels.len() {
+            self.mend(level + 1, line, |line| self.levels[level][line].minimum());
+        }
+    }
+
+    /// Brings the minimum that stands at `level` for `line` up to date.
+    fn mend(&self, level: usize, line: usize, minimum: impl Fn(usize) -> u32) {
+        let summary = &self.levels[level][line / WIDTH].0[line % WIDTH];
+        let mut least = minimum(line);
+        if summary.load(SeqCst) == least {
+            return;
+        }
+        loop {
+            note_write();
+            summary.swap(least, SeqCst);
+            let again = minimum(line);
+            if again == least {
+                break;
+            }
+            least = again;
+        }
+        self.mend_level(level, line / WIDTH);
     }
 
     /// The least key and who has it: of several the first at or behind `from`, going round. `None` when all are
@@ -141,7 +340,10 @@ impl Least {
     /// then down again.
     #[inline]
     fn behind(&self, from: usize, key: u32) -> Option<usize> {
-        let mut at = from;
+        if let Some(found) = self.base_find(from / WIDTH, from % WIDTH, key) {
+            return Some(from / WIDTH * WIDTH + found);
+        }
+        let mut at = from / WIDTH + 1;
         for (level, lines) in self.levels.iter().enumerate() {
             let line = at / WIDTH;
             if line >= lines.len() {
@@ -155,32 +357,42 @@ impl Least {
         None
     }
 
-    /// The first with this key below entry `entry` of a level.
+    /// The first with this key in the line, of a level or of the base, whose minimum is entry `entry` of `level`; mends that
+    /// minimum where the key is gone.
     #[inline]
     fn below(&self, level: usize, entry: usize, key: u32) -> Option<usize> {
-        match level {
-            0 => Some(entry),
-            _ => self.descend(level - 1, entry, 0, key),
+        if level > 0 {
+            return self.descend(level - 1, entry, 0, key);
         }
+        let found = self.base_find(entry, 0, key);
+        if found.is_none() {
+            self.mend_base(entry);
+        }
+        found.map(|found| entry * WIDTH + found)
     }
 
-    /// The first with this key at or below a line; mends the line where the key is gone.
+    /// The first with this key below a line of a level; mends where the key is gone.
     fn descend(&self, mut level: usize, mut line: usize, from: usize, key: u32) -> Option<usize> {
         loop {
             let Some(found) = self.levels[level][line].find(from, key) else {
-                self.mend(level, line);
+                self.mend_level(level, line);
                 return None;
             };
+            let entry = line * WIDTH + found;
             if level == 0 {
-                return Some(line * WIDTH + found);
+                return self.below(0, entry, key);
             }
-            (level, line) = (level - 1, line * WIDTH + found);
+            (level, line) = (level - 1, entry);
         }
     }
 
     /// Whether every minimum is what it should be. For tests, when nobody writes.
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
+        for line in 0..self.count.div_ceil(WIDTH) {
+            let summary = self.levels[0][line / WIDTH].0[line % WIDTH].load(SeqCst);
+            assert_eq!(summary, self.base_minimum(line), "line {line} of the base");
+        }
         for level in 1..self.levels.len() {
             for (line, below) in self.levels[level - 1].iter().enumerate() {
                 let summary = self.levels[level][line / WIDTH].0[line % WIDTH].load(SeqCst);
@@ -198,7 +410,7 @@ mod tests {
     fn it_finds_what_a_scan_finds_at_every_size() {
         for count in [1, 2, 15, 16, 17, 100, 256, 257, 5_000] {
             let mut random = fastrand::Rng::with_seed(count as u64);
-            let least = Least::new(count);
+            let least = Least::of_keys(count);
             let mut keys = vec![NEVER; count];
             assert_eq!(least.find(0), None);
             for _ in 0..2_000 {
@@ -218,7 +430,7 @@ mod tests {
 
     #[test]
     fn the_minima_are_right_once_all_threads_are_done() {
-        let least = Least::new(300);
+        let least = Least::of_keys(300);
         std::thread::scope(|scope| {
             for seed in 0..4 {
                 let least = &least;
@@ -233,5 +445,78 @@ mod tests {
         });
         least.check_invariants();
         assert!((0..300).all(|at| least.key(at) == NEVER || least.key(at) < 5));
+    }
+
+    /// What a scan says is the key of each.
+    fn keys_of(counts: &[u32], terms: &[(u32, u32)]) -> Vec<u32> {
+        let key = |(&count, &(unit, most)): (&u32, &(u32, u32))| match (unit, count) {
+            (0, _) => NEVER,
+            _ if most > 0 && count >= most => FULL,
+            (_, 0) => 0,
+            _ => (count + 1) * unit,
+        };
+        counts.iter().zip(terms).map(key).collect()
+    }
+
+    #[test]
+    fn over_counts_it_finds_what_a_scan_finds_whatever_they_weigh() {
+        for count in [1, 16, 17, 256, 257, 1_000] {
+            let mut random = fastrand::Rng::with_seed(count as u64);
+            let mut least = Least::of_counts(Counts::default(), count);
+            assert_eq!(least.find(0), None, "nobody may be picked yet");
+            let mut counts = vec![0u32; count];
+            for round in 0..6 {
+                let uniform = round % 2 == 0;
+                let terms: Vec<(u32, u32)> = (0..count)
+                    .map(|_| if uniform { (1, 0) } else { (random.u32(..4), random.u32(..6)) })
+                    .collect();
+                if round == 4 {
+                    // Another tree that stands on the same counts.
+                    least = Least::of_counts(least.counts().expect("counts").clone(), count);
+                }
+                least.weigh(terms.iter().copied());
+                for _ in 0..500 {
+                    let at = random.usize(..count);
+                    let more = counts[at] == 0 || random.bool();
+                    counts[at] = if more { counts[at] + 1 } else { counts[at] - 1 };
+                    least.count(at, more);
+                    let from = random.usize(..count);
+                    let keys = keys_of(&counts, &terms);
+                    let wanted = keys.iter().min().copied().filter(|key| *key != NEVER).map(|key| {
+                        let at = (from..count).chain(0..from).find(|at| keys[*at] == key).unwrap();
+                        (at, key)
+                    });
+                    assert_eq!(least.find(from), wanted, "{count} of them, round {round}");
+                }
+                least.check_invariants();
+            }
+        }
+    }
+
+    #[test]
+    fn counts_and_their_minima_are_right_once_all_threads_are_done() {
+        let least = Least::of_counts(Counts::default(), 300);
+        least.weigh((0..300).map(|at| (1 + at % 3, 0)));
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let least = &least;
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let mut held = Vec::new();
+                    for _ in 0..50_000 {
+                        if random.bool() {
+                            let (at, _) = least.find(random.usize(..300)).expect("one of them");
+                            least.count(at, true);
+                            held.push(at);
+                        } else if let Some(at) = held.pop() {
+                            least.count(at, false);
+                        }
+                    }
+                    held.into_iter().for_each(|at| least.count(at, false));
+                });
+            }
+        });
+        least.check_invariants();
+        assert!((0..300).all(|at| least.key(at) == 0));
     }
 }

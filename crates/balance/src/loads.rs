@@ -1,8 +1,9 @@
 //! Servers ordered by load (`leastconn`) or by their ids and whether they have room (`first`).
 //!
 //! Up to sixteen servers are simply looked at: their counters stand on lines of their own, and a further shared
-//! line would only be one more to fight over. More of them are kept in a [`Least`], moved whenever a request
-//! comes or goes. [`crate::picker`] owns one for these two algorithms.
+//! line would only be one more to fight over. More of them are kept in a [`Least`]. For `leastconn` the requests of a server are counted
+//! there and nowhere else that is shared: one write when a request comes and one when it goes. For `first` a key changes when a server
+//! gets full or has room again. [`crate::picker`] owns one for these two algorithms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -10,12 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use state::Server;
 use state::served::Row;
 
-use crate::least::{Least, NEVER};
+use crate::least::{Counts, FULL, Least, NEVER};
 use crate::map::gcd;
 use crate::table::Table;
-
-/// The key of a server that can take no more: after all that can.
-const FULL: u32 = NEVER - 1;
 
 /// Servers that are looked at one by one.
 const FEW: usize = 16;
@@ -29,6 +27,17 @@ pub enum By {
     Room,
 }
 
+/// Where the servers' loads are.
+#[derive(Debug)]
+enum Order {
+    /// With the servers, which are looked at one by one.
+    Few,
+    /// With the servers; keys made of them stand in a tree.
+    Keys(Least),
+    /// In a tree.
+    Counts(Least),
+}
+
 /// The order.
 #[derive(Debug)]
 pub struct Loads {
@@ -40,29 +49,47 @@ pub struct Loads {
     place_of: Vec<u32>,
     /// What one request weighs, by server; 0 for who must not be chosen.
     units: Vec<AtomicU32>,
-    keys: Option<Least>,
+    order: Order,
 }
 
 impl Loads {
-    /// An order in which nobody may be chosen until [`weigh`](Self::weigh) says who may.
-    pub fn new(by: By, servers: Vec<Arc<Server>>) -> Self {
-        let mut server_at: Vec<u32> = (0..servers.len() as u32).collect();
+    /// An order in which nobody may be chosen until [`weigh`](Self::weigh) says who may. It takes the place of `before`, which was over
+    /// fewer servers: what is being served goes on to count.
+    pub fn new(by: By, servers: Vec<Arc<Server>>, before: Option<&Self>) -> Self {
+        let count = servers.len();
+        let mut server_at: Vec<u32> = (0..count as u32).collect();
         if by == By::Room {
             server_at.sort_by_key(|&server| servers[server as usize].id);
         }
-        let mut place_of = vec![0; servers.len()];
+        let mut place_of = vec![0; count];
         for (place, &server) in server_at.iter().enumerate() {
             place_of[server as usize] = place as u32;
         }
+        // Where a request was counted when it came, it has to be when it goes: that does not change any more.
+        let order = match before.map(|before| &before.order) {
+            None if count > FEW && by == By::Load => {
+                Order::Counts(Least::of_counts(Counts::default(), count))
+            }
+            Some(Order::Counts(before)) => {
+                Order::Counts(Least::of_counts(before.counts().cloned().unwrap_or_default(), count))
+            }
+            _ if count > FEW => Order::Keys(Least::of_keys(count)),
+            _ => Order::Few,
+        };
         Self {
             by,
             units: servers.iter().map(|_| AtomicU32::new(0)).collect(),
             served: Row::new(servers.iter().map(|server| server.served.0.clone())),
-            keys: (servers.len() > FEW).then(|| Least::new(servers.len())),
+            order,
             servers,
             server_at,
             place_of,
         }
+    }
+
+    /// Whether the requests of a server are counted here, and need not be where all workers see them.
+    pub fn counts(&self) -> bool {
+        matches!(self.order, Order::Counts(_))
     }
 
     /// Takes over who may be chosen and the weights.
@@ -75,9 +102,16 @@ impl Loads {
         } else {
             heaviest * 256
         };
+        let unit = |weight: u32| if weight == 0 { 0 } else { (whole / (weight / divisor)).max(1) };
+        if let Order::Counts(tree) = &self.order {
+            tree.weigh(self.servers.iter().zip(&table.weights).map(|(server, weight)| {
+                let limit = server.maxconn.load(Relaxed);
+                (unit(*weight), if limit > 0 { limit.saturating_add(server.maxqueue) } else { 0 })
+            }));
+            return;
+        }
         for (server, &weight) in table.weights.iter().enumerate() {
-            let unit = if weight == 0 { 0 } else { (whole / (weight / divisor)).max(1) };
-            self.units[server].store(unit, Relaxed);
+            self.units[server].store(unit(weight), Relaxed);
             self.moved(server);
         }
     }
@@ -85,6 +119,9 @@ impl Loads {
     /// The key of `server` as it is now.
     #[inline]
     fn key(&self, server: usize) -> u32 {
+        if let Order::Counts(tree) = &self.order {
+            return tree.key(server);
+        }
         let unit = self.units[server].load(Relaxed);
         if unit == 0 {
             return NEVER;
@@ -109,14 +146,34 @@ impl Loads {
         }
     }
 
-    /// Says that the requests of `server`, or what it may take, changed.
+    /// Says that a request came to `server`, to be served or to wait there.
     #[inline]
-    pub fn moved(&self, server: usize) {
-        let Some(keys) = &self.keys else { return };
-        let place = self.place_of[server] as usize;
+    pub fn came(&self, server: usize) {
+        match &self.order {
+            Order::Few => {}
+            Order::Keys(_) => self.moved(server),
+            Order::Counts(tree) => tree.count(server, true),
+        }
+    }
+
+    /// Says that it went.
+    #[inline]
+    pub fn went(&self, server: usize) {
+        match &self.order {
+            Order::Few => {}
+            Order::Keys(_) => self.moved(server),
+            Order::Counts(tree) => tree.count(server, false),
+        }
+    }
+
+    /// Works the key of `server` out anew.
+    #[inline]
+    fn moved(&self, server: usize) {
+        let Order::Keys(keys) = &self.order else { return };
+        let Some(&place) = self.place_of.get(server) else { return };
         loop {
             let key = self.key(server);
-            keys.set(place, key);
+            keys.set(place as usize, key);
             // Another may have moved it at the same time and written before: the last writer looks again.
             if self.key(server) == key {
                 return;
@@ -128,11 +185,11 @@ impl Loads {
     #[inline]
     pub fn best(&self, from: usize, avoid: Option<usize>) -> Option<(usize, usize)> {
         let from = if self.by == By::Room { 0 } else { from };
-        if self.keys.is_some() {
-            self.look_again();
-        }
-        let place = match &self.keys {
-            Some(keys) if avoid.is_none() => keys.find(from).map(|(place, _)| place),
+        self.look_again();
+        let place = match &self.order {
+            Order::Keys(tree) | Order::Counts(tree) if avoid.is_none() => {
+                tree.find(from).map(|(place, _)| place)
+            }
             _ => self.scan(from, avoid),
         }?;
         Some((self.server_at[place] as usize, place + 1))
@@ -142,9 +199,16 @@ impl Loads {
     /// a picker over more servers took another's place: nothing else would ever tell of that.
     #[inline]
     fn look_again(&self) {
+        if matches!(self.order, Order::Few) {
+            return;
+        }
         let random = fastrand::u32(..);
         if random.is_multiple_of(16) {
-            self.moved(((u64::from(random) * self.servers.len() as u64) >> 32) as usize);
+            let server = ((u64::from(random) * self.servers.len() as u64) >> 32) as usize;
+            match &self.order {
+                Order::Counts(tree) => tree.look_again(server),
+                _ => self.moved(server),
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use state::server::changes;
 use state::{Answer, Server};
 
 use crate::in_flight::InFlight;
+use crate::least::Counts;
 use crate::loads::{By, Loads};
 use crate::settings::{Algorithm, HashKind, PreserveAffinity, Settings};
 use crate::table::{self, Member, Shape, Table};
@@ -37,6 +38,10 @@ pub struct Wish {
 
 /// Tables that take more work than this (some 100 µs) are worked out on a thread of their own.
 const HEAVY: u64 = 10_000;
+
+/// From so many servers on their requests are counted where their counts lie close, if each pick looks at them: fewer lines of memory
+/// are worth more then than lines that no two servers share.
+const MANY: usize = 160;
 
 /// The choice among a backend's servers.
 #[derive(Debug)]
@@ -66,6 +71,8 @@ pub(crate) struct Core {
     positions: Box<[Padded<AtomicUsize>]>,
     /// Requests at all servers, for `hash-balance-factor` only.
     pub(crate) in_flight: Option<Arc<InFlight>>,
+    /// Requests at each of many servers, likewise: sixteen counts to a line of memory instead of one.
+    pub(crate) counts: Option<Counts>,
     pub(crate) loads: Option<Loads>,
 }
 
@@ -120,14 +127,13 @@ impl Method {
 impl Picker {
     /// A picker over `members`, which are referred to by their place.
     pub fn new(settings: &Settings, members: Vec<Member>) -> Self {
-        let in_flight = (settings.balance_factor > 0).then(Arc::default);
-        Self::with(settings, members, in_flight)
+        Self::with(settings, members, None)
     }
 
     /// One over more members, which takes this one's place: what is being served goes on to count.
     #[must_use]
     pub fn renewed(&self, settings: &Settings, members: Vec<Member>) -> Self {
-        Self::with(settings, members, self.core.in_flight.clone())
+        Self::with(settings, members, Some(&self.core))
     }
 
     /// Whether servers may be added to what it chooses from: its algorithm does not place them once and for all.
@@ -135,11 +141,27 @@ impl Picker {
         self.core.method != Method::Map
     }
 
-    fn with(settings: &Settings, members: Vec<Member>, in_flight: Option<Arc<InFlight>>) -> Self {
+    fn with(settings: &Settings, members: Vec<Member>, before: Option<&Core>) -> Self {
         let method = Method::of(settings);
         let servers: Vec<Arc<Server>> = members.iter().map(|member| member.server.clone()).collect();
         let by = if matches!(settings.algorithm, Algorithm::First) { By::Room } else { By::Load };
-        let apart = !method.compares() && settings.balance_factor == 0;
+        let in_flight = match before {
+            Some(before) => before.in_flight.clone(),
+            None => (settings.balance_factor > 0).then(Arc::default),
+        };
+        let counts = match before {
+            Some(before) => before.counts.as_ref().map(|counts| counts.grown(servers.len())),
+            None if in_flight.is_some() && servers.len() > MANY => {
+                Some(Counts::default().grown(servers.len()))
+            }
+            None => None,
+        };
+        let loads = (method == Method::Loads).then(|| {
+            let before = before.and_then(|before| before.loads.as_ref());
+            Loads::new(by, servers.clone(), before)
+        });
+        let counted = counts.is_some() || loads.as_ref().is_some_and(Loads::counts);
+        let apart = counted || (!method.compares() && settings.balance_factor == 0);
         servers.iter().for_each(|server| server.counts_apart.store(apart, Relaxed));
         let positions = if method == Method::Loads { shard::workers() } else { shard::groups() };
         let core = Core {
@@ -152,8 +174,9 @@ impl Picker {
             table: ArcSwap::default(),
             positions: (0..positions).map(|_| Padded(AtomicUsize::new(0))).collect(),
             in_flight,
+            counts,
             served: Row::new(servers.iter().map(|server| server.served.0.clone())),
-            loads: (method == Method::Loads).then(|| Loads::new(by, servers.clone())),
+            loads,
             servers,
             members,
         };
@@ -190,20 +213,20 @@ impl Picker {
     /// Says that a request is served by `index` from `now_us` on; call it behind [`Server::try_enter`].
     #[inline]
     pub fn entered(&self, index: usize, now_us: u64) {
+        if let Some(in_flight) = &self.core.in_flight {
+            in_flight.enter();
+            if let Some(counts) = &self.core.counts {
+                counts.add(index);
+            }
+        }
         match self.core.method {
             Method::Random(2..) => self.core.served[index].recent.tick(now_us),
-            Method::PeakEwma { .. } => {
-                let served = &self.core.served[index];
-                if served.load(Relaxed) == 1 {
-                    served.latency.begin(now_us);
-                }
+            Method::PeakEwma { .. } if self.core.load(index) == 1 => {
+                self.core.served[index].latency.begin(now_us);
             }
             _ => {}
         }
-        if let Some(in_flight) = &self.core.in_flight {
-            in_flight.enter();
-        }
-        self.moved(index);
+        self.joined(index);
     }
 
     /// Says that a request is no longer served by `index`; call it behind [`Server::leave`].
@@ -211,15 +234,26 @@ impl Picker {
     pub fn left(&self, index: usize) {
         if let Some(in_flight) = &self.core.in_flight {
             in_flight.leave();
+            if let Some(counts) = &self.core.counts {
+                counts.sub(index);
+            }
         }
-        self.moved(index);
+        self.parted(index);
     }
 
-    /// Says that the queue of `index` changed.
+    /// Says that a request waits in the queue of `index` now.
     #[inline]
-    pub fn moved(&self, index: usize) {
+    pub fn joined(&self, index: usize) {
         if let Some(loads) = &self.core.loads {
-            loads.moved(index);
+            loads.came(index);
+        }
+    }
+
+    /// Says that it left the queue of `index`.
+    #[inline]
+    pub fn parted(&self, index: usize) {
+        if let Some(loads) = &self.core.loads {
+            loads.went(index);
         }
     }
 
@@ -287,6 +321,15 @@ impl Core {
         }
         self.table.store(Arc::new(table));
         self.seen.store(now, Relaxed);
+    }
+
+    /// Requests that the server at `index` has, where they are compared.
+    #[inline]
+    pub(crate) fn load(&self, index: usize) -> u32 {
+        match &self.counts {
+            Some(counts) => counts.get(index),
+            None => self.served[index].load(Relaxed),
+        }
     }
 
     /// The next turn of this thread's group, or its own.

@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use balance::{Algorithm, HashKind, HashType, PreserveAffinity, Settings, UriPart, Wish};
+use balance::{Algorithm, HashKind, HashType, Member, Picker, PreserveAffinity, Settings, UriPart, Wish};
 use common::{Farm, server};
-use state::server::Tally;
 use state::{Admin, Answer, Operational};
 
 const PEAK: Algorithm = Algorithm::PeakEwma { decay: Duration::from_secs(10) };
@@ -175,12 +174,21 @@ fn leastconn_over_many_servers_is_exactly_a_scan() {
 }
 
 #[test]
-fn leastconn_finds_out_about_requests_that_left_without_a_word() {
+fn leastconn_goes_on_counting_when_more_servers_come() {
     let farm = Farm::new(Algorithm::LeastConn, &[1; 40]);
     (0..5).for_each(|_| farm.enter(7));
-    // As when the picker is replaced in between: the server counts, nobody tells.
-    (0..5).for_each(|_| farm.servers[7].leave(Tally::Shared));
-    assert!(farm.picks(10_000).contains(&7));
+    let settings = Settings { algorithm: Algorithm::LeastConn, ..Settings::default() };
+    let all = farm.servers.iter().cloned().chain([server(40, 1, false)]);
+    let more = farm.picker.renewed(&settings, all.map(Member::from).collect());
+    let picks = |picker: &Picker, count| -> Vec<usize> {
+        (0..count).filter_map(|_| picker.pick(Wish::default(), |_| 0)).collect()
+    };
+    let first = picks(&more, 200);
+    assert!(!first.contains(&7) && first.contains(&40));
+    // They end while the new picker serves; who still has the old one finds out.
+    (0..5).for_each(|_| more.left(7));
+    assert!(picks(&more, 41).contains(&7));
+    assert!(picks(&farm.picker, 10_000).contains(&7));
 }
 
 #[test]
@@ -283,21 +291,24 @@ fn a_bounded_load_sends_keys_of_a_full_server_on_and_back() {
         balance_factor: 150,
         ..Settings::default()
     };
-    let farm = Farm::with(settings(), (0..4).map(|at| server(at, 16, false)).collect());
-    let home = farm.pick(hash(1)).unwrap();
-    let mut given = [0; 4];
-    for _ in 0..40 {
-        let at = farm.pick(hash(1)).unwrap();
-        farm.enter(at);
-        given[at] += 1;
+    // Of many servers the counts stand elsewhere.
+    for servers in [4, 200] {
+        let farm = Farm::with(settings(), (0..servers).map(|at| server(at, 16, false)).collect());
+        let home = farm.pick(hash(1)).unwrap();
+        let mut given = vec![0; servers];
+        for _ in 0..10 * servers {
+            let at = farm.pick(hash(1)).unwrap();
+            farm.enter(at);
+            given[at] += 1;
+        }
+        // One key alone loads every server, none with more than one and a half times the average.
+        assert!(given.iter().all(|count| *count <= 15), "{given:?}");
+        assert!(given[home] >= 14, "{given:?}");
+        for (at, count) in given.into_iter().enumerate() {
+            (0..count).for_each(|_| farm.leave(at));
+        }
+        assert_eq!(farm.pick(hash(1)), Some(home));
     }
-    // One key alone loads every server, none with more than one and a half times the average.
-    assert!(given.iter().all(|count| *count <= 15), "{given:?}");
-    assert!(given[home] >= 14, "{given:?}");
-    for (at, count) in given.into_iter().enumerate() {
-        (0..count).for_each(|_| farm.leave(at));
-    }
-    assert_eq!(farm.pick(hash(1)), Some(home));
 }
 
 #[test]

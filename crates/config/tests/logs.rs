@@ -72,8 +72,8 @@ fn a_log_backend_sends_datagrams_or_has_a_ring_a_server() {
     let at = plan.backends["b"];
     assert!(matches!(loggers(&plan, "f")[0].target, LogTarget::Backend(index) if index == at));
     let servers = &plan.proxies[at].servers;
-    assert!(matches!(servers[0].log, Some(LogServer::Datagram)));
-    let Some(LogServer::Ring(ring)) = &servers[1].log else { panic!("a ring") };
+    assert!(matches!(servers.fixed()[0].log, Some(LogServer::Datagram)));
+    let Some(LogServer::Ring(ring)) = &servers.fixed()[1].log else { panic!("a ring") };
     assert_eq!((ring.size(), ring_server(&plan, "b/t").proto), (2 << 20, LogProto::OctetCount));
     let algorithm = |name: &str| &plan.backend(name).expect("the backend").balance.algorithm;
     assert!(matches!(algorithm("b"), balance::Algorithm::LogHash(_)));

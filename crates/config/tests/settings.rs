@@ -291,13 +291,13 @@ fn server_parameters_set_the_server() {
     ];
     for (text, holds) in cases {
         let plan = plan(&format!("backend b\n {text}\n"));
-        assert!(holds(&plan.proxies[0].servers[0]), "{text}");
+        assert!(holds(&plan.proxies[0].servers.fixed()[0]), "{text}");
     }
 }
 
 /// The script of the only server's check.
 fn script(plan: &Plan) -> &Script {
-    match &*plan.proxies[0].servers[0].check.as_ref().expect("a check").kind {
+    match &*plan.proxies[0].servers.fixed()[0].check.as_ref().expect("a check").kind {
         CheckKind::Script(script) => script,
         CheckKind::External { .. } => panic!("a script"),
     }
@@ -365,7 +365,8 @@ fn a_check_of_defaults_is_inherited_until_a_line_of_its_own_begins_another() {
          backend c\n no option httpchk\n server s 10.0.0.1:80 check\n\
          backend d\n server s 10.0.0.1:80 check\n",
     );
-    let kind = |index: usize| plan.proxies[index].servers[0].check.as_ref().expect("a check").kind.clone();
+    let kind =
+        |index: usize| plan.proxies[index].servers.fixed()[0].check.as_ref().expect("a check").kind.clone();
     let shown: Vec<String> = (0..4)
         .map(|index| match &*kind(index) {
             CheckKind::Script(script) => told(script),
@@ -385,7 +386,7 @@ fn scripts_without_expressions_are_shared_by_all_who_inherit_them() {
     let kinds: Vec<_> = plan
         .proxies
         .iter()
-        .map(|proxy| proxy.servers[0].check.as_ref().expect("a check").kind.clone())
+        .map(|proxy| proxy.servers.fixed()[0].check.as_ref().expect("a check").kind.clone())
         .collect();
     assert!(std::sync::Arc::ptr_eq(&kinds[0], &kinds[1]));
 }
@@ -395,9 +396,9 @@ fn templates_make_servers_by_number() {
     let plan = plan(
         "backend b\n server a 10.0.0.1\n server-template t 2-4 10.0.0.2:80 check\n server-template u 2 10.0.0.3\n",
     );
-    let names: Vec<&str> = plan.proxies[0].servers.iter().map(|server| &*server.state.name).collect();
+    let names: Vec<&str> = plan.proxies[0].servers.fixed().iter().map(|server| &*server.state.name).collect();
     assert_eq!(names, ["a", "t2", "t3", "t4", "u1", "u2"]);
-    let ids: Vec<u32> = plan.proxies[0].servers.iter().map(|server| server.state.id).collect();
+    let ids: Vec<u32> = plan.proxies[0].servers.fixed().iter().map(|server| server.state.id).collect();
     assert_eq!(ids, [1, 2, 3, 4, 5, 6]);
     assert_eq!(plan.proxies[0].state.servers.load().len(), 6);
 }

@@ -97,7 +97,7 @@ fn obstacle(server: &Server) -> Option<&'static str> {
 
 /// Whether requests, connections or queues still hold it.
 fn is_busy(server: &Server) -> bool {
-    server.serving() > 0 || server.open.load(Relaxed) > 0 || !server.queue.is_empty()
+    server.serving() > 0 || server.open().load(Relaxed) > 0 || !server.queue.is_empty()
 }
 
 const BUSY: &str = "Server still has connections attached to it, cannot remove it.";

@@ -30,6 +30,7 @@ use config::Plan;
 use config::plan::Proxy;
 use config::plan::check::{AgentSettings, CheckKind, CheckSettings};
 use config::plan::server::ServerSettings;
+use state::server::Demand;
 use state::{Process, Server};
 
 pub use outcome::{Outcome, Verdict};
@@ -43,14 +44,14 @@ pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 pub(crate) struct Peer {
     /// The backend.
     backend: Arc<Proxy>,
-    /// The server's place in it.
-    index: usize,
+    /// The server line. Who holds it keeps its place from becoming another's.
+    own: Arc<ServerSettings>,
 }
 
 impl Peer {
     /// The server line.
     fn own(&self) -> &ServerSettings {
-        &self.backend.servers[self.index]
+        &self.own
     }
 
     /// The server as it is now.
@@ -148,7 +149,7 @@ impl Checks {
         let peers = || {
             let backends = plan.proxies.iter().filter(|proxy| !proxy.disabled);
             backends.flat_map(|backend| {
-                (0..backend.servers.len()).map(|index| Peer { backend: backend.clone(), index })
+                backend.servers.fixed().iter().map(|own| Peer { backend: backend.clone(), own: own.clone() })
             })
         };
         let subjects: Vec<Subject> = peers()
@@ -181,9 +182,9 @@ impl Checks {
         Self { context: Arc::new(context), subjects, agents, spread }
     }
 
-    /// Checks a server that was added at run time: `backend`'s at place `index`. Its checks end when it is removed.
-    pub fn add(&self, backend: &Arc<Proxy>, index: usize) {
-        let peer = Peer { backend: backend.clone(), index };
+    /// Checks a server that was added to `backend` at run time. Its checks end when it is removed.
+    pub fn add(&self, backend: &Arc<Proxy>, server: &Arc<ServerSettings>) {
+        let peer = Peer { backend: backend.clone(), own: server.clone() };
         if let Some((_, followed)) = &peer.own().track {
             let mut followers =
                 self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -192,17 +193,20 @@ impl Checks {
         if let Some(settings) = peer.own().check.clone() {
             let subject = Subject { peer: peer.clone(), settings: Arc::new(settings) };
             watch::prepare(&subject);
-            task::begin(&self.context, index, task::Task::check(subject, Duration::ZERO));
+            task::begin(&self.context, server.index, task::Task::check(subject, Duration::ZERO));
         }
         if let Some(agent) = peer.own().agent.clone() {
-            task::begin(&self.context, index, task::Task::agent(peer, agent, Duration::ZERO));
+            task::begin(&self.context, server.index, task::Task::agent(peer, agent, Duration::ZERO));
         }
     }
 
-    /// Lets a server that was removed follow nobody any more.
+    /// Lets a server that was removed follow nobody any more, and ends its checks.
     pub fn forget(&self, server: &Arc<Server>) {
         let mut followers = self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         followers.values_mut().for_each(|peers| peers.retain(|peer| !Arc::ptr_eq(peer.server(), server)));
+        drop(followers);
+        server.health.demand(Demand::End);
+        server.agent.demand(Demand::End);
     }
 
     /// Starts the calling worker's share: check `i` of all begins on worker `i mod n`, and the first ones are spread over

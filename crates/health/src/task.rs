@@ -183,7 +183,7 @@ async fn live(home: &Home, mut task: Task, mut hopped: bool) -> Option<Hop> {
             timer.set(task.due);
             match &task.duty {
                 Duty::Check(subject) => watch::pause(subject, &home.context, &timer).await,
-                Duty::Agent(..) => timer.expired().await,
+                Duty::Agent(peer, _) => watch::pause_agent(peer.server(), &timer).await,
             }
             if task.is_due()
                 && let Some(worker) = balance::hop(&home.context.process.checks)

@@ -276,7 +276,7 @@ pub(crate) fn meet(peer: &Peer, demand: Demand, context: &Arc<Context>) {
     let (errors, trouble) = health.take_errors();
     let rise = health.rise.load(Relaxed);
     match demand {
-        Demand::FastInter => return,
+        Demand::FastInter | Demand::End => return,
         Demand::FailCheck => {}
         Demand::SuddenDeath => {
             let _ = health.level.fetch_update(Relaxed, Relaxed, |level| (level > rise).then_some(rise + 1));

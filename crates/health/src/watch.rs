@@ -60,13 +60,25 @@ pub(crate) fn prepare(subject: &Subject) {
     }
 }
 
-/// Waits for the time of the next check, meeting what real traffic asks meanwhile.
+/// Waits for the time of the next check, meeting what real traffic asks meanwhile; a server that was removed is not waited for.
 pub(crate) async fn pause(subject: &Subject, context: &Arc<Context>, timer: &Timer) {
     while let Some(demand) = expired_or(timer, |task| subject.server().health.poll_demand(task)).await {
+        if demand == Demand::End {
+            return;
+        }
         verdict::meet(&subject.peer, demand, context);
         if demand != Demand::MarkDown {
             let fast = subject.settings.fastinter.unwrap_or(subject.settings.inter);
             timer.set(timer.deadline().min(now_ms() + fast.as_millis() as u64));
+        }
+    }
+}
+
+/// Waits for the time when the agent is asked next, likewise.
+pub(crate) async fn pause_agent(server: &state::Server, timer: &Timer) {
+    while let Some(demand) = expired_or(timer, |task| server.agent.poll_demand(task)).await {
+        if demand == Demand::End {
+            return;
         }
     }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use config::plan::global::MultiQueue;
 use net::listen::{Accepted, Listener};
+use runtime::shared::Shared as _;
 use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, Load};
 use state::proxy::Admission;
@@ -65,12 +66,13 @@ pub async fn serve(
     bind: usize,
     workers: Arc<[usize]>,
 ) {
-    let proxy = worker.proxy(frontend).plan.clone();
+    let proxy = worker.local(frontend);
     let entry = proxy.binds[bind].listener.clone();
     let tune = &worker.shared.plan.global.tune;
     let (most, spread) = (tune.maxaccept, tune.multi_queue);
     let mut in_a_row = 0;
     let mut turn = 0;
+    let mut registered = None;
     loop {
         if proxy.state.admission() == Admission::Paused {
             sit_out(&proxy, &entry, &listener).await;
@@ -87,7 +89,9 @@ pub async fn serve(
             if proxy.state.admission() != Admission::Open {
                 return Poll::Ready(None);
             }
-            entry.wait(context.waker().clone());
+            if !registered.is_some_and(|number| entry.is_registered(number)) {
+                registered = Some(entry.wait(context.waker().clone()));
+            }
             let polled = listener.poll_accept(context).map(Some);
             in_a_row = if polled.is_pending() { 0 } else { in_a_row + 1 };
             polled
@@ -188,15 +192,13 @@ async fn reserve(worker: &Worker, proxy: &config::plan::Proxy, listener: &Arc<st
     let process = &worker.shared.process;
     loop {
         let limit = process.maxconn.load(Relaxed);
-        let taken = process
-            .connections
-            .fetch_update(Relaxed, Relaxed, |now| (limit == 0 || now < limit).then_some(now + 1));
+        let taken = process.connections.take_below(if limit == 0 { u32::MAX } else { limit });
         if taken.is_ok() {
             if proxy.state.try_connect() {
-                listener.connections.fetch_add(1, Relaxed);
+                listener.connections.add(1);
                 return true;
             }
-            process.connections.fetch_sub(1, Relaxed);
+            process.connections.sub(1);
         }
         if !admitted(worker, proxy, listener).await {
             return false;

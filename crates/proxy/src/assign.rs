@@ -1,16 +1,14 @@
 //! Which server serves the request: persistence, `use-server`, balancing, and waiting in line where limits
 //! are reached (configuration manual, 4.2 `balance`, `cookie`, `use-server`, `maxconn`, `fullconn`).
 
-use runtime::Local;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use balance::Wish;
-use config::plan::{Proxy, ServerSettings};
+use config::plan::Proxy;
 use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
 use state::server::Tally;
@@ -19,23 +17,22 @@ use state::{Answer, Queue, Ticket};
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::worker::Worker;
+use crate::local::{LocalProxy, LocalServer};
 
 /// A place at a server, given back when dropped: the next in line is then told.
 pub(crate) struct Lease {
-    worker: Rc<Worker>,
-    backend: usize,
-    server: usize,
+    backend: Rc<LocalProxy>,
+    server: Rc<LocalServer>,
     tally: Tally,
     /// When it was taken, in µs; 0 where the balancer does not ask how long answers take.
     since: u64,
 }
 
 impl Lease {
-    /// The server's settings.
+    /// The server.
     #[inline]
-    pub(crate) fn settings(&self) -> &Arc<ServerSettings> {
-        &self.worker.proxy(self.backend).plan.servers[self.server]
+    pub(crate) fn server(&self) -> &Rc<LocalServer> {
+        &self.server
     }
 
     /// Tells the balancer that the server answered, or that it failed.
@@ -43,32 +40,30 @@ impl Lease {
     pub(crate) fn answered(&self, answer: Answer) {
         if self.since > 0 {
             let now = now_us();
-            let picker = self.worker.proxy(self.backend).picker();
-            picker.answered(self.server, now, now - self.since, answer);
+            let picker = self.backend.prepared().picker();
+            picker.answered(self.server.index, now, now - self.since, answer);
         }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let prepared = self.worker.proxy(self.backend);
-        let backend = &prepared.plan;
-        let server = &backend.servers[self.server].state;
+        let (server, backend) = (&self.server.state, &self.backend.state);
         server.leave(self.tally);
-        prepared.picker().left(self.server);
+        self.backend.prepared().picker().left(self.server.index);
         if !server.queue.is_empty() {
             server.queue.wake_first();
-        } else if !backend.state.queue.is_empty() {
-            backend.state.queue.wake_first();
+        } else if !backend.queue.is_empty() {
+            backend.queue.wake_first();
         }
     }
 }
 
 /// What persistence asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone)]
 pub(crate) struct Bound {
     /// The server.
-    pub(crate) server: usize,
+    pub(crate) server: Rc<LocalServer>,
     /// Whether it is to be used even when it is down (`force-persist`, `option persist`).
     pub(crate) even_down: bool,
 }
@@ -92,7 +87,7 @@ fn limit(backend: &Proxy, server: &state::Server) -> u32 {
 pub(crate) async fn assign(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Rc<LocalProxy>,
     avoid: Option<usize>,
 ) -> Result<Lease, Fault> {
     match try_assign(client, x, backend, avoid)? {
@@ -107,69 +102,78 @@ pub(crate) async fn assign(
 enum Assigned {
     Place(Lease),
     /// Wait for this server (bound to it), or for any.
-    Wait(Option<usize>),
+    Wait(Option<Rc<LocalServer>>),
 }
 
 fn try_assign(
     client: &Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Rc<LocalProxy>,
     avoid: Option<usize>,
 ) -> Result<Assigned, Fault> {
-    let prepared = client.worker.proxy(backend.index);
-    if let Some(bound) = x.bound {
-        let settings = &backend.servers[bound.server];
-        if settings.state.is_up() || bound.even_down {
-            return Ok(match enter(client, backend, settings, x.txn.times.request) {
+    if let Some(bound) = &x.bound {
+        if bound.server.state.is_up() || bound.even_down {
+            return Ok(match enter(backend, &bound.server, x.txn.times.request) {
                 Some(lease) => Assigned::Place(lease),
-                None => Assigned::Wait(Some(bound.server)),
+                None => Assigned::Wait(Some(bound.server.clone())),
             });
         }
         x.bound = None;
     }
     let wish = Wish { hash: x.hash, avoid, now_us: x.txn.times.request };
     let preferred = preferred(client, backend, avoid);
-    let picked = preferred
-        .or_else(|| prepared.picker().pick(wish, |server| limit(backend, server)))
-        .ok_or(Fault::NoServer)?;
+    let is_preferred = preferred.is_some();
+    let picked = preferred.or_else(|| pick(backend, wish)).ok_or(Fault::NoServer)?;
     if backend.state.queue.is_empty()
-        && let Some(lease) = enter(client, backend, &backend.servers[picked], x.txn.times.request)
+        && let Some(lease) = enter(backend, &picked, x.txn.times.request)
     {
         return Ok(Assigned::Place(lease));
     }
-    Ok(Assigned::Wait((x.hash.is_some() || preferred.is_some()).then_some(picked)))
+    Ok(Assigned::Wait((x.hash.is_some() || is_preferred).then_some(picked)))
+}
+
+/// The balancer's choice.
+#[inline]
+fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
+    backend.prepared().picker().pick(wish, |server| limit(backend, server)).and_then(|at| backend.server(at))
 }
 
 /// The server of the connection's last request (`option prefer-last-server`), if it may be used, its queue is not
 /// longer than `max-keep-alive-queue` allows, and no hash decides.
-fn preferred(client: &Connection, backend: &Proxy, avoid: Option<usize>) -> Option<usize> {
+fn preferred(client: &Connection, backend: &LocalProxy, avoid: Option<usize>) -> Option<Rc<LocalServer>> {
     if !backend.options.prefer_last_server || backend.balance.algorithm.hashes() {
         return None;
     }
-    let server = client.last_server.of(backend.index).filter(|server| Some(*server) != avoid)?;
-    let state = &backend.servers.get(server)?.state;
+    let server = client.last_server.upgrade().filter(|server| server.backend == backend.index)?;
+    if Some(server.index) == avoid {
+        return None;
+    }
+    let state = &server.state;
     let limit = limit(backend, state);
-    let has_room = limit == 0 || state.limited() < limit;
+    let has_room = limit == 0 || state.serves_fewer(limit);
     // `max-keep-alive-queue`: how long a queue is still preferred to another server.
     let most = i64::from(backend.max_keep_alive_queue);
     let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
-    (short && state.effective_weight() > 0).then_some(server)
+    let usable = state.effective_weight() > 0;
+    (short && usable).then_some(server)
 }
 
-fn enter(client: &Connection, backend: &Local<Proxy>, settings: &ServerSettings, now: u64) -> Option<Lease> {
-    let server = &settings.state;
-    let limit = limit(backend, server);
-    if limit > 0 && !server.queue.is_empty() {
+#[inline]
+fn enter(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>, now: u64) -> Option<Lease> {
+    let limit = limit(backend, &server.state);
+    if limit > 0 && !server.state.queue.is_empty() {
         return None;
     }
-    server.try_enter(limit).map(|tally| lease(client, backend, settings, tally, now))
+    server.state.try_enter(limit).map(|tally| lease(backend, server, tally, now))
 }
 
-fn lease(client: &Connection, backend: &Proxy, settings: &ServerSettings, tally: Tally, now: u64) -> Lease {
-    let picker = client.worker.proxy(backend.index).picker();
-    picker.entered(settings.index, now);
+#[inline]
+fn lease(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>, tally: Tally, now: u64) -> Lease {
+    let picker = backend.prepared().picker();
+    picker.entered(server.index, now);
     let since = if picker.wants_answers() { now_us() } else { 0 };
-    Lease { worker: client.worker.clone(), backend: backend.index, server: settings.index, tally, since }
+    drop(picker);
+    Lease { backend: backend.clone(), server: server.clone(), tally, since }
 }
 
 /// In line at a server or at the backend; leaves it when dropped.
@@ -177,21 +181,15 @@ struct InLine<'a> {
     queue: &'a Queue,
     ticket: Ticket,
     /// Whose load changes with the queue: the balancer, and the server.
-    load: Option<(Rc<Worker>, usize, usize)>,
-}
-
-impl InLine<'_> {
-    fn tell(&self) {
-        if let Some((worker, backend, server)) = &self.load {
-            worker.proxy(*backend).picker().moved(*server);
-        }
-    }
+    load: Option<(&'a LocalProxy, usize)>,
 }
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
         self.queue.leave(self.ticket);
-        self.tell();
+        if let Some((backend, server)) = self.load {
+            backend.prepared().picker().parted(server);
+        }
         // Where one place became free, more may have: the next looks for itself.
         self.queue.wake_first();
     }
@@ -200,13 +198,12 @@ impl Drop for InLine<'_> {
 async fn wait(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
-    server: Option<usize>,
+    backend: &Rc<LocalProxy>,
+    server: Option<Rc<LocalServer>>,
     avoid: Option<usize>,
 ) -> Result<Lease, Fault> {
-    let settings = server.map(|index| backend.servers[index].clone());
-    let queue = settings.as_ref().map_or(&backend.state.queue, |settings| &settings.state.queue);
-    let most = settings.as_ref().map_or(0, |settings| settings.state.maxqueue);
+    let queue = server.as_ref().map_or(&backend.state.queue, |server| &server.state.queue);
+    let most = server.as_ref().map_or(0, |server| server.state.maxqueue);
     let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
     let entered = now_us();
     client.timer.set_after(timer::now_ms(), allowed);
@@ -220,12 +217,15 @@ async fn wait(
                 match queue.enter(class, date, most, context.waker().clone()) {
                     None => return Poll::Ready(Err(Fault::QueueFull)),
                     Some((ticket, before)) => {
-                        match server {
+                        match &server {
                             Some(_) => x.txn.server_queue = before + 1,
                             None => x.txn.backend_queue = before + 1,
                         }
-                        let load = server.map(|server| (client.worker.clone(), backend.index, server));
-                        line.insert(InLine { queue, ticket, load }).tell();
+                        let load = server.as_ref().map(|server| (&**backend, server.index));
+                        if let Some((backend, server)) = load {
+                            backend.prepared().picker().joined(server);
+                        }
+                        line = Some(InLine { queue, ticket, load });
                     }
                 }
             }
@@ -234,21 +234,16 @@ async fn wait(
             }
             Some(_) => {}
         }
-        let lease = match &settings {
-            Some(settings) if !settings.state.is_up() => {
+        let lease = match &server {
+            Some(server) if !server.state.is_up() => {
                 // The server went down meanwhile: choose another.
                 return Poll::Ready(Ok(None));
             }
-            Some(settings) => take_place(client, backend, settings),
-            None => {
-                let picker = client.worker.proxy(backend.index).picker();
-                match picker
-                    .pick(Wish { hash: x.hash, avoid, now_us: now_us() }, |server| limit(backend, server))
-                {
-                    None => return Poll::Ready(Err(Fault::NoServer)),
-                    Some(picked) => take_place(client, backend, &backend.servers[picked]),
-                }
-            }
+            Some(server) => take_place(backend, server),
+            None => match pick(backend, Wish { hash: x.hash, avoid, now_us: now_us() }) {
+                None => return Poll::Ready(Err(Fault::NoServer)),
+                Some(picked) => take_place(backend, &picked),
+            },
         };
         match lease {
             Some(lease) => Poll::Ready(Ok(Some(lease))),
@@ -271,9 +266,9 @@ async fn wait(
     }
 }
 
-fn take_place(client: &Connection, backend: &Local<Proxy>, settings: &ServerSettings) -> Option<Lease> {
-    let limit = limit(backend, &settings.state);
-    settings.state.try_enter(limit).map(|tally| lease(client, backend, settings, tally, now_us()))
+fn take_place(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>) -> Option<Lease> {
+    let limit = limit(backend, &server.state);
+    server.state.try_enter(limit).map(|tally| lease(backend, server, tally, now_us()))
 }
 
 fn waiting<T>(client: &mut Connection, context: &mut Context<'_>, watch: bool) -> Poll<Result<T, Fault>> {

@@ -1,11 +1,10 @@
 //! A connection to the server chosen: an idle one if the request may use it, else a new one.
 
-use runtime::Local;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -26,16 +25,17 @@ use crate::connection::{Connection, Private};
 use crate::envs;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::pool::{Ask, Open, Upstream};
+use crate::local::LocalServer;
+use crate::pool::{self, Ask, Open, Upstream};
 
 /// A connection for this request, and whether it served others before.
 pub(crate) async fn obtain(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Proxy,
     lease: &Lease,
 ) -> Result<Box<Upstream>, Fault> {
-    let settings = lease.settings();
+    let settings = lease.server();
     let key = pool_key(client, x, settings);
     let mut idle = None;
     if x.txn.is_http && !x.fresh {
@@ -58,20 +58,18 @@ pub(crate) async fn obtain(
 fn reuse(
     client: &mut Connection,
     backend: &Proxy,
-    settings: &ServerSettings,
+    server: &LocalServer,
     key: &[u8],
 ) -> Option<Box<Upstream>> {
     if let Some(Private(private)) = client.private.as_deref_mut() {
         private.retain(|private| private.stream.is_quiet() && private.open.is_current());
-        let fits = |private: &Upstream| {
-            private.backend == backend.index && private.server.index == settings.index && *private.key == *key
-        };
+        let fits = |private: &Upstream| private.server().is(server) && *private.key == *key;
         if let Some(at) = private.iter().position(|private| fits(private)) {
             return Some(private.swap_remove(at));
         }
     }
     let ask = Ask { key, reuse: backend.reuse, first: client.session.requests <= 1 };
-    client.worker.pools.take(backend.index, settings.index, ask)
+    client.worker.pools.take(server, ask)
 }
 
 /// Whether another worker of the group may have an idle connection for this request.
@@ -99,14 +97,14 @@ struct Handed {
     uses: u32,
     ends: Option<(Endpoint, Endpoint)>,
     late_nodelay: bool,
-    open: Open,
+    open: pool::Handed,
 }
 
 /// Takes over an idle connection of another worker of the group.
 async fn take_over(
     client: &Connection,
     backend: &Proxy,
-    settings: &Arc<ServerSettings>,
+    settings: &Rc<LocalServer>,
     key: &[u8],
 ) -> Option<Box<Upstream>> {
     let own = client.worker.index;
@@ -119,9 +117,10 @@ async fn take_over(
         let posted = runtime::worker::post(other, move || {
             let handed = crate::worker::current().and_then(|worker| {
                 let ask = Ask { key: &key_wanted, reuse, first };
-                let upstream = worker.pools.take(proxy, server, ask)?;
+                let server = worker.locals.known_server(proxy, server)?;
+                let upstream = worker.pools.take(&server, ask)?;
                 let Upstream { stream, uses, ends, late_nodelay, open, .. } = *upstream;
-                let is_tcp = stream.is_tcp();
+                let (is_tcp, open) = (stream.is_tcp(), open.hand_over());
                 Some(Handed { socket: stream.into_fd(), is_tcp, uses, ends, late_nodelay, open })
             });
             // Who asked may be gone; the connection is then closed.
@@ -134,14 +133,12 @@ async fn take_over(
             return Some(Box::new(Upstream {
                 stream: Stream::from_fd(handed.socket, handed.is_tcp),
                 input: None,
-                server: settings.clone(),
-                backend: backend.index,
                 key: key.into(),
                 uses: handed.uses,
                 private: false,
                 ends: handed.ends,
                 late_nodelay: handed.late_nodelay,
-                open: handed.open,
+                open: handed.open.take(settings),
             }));
         }
     }
@@ -185,14 +182,14 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
 async fn open(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
-    settings: &Arc<ServerSettings>,
+    backend: &Proxy,
+    settings: &Rc<LocalServer>,
     key: Box<[u8]>,
 ) -> Result<Box<Upstream>, Fault> {
     // Before the address: a change between the two makes the connection outdated, never current by mistake.
     let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(ConnectionError::SOCKET))?;
-    let mut opened = place(client, backend, settings).await?;
+    let mut opened = place(client, settings).await?;
     opened.moves = moves;
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
@@ -223,8 +220,6 @@ async fn open(
     Ok(Box::new(Upstream {
         stream,
         input: None,
-        server: settings.clone(),
-        backend: backend.index,
         key,
         uses: 1,
         private: false,
@@ -236,24 +231,24 @@ async fn open(
 
 /// Counts the connection to be opened. Where descriptors run short (`tune.pool-high-fd-ratio`), or a server takes no
 /// more connections than its `maxconn` (`strict-maxconn`), an idle one is closed for it.
-async fn place(client: &Connection, backend: &Proxy, settings: &Arc<ServerSettings>) -> Result<Open, Fault> {
+async fn place(client: &Connection, server: &Rc<LocalServer>) -> Result<Open, Fault> {
     let worker = &client.worker;
     let process = &worker.shared.process;
     if process.uses(&process.crowded_from_fds) {
-        worker.pools.evict(None);
+        worker.pools.evict_any(&worker.locals);
     }
-    let limit = settings.state.maxconn.load(Relaxed);
-    if !settings.strict_maxconn || limit == 0 {
-        return Ok(Open::new(process, &settings.state));
+    let limit = server.state.maxconn.load(Relaxed);
+    if !server.strict_maxconn || limit == 0 {
+        return Ok(Open::new(server));
     }
-    let of = (backend.index, settings.index);
+    let of = (server.backend, server.index);
     let group = || worker.group.clone().filter(|index| *index != worker.index);
     let (mut others, mut patience) = (group(), 20u32);
     loop {
-        if let Some(open) = Open::within(process, &settings.state, limit) {
+        if let Some(open) = Open::within(server, limit) {
             return Ok(open);
         }
-        if worker.pools.evict(Some(of)) {
+        if worker.pools.evict(server) {
             continue;
         }
         let Some(other) = others.next() else {
@@ -265,8 +260,10 @@ async fn place(client: &Connection, backend: &Proxy, settings: &Arc<ServerSettin
         };
         let (send, receive) = tokio::sync::oneshot::channel();
         runtime::worker::post(other, move || {
-            if let Some(worker) = crate::worker::current() {
-                worker.pools.evict(Some(of));
+            if let Some(worker) = crate::worker::current()
+                && let Some(server) = worker.locals.known_server(of.0, of.1)
+            {
+                worker.pools.evict(&server);
             }
             // Who asked may be gone.
             let _ = send.send(());

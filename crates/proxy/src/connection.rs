@@ -1,19 +1,20 @@
 //! A client connection: its socket, its deadline, what was read and not used yet, and the places it takes.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
-use config::plan::Proxy;
 use net::Stream;
+use runtime::shared::Shared as _;
 use runtime::worker::Load;
-use runtime::{Buffer, Local, timer::Timer};
+use runtime::{Buffer, timer::Timer};
 use sample::{Cause, ConnectionError, Session};
 use state::counters::Traffic;
 use state::sessions::{Kill, Registered};
 
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::local::{LocalProxy, LocalServer};
 use crate::pool::Upstream;
 use crate::worker::{Prepared, Worker};
 
@@ -25,7 +26,7 @@ pub(crate) struct Connection {
     /// Bytes received and not consumed; `None` while idle.
     pub(crate) input: Option<Buffer>,
     pub(crate) session: Session,
-    pub(crate) frontend: Local<Proxy>,
+    pub(crate) frontend: Rc<LocalProxy>,
     pub(crate) worker: Rc<Worker>,
     /// Connections to servers that only this client may use (`http-reuse never`, NTLM).
     pub(crate) private: Option<Box<Private>>,
@@ -34,34 +35,10 @@ pub(crate) struct Connection {
     /// When it began to wait for its next request, µs of the monotonic clock.
     pub(crate) idle_from: u64,
     /// The server of the last request, for `option prefer-last-server`.
-    pub(crate) last_server: LastServer,
+    pub(crate) last_server: Weak<LocalServer>,
     /// Its entry in the worker's register: `show sess`, `shutdown session`.
     pub(crate) entry: Registered,
     _load: Load,
-}
-
-/// Backend and server of a client's last request, by their numbers.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LastServer {
-    backend: u32,
-    server: u32,
-}
-
-impl Default for LastServer {
-    fn default() -> Self {
-        Self { backend: u32::MAX, server: u32::MAX }
-    }
-}
-
-impl LastServer {
-    pub(crate) fn new(backend: usize, server: usize) -> Self {
-        Self { backend: backend as u32, server: server as u32 }
-    }
-
-    /// The server's number, if the last request went to that backend.
-    pub(crate) fn of(self, backend: usize) -> Option<usize> {
-        (self.backend as usize == backend).then_some(self.server as usize)
-    }
 }
 
 /// The connections to servers that belong to one client, longest kept first.
@@ -73,7 +50,7 @@ impl Connection {
     /// A connection at its beginning.
     pub(crate) fn new(
         worker: Rc<Worker>,
-        frontend: Local<Proxy>,
+        frontend: Rc<LocalProxy>,
         stream: Stream,
         session: Session,
         entry: Registered,
@@ -89,7 +66,7 @@ impl Connection {
             worker,
             upgraded: None,
             private: None,
-            last_server: LastServer::default(),
+            last_server: Weak::new(),
             entry,
             _load: load,
         })
@@ -108,7 +85,7 @@ impl Connection {
     /// The frontend with what was prepared from it.
     #[inline]
     pub(crate) fn prepared(&self) -> &Prepared {
-        self.worker.proxy(self.frontend.index)
+        self.frontend.prepared()
     }
 
     /// Counts something for the frontend, and for the listener if it counts (`option socket-stats`).
@@ -159,8 +136,8 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let (process, frontend) = (&self.worker.shared.process, &self.session.frontend);
         let listener = &self.session.listener;
-        let before = process.connections.fetch_sub(1, Relaxed);
-        let listeners = listener.connections.fetch_sub(1, Relaxed);
+        let before = process.connections.sub(1);
+        let listeners = listener.connections.sub(1);
         frontend.disconnect();
         if before == process.maxconn.load(Relaxed) || listeners == listener.maxconn {
             listener.wake();

@@ -1,28 +1,38 @@
 //! Persistence by cookie (configuration manual, 4.2 `cookie`): reading it in requests, writing it in responses.
 
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::hash;
+use config::plan::ServerSettings;
 use config::plan::proxy::{Cookie, CookieOperation};
-use config::plan::{Proxy, ServerSettings};
+use config::plan::servers::ServerAt;
 use http::{KnownName, Method};
 
 use crate::assign::{Bound, Lease};
 use crate::connection::Connection;
 use crate::exchange::Exchange;
+use crate::local::{LocalProxy, LocalServer};
 use crate::route::holds;
 
 /// What the request's cookie said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Default)]
 pub(crate) enum Seen {
     /// There was none.
     #[default]
     Absent,
     /// It named this server, which was usable.
-    Server(usize),
+    Server(Rc<LocalServer>),
     /// It named a server that cannot be used, or none of ours.
     Other,
+}
+
+impl Seen {
+    /// Whether it named `server`.
+    pub(crate) fn names(&self, server: &LocalServer) -> bool {
+        matches!(self, Self::Server(own) if own.is(server))
+    }
 }
 
 /// The digits that dates in cookies are written with: six bits each, the highest first.
@@ -66,27 +76,27 @@ fn value_of(key: Option<&str>, server: &ServerSettings) -> Option<Box<[u8]>> {
     Some(format!("{:016x}", hash::xxh64(&seed, 0)).into_bytes().into())
 }
 
-fn find_server(client: &Connection, backend: &Proxy, value: &[u8]) -> Option<usize> {
-    let by_value = client.worker.proxy(backend.index).by_cookie.get(value).copied();
+fn find_server(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
+    let by_value = backend.prepared().by_cookie.get(value).copied();
     let here = |server: &ServerSettings| !server.state.removed.load(Relaxed);
     let added = || {
-        let named = |server: &&std::sync::Arc<ServerSettings>| {
+        let named = |server: &ServerAt<'_>| {
             server.cookie.as_deref().is_some_and(|own| own.as_bytes() == value) && here(server)
         };
         backend.servers.iter_added().find(named).map(|server| server.index)
     };
-    by_value.filter(|index| here(&backend.servers[*index])).or_else(added).or_else(|| {
+    let by_value = by_value.filter(|index| backend.servers.get(*index).is_some_and(|server| here(&server)));
+    let place = by_value.or_else(added).or_else(|| {
         let key = backend.state.cookie_key()?;
-        let named = |server: &std::sync::Arc<ServerSettings>| {
-            value_of(Some(&key), server).is_some_and(|own| *own == *value)
-        };
-        backend.servers.iter().position(named)
-    })
+        let named = |server: &ServerAt<'_>| value_of(Some(&key), server).is_some_and(|own| *own == *value);
+        backend.servers.iter().find(named).map(|server| server.index)
+    });
+    backend.server(place?)
 }
 
 /// Reads the persistence cookie, binds the request to the server it names, and takes out of the request what
 /// the server is not to see.
-pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy) {
+pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &LocalProxy) {
     let Some(cookie) = &backend.cookie else { return };
     let ignored = !backend.ignore_persist.is_empty()
         && crate::envs::with(client, x, |env| backend.ignore_persist.iter().any(|one| holds(Some(one), env)));
@@ -95,15 +105,15 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
     let name = cookie.name.as_bytes();
     x.txn.termination.cookie = b'N';
     // `use-server` comes before it: the cookie then chooses nothing, and there is none to be told of.
-    let chosen = x.bound.map(|bound| bound.server);
-    if let Some(server) = chosen {
-        x.cookie = Seen::Server(server);
+    let is_chosen = x.bound.is_some();
+    if let Some(chosen) = &x.bound {
+        x.cookie = Seen::Server(chosen.server.clone());
     }
     let separator = if cookie.operation == CookieOperation::Prefix { b'~' } else { b'|' };
     // Of several the first that names a server counts.
     let names_one = |whole: &&[u8]| {
         let value = whole.split(|&byte| byte == separator).next().unwrap_or_default();
-        !value.is_empty() && find_server(client, backend, value).is_some()
+        !value.is_empty() && find_server(backend, value).is_some()
     };
     let all = || x.txn.request.cookie_values().filter(|(own, _)| *own == name).map(|(_, value)| value);
     let Some(whole) = all().find(names_one).or_else(|| all().next()).map(<[u8]>::to_vec) else { return };
@@ -116,22 +126,22 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &Proxy)
     };
     let dates = rest.filter(|_| cookie.operation != CookieOperation::Prefix);
     let age = age_of(cookie, dates);
-    let found = if value.is_empty() { None } else { find_server(client, backend, value) };
-    let mut state = match (age, found) {
+    let found = if value.is_empty() { None } else { find_server(backend, value) };
+    let mut state = match (age, &found) {
         (Age::Old, _) => b'O',
         (Age::Idle, _) => b'E',
         (_, None) => b'I',
         (_, Some(_)) => b'V',
     };
-    if chosen.is_some() {
+    if is_chosen {
         state = b'U';
     } else if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
-        let up = backend.servers[server].state.is_up();
+        let up = server.state.is_up();
         if !up {
             state = b'D';
         }
         if up || forced || backend.options.persist {
-            x.bound = Some(Bound { server, even_down: !up });
+            x.bound = Some(Bound { server: server.clone(), even_down: !up });
             x.cookie = Seen::Server(server);
         } else {
             x.cookie = Seen::Other;
@@ -190,17 +200,16 @@ fn age_of(cookie: &Cookie, dates: Option<&[u8]>) -> Age {
 }
 
 /// Writes, rewrites or prefixes the cookie in the response.
-pub(crate) fn of_response(client: &Connection, x: &mut Exchange, backend: &Proxy, lease: &Lease) {
+pub(crate) fn of_response(client: &Connection, x: &mut Exchange, backend: &LocalProxy, lease: &Lease) {
     let frontend = &client.frontend;
     if !frontend.response_captures.is_empty() || frontend.cookie_capture.is_some() {
         capture(client, x);
     }
     let Some(cookie) = &backend.cookie else { return };
     x.txn.termination.set_cookie = b'N';
-    let own = lease.settings().cookie.is_some();
+    let own = lease.server().cookie.is_some();
     let key = if own { None } else { backend.state.cookie_key() };
-    let Some(value) = value_of(key.as_ref().map(|key| &***key), lease.settings()) else { return };
-    let index = lease.settings().index;
+    let Some(value) = value_of(key.as_ref().map(|key| &***key), lease.server()) else { return };
     let name = cookie.name.as_bytes();
     match cookie.operation {
         CookieOperation::Passive => {
@@ -221,11 +230,11 @@ pub(crate) fn of_response(client: &Connection, x: &mut Exchange, backend: &Proxy
                 nocache(x, cookie);
             }
         }
-        CookieOperation::Insert => insert(x, cookie, &value, index),
+        CookieOperation::Insert => insert(x, cookie, &value, lease.server()),
     }
 }
 
-fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], index: usize) {
+fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], server: &LocalServer) {
     let name = cookie.name.as_bytes();
     if sets(x, name) {
         if cookie.preserve {
@@ -237,7 +246,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], index: usize) {
         edit_set_cookies(x, name, |_| None);
     }
     let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
-    let known = x.cookie == Seen::Server(index);
+    let known = x.cookie.names(server);
     let post = x.txn.request.method_id() == Method::Post;
     if known && !dated || cookie.postonly && !post {
         return;

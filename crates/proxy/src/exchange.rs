@@ -3,12 +3,13 @@
 use state::server::Trouble;
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::server::{Observe, ServerSettings};
 use net::splice::Pipe;
-use runtime::{Buffer, Local};
+use runtime::Buffer;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, LogOrigin, Phase, Transaction};
 use state::Answer;
@@ -18,6 +19,7 @@ use crate::connection::Connection;
 use crate::cookie;
 use crate::fault::{Fault, RetryKind};
 use crate::flow::Flow;
+use crate::local::{LocalProxy, LocalServer};
 use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
 use crate::sockets::{self, ServerSocket};
@@ -39,7 +41,7 @@ pub(crate) struct Exchange {
     pub(crate) upload_pipe: Option<Pipe>,
     /// Likewise of the response.
     pub(crate) download_pipe: Option<Pipe>,
-    pub(crate) backend: Option<Local<Proxy>>,
+    pub(crate) backend: Option<Rc<LocalProxy>>,
     /// The body of the request as rules see it: buffered and decoded; empty unless something asked for it.
     pub(crate) body: Vec<u8>,
     /// Whether the client closed before all of it was there.
@@ -270,7 +272,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
 async fn obtain_response(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Rc<LocalProxy>,
 ) -> Result<(Box<Upstream>, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
     let mut avoid = None;
@@ -278,7 +280,7 @@ async fn obtain_response(
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid).await?;
         note_server(client, x, &lease, backend);
-        if let Some(prefix) = &lease.settings().redirect {
+        if let Some(prefix) = &lease.server().redirect {
             to_server_itself(x, prefix)?;
         }
         x.phase = Phase::Connect;
@@ -347,10 +349,10 @@ pub(crate) async fn before_retry(
 ) -> Result<Option<usize>, Fault> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
     x.txn.retries += 1;
-    let failed = lease.settings().index;
-    let avoid = redispatch(x, backend, failed, retries);
+    let failed = lease.server().clone();
+    let avoid = redispatch(x, backend, &failed, retries);
     if avoid.is_none() {
-        lease.settings().state.counters.mine().retries.add(1);
+        failed.state.counters.mine().retries.add(1);
         backend.state.backend.mine().retries.add(1);
     }
     drop(lease);
@@ -371,7 +373,7 @@ pub(crate) async fn before_retry(
 async fn attempt(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Rc<LocalProxy>,
     lease: &Lease,
 ) -> Result<Box<Upstream>, (Fault, bool)> {
     count_attempt(x, lease);
@@ -380,7 +382,7 @@ async fn attempt(
     sockets::take(x, &upstream);
     report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
-    upload::start(client, x, backend, lease.settings());
+    upload::start(client, x, backend, lease.server());
     if !x.upload.is_one_write() {
         upstream.send_at_once();
     }
@@ -418,10 +420,10 @@ fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
 }
 
 /// Whether this retry goes to another server than the one that `failed` (`option redispatch`).
-fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retries: u32) -> Option<usize> {
+fn redispatch(x: &mut Exchange, backend: &Proxy, failed: &LocalServer, retries: u32) -> Option<usize> {
     let interval = backend.redispatch;
     let now = match interval {
-        0 => x.bound.is_none() && !backend.servers[failed].state.is_up(),
+        0 => x.bound.is_none() && !failed.state.is_up(),
         1.. => x.txn.retries.is_multiple_of(interval as u32),
         _ => {
             let from_last = (retries + 1).saturating_sub(x.txn.retries);
@@ -432,30 +434,29 @@ fn redispatch(x: &mut Exchange, backend: &Proxy, failed: usize, retries: u32) ->
         return None;
     }
     x.bound = None;
-    if x.cookie == cookie::Seen::Server(failed) {
+    if x.cookie.names(failed) {
         // What its cookie asked for is down, for all that is known.
         x.txn.termination.cookie = b'D';
     }
     x.txn.redispatched = true;
     backend.state.backend.mine().redispatches.add(1);
-    backend.servers[failed].state.counters.mine().redispatches.add(1);
-    Some(failed)
+    failed.state.counters.mine().redispatches.add(1);
+    Some(failed.index)
 }
 
 pub(crate) fn note_server(client: &Connection, x: &mut Exchange, lease: &Lease, backend: &Proxy) {
-    let server = client.worker.handles.of(client.worker.plan(backend.index)).server(lease.settings());
-    client.entry.set_server(&server);
-    x.txn.server = Some(server);
+    x.txn.server = Some(lease.server().held.clone());
+    client.entry.set_server(&lease.server().held);
     // Persistence, or a retry, chooses nothing (`lbtot`).
     if x.bound.is_none() {
-        lease.settings().state.counters.mine().chosen.add(1);
+        lease.server().state.counters.mine().chosen.add(1);
         backend.state.backend.mine().chosen.add(1);
     }
 }
 
 /// Counts a session of the server: each attempt to reach it is one.
 pub(crate) fn count_attempt(x: &Exchange, lease: &Lease) {
-    let of_server = &lease.settings().state.counters.mine().traffic;
+    let of_server = &lease.server().state.counters.mine().traffic;
     of_server.sessions_total.add(1);
     of_server.session_rate.tick(x.txn.times.queued / 1000);
 }
@@ -468,7 +469,7 @@ fn answer(status: u16) -> Answer {
 /// Counts what went wrong with a server, where it is the `last` word on the request, and tells the one who watches it
 /// (`observe`).
 pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: bool) {
-    let of_server = lease.settings().state.counters.mine();
+    let of_server = lease.server().state.counters.mine();
     let of_backend = backend.state.backend.mine();
     for counters in [of_backend, of_server].into_iter().filter(|_| last) {
         match fault {
@@ -485,9 +486,9 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
         _ => return,
     };
     lease.answered(Answer::Bad);
-    match lease.settings().observe {
-        Observe::Layer4 if !connected => tell(lease.settings(), Err(Trouble::Connection)),
-        Observe::Layer7 => tell(lease.settings(), Err(trouble(fault))),
+    match lease.server().observe {
+        Observe::Layer4 if !connected => tell(lease.server(), Err(Trouble::Connection)),
+        Observe::Layer7 => tell(lease.server(), Err(trouble(fault))),
         Observe::None | Observe::Layer4 => {}
     }
 }

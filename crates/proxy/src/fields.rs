@@ -1,7 +1,6 @@
 //! The header fields that the proxy itself adds, changes or removes on the way: `Connection` and its kin,
 //! `option forwardfor|originalto|forwarded`, the unique id.
 
-use runtime::Local;
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -26,11 +25,7 @@ pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Op
 }
 
 /// Makes the request's head what the server is to see.
-pub(crate) fn of_request(
-    client: &mut Connection,
-    x: &mut Exchange,
-    backend: &Local<Proxy>,
-) -> Result<(), Stop> {
+pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     restrict_names(client, x, backend)?;
     unique_id_header(client, x);
     let both = [&client.frontend, backend];
@@ -226,12 +221,7 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8]) {
 }
 
 /// Makes the response's head what the client is to see, stages it, and sets how its body is forwarded.
-pub(crate) fn of_response(
-    client: &mut Connection,
-    x: &mut Exchange,
-    backend: &Local<Proxy>,
-    upstream: &Upstream,
-) {
+pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange, backend: &Proxy, upstream: &Upstream) {
     let _ = upstream;
     // What rules made of it is what the client gets.
     x.txn.status = x.txn.response.status();

@@ -69,7 +69,11 @@ pub(crate) struct Moved<'a> {
 
 impl<'a> Moved<'a> {
     pub(crate) fn of(x: &'a mut Exchange) -> Self {
-        Self { counted: &mut x.counted, backend: x.backend.as_deref(), server: x.txn.server.as_deref() }
+        Self {
+            counted: &mut x.counted,
+            backend: x.backend.as_ref().map(|backend| &***backend),
+            server: x.txn.server.as_deref(),
+        }
     }
 }
 
@@ -119,7 +123,7 @@ pub(crate) fn note_malformed(
 ) {
     let shared = &client.worker.shared;
     let backend = sender.map(|(backend, _)| backend);
-    let proxy = backend.map_or(client.frontend.shared(), |index| &shared.proxies[index].plan);
+    let proxy = backend.map_or(&**client.frontend, |index| &*shared.proxies[index].plan);
     let named = |proxy: &state::Proxy| (proxy.name.clone(), proxy.id);
     let captured = Captured {
         when: WallTime::now(),

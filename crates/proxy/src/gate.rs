@@ -149,7 +149,8 @@ impl Drop for Gate {
 /// Puts a gate before one direction of `x` where a filter asks for one and there is none yet. What is staged is a head.
 pub(crate) fn install(x: &mut Exchange, frontend: &Proxy, upload: bool) {
     let none = |proxy: &Proxy| proxy.traces.is_empty();
-    if x.txn.bandwidth.is_empty() && none(frontend) && x.backend.as_deref().is_none_or(none) {
+    if x.txn.bandwidth.is_empty() && none(frontend) && x.backend.as_ref().is_none_or(|backend| none(backend))
+    {
         return;
     }
     let flow = if upload { &x.upload } else { &x.download };
@@ -160,7 +161,8 @@ pub(crate) fn install(x: &mut Exchange, frontend: &Proxy, upload: bool) {
     let limits = x.txn.bandwidth.iter().filter(|own| own.filter.upload == upload);
     let throttle = |own: &BandwidthLimit| Throttle::new(own.limit, own.period_ms, own.filter.min_size, now);
     let throttles: Vec<Throttle> = limits.map(throttle).collect();
-    let backend = x.backend.as_deref().filter(|backend| backend.index != frontend.index);
+    let backend =
+        x.backend.as_ref().map(|backend| &***backend).filter(|backend| backend.index != frontend.index);
     let used = |trace: &&Arc<TraceFilter>| if upload { trace.on_request } else { trace.on_response };
     let side = |proxy: &Proxy, of_backend: bool| -> Vec<Tracer> {
         let tracer = |filter: &Arc<TraceFilter>| Tracer {

@@ -18,7 +18,7 @@ mod fields;
 mod finish;
 mod flow;
 mod gate;
-mod handles;
+mod local;
 pub mod log;
 mod pool;
 mod relay;

@@ -9,9 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use config::plan::ServerSettings;
 use config::plan::proxy::Reuse;
 use net::Stream;
 use runtime::Buffer;
@@ -20,6 +18,7 @@ use runtime::timer::{Timer, now_ms};
 use sample::Endpoint;
 use state::{Process, Server};
 
+use crate::local::{LocalServer, Locals};
 use crate::worker::{Shared, Worker};
 
 /// What makes connections to one server differ: they are shared only between requests of the same key.
@@ -30,8 +29,6 @@ pub(crate) type Key = Box<[u8]>;
 pub(crate) struct Upstream {
     pub(crate) stream: Stream,
     pub(crate) input: Option<Buffer>,
-    pub(crate) server: Arc<ServerSettings>,
-    pub(crate) backend: usize,
     pub(crate) key: Key,
     /// Requests sent over it so far.
     pub(crate) uses: u32,
@@ -41,47 +38,98 @@ pub(crate) struct Upstream {
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
     /// Whether its writes still wait for what was sent before to be acknowledged: the first needs not be told otherwise.
     pub(crate) late_nodelay: bool,
-    /// Counts it as open for as long as it lives.
+    /// Counts it as open for as long as it lives, and tells where it leads.
     pub(crate) open: Open,
 }
 
 /// Counts one open connection to a server, for the process and for the server.
 pub(crate) struct Open {
-    process: Arc<Process>,
-    server: Arc<Server>,
+    pub(crate) server: Rc<LocalServer>,
     /// How often the server's address had changed when it was opened.
     pub(crate) moves: u32,
+    /// Whether another worker counts it from now on.
+    handed: bool,
+}
+
+/// One on its way to another worker: counted until it is taken there, or dropped.
+pub(crate) struct Handed {
+    process: Arc<Process>,
+    server: Arc<Server>,
+    moves: u32,
+    taken: bool,
+}
+
+impl Handed {
+    /// Counts it here from now on, at the same server.
+    pub(crate) fn take(mut self, server: &Rc<LocalServer>) -> Open {
+        self.taken = true;
+        Open { server: server.clone(), moves: self.moves, handed: false }
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        if !self.taken {
+            close(&self.process, &self.server);
+        }
+    }
+}
+
+fn close(process: &Process, server: &Server) {
+    process.server_connections.sub(1);
+    server.open().sub(1);
 }
 
 impl Open {
     /// Whether it leads to where the server is now.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
-        self.moves == self.server.moves()
+        self.moves == self.server.state.moves()
     }
 
-    pub(crate) fn new(process: &Arc<Process>, server: &Arc<Server>) -> Self {
-        process.server_connections.add(1);
-        server.open.add(1);
-        Self { process: process.clone(), server: server.clone(), moves: server.moves() }
+    pub(crate) fn new(server: &Rc<LocalServer>) -> Self {
+        server.state.open().add(1);
+        Self::counted(server)
     }
 
     /// Counts one more if the server has fewer than `limit`.
-    pub(crate) fn within(process: &Arc<Process>, server: &Arc<Server>, limit: u32) -> Option<Self> {
-        server.open.take_below(limit).ok()?;
-        process.server_connections.add(1);
-        Some(Self { process: process.clone(), server: server.clone(), moves: server.moves() })
+    pub(crate) fn within(server: &Rc<LocalServer>, limit: u32) -> Option<Self> {
+        server.state.open().take_below(limit).ok()?;
+        Some(Self::counted(server))
+    }
+
+    fn counted(server: &Rc<LocalServer>) -> Self {
+        server.process.server_connections.add(1);
+        Self { server: server.clone(), moves: server.state.moves(), handed: false }
+    }
+
+    /// Lets it go to another worker.
+    pub(crate) fn hand_over(mut self) -> Handed {
+        self.handed = true;
+        Handed {
+            process: self.server.process.clone(),
+            server: self.server.state.clone(),
+            moves: self.moves,
+            taken: false,
+        }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.process.server_connections.sub(1);
-        self.server.open.sub(1);
+        if !self.handed {
+            close(&self.server.process, &self.server.state);
+        }
     }
 }
 
 impl Upstream {
+    /// Where it leads.
+    #[inline]
+    pub(crate) fn server(&self) -> &LocalServer {
+        &self.open.server
+    }
+
     /// Closes a connection on which nothing is outstanding: with a reset, which spares both kernels the long
     /// goodbye and the port that it would occupy.
     pub(crate) fn discard(self) {
@@ -103,8 +151,9 @@ impl Upstream {
     }
 }
 
+/// A worker's idle connections to one server.
 #[derive(Default)]
-struct ServerPool {
+pub(crate) struct ServerPool {
     /// The latest used last.
     #[allow(clippy::vec_box)] // Handed out as it is, without a move of its content.
     idle: Vec<Box<Upstream>>,
@@ -127,9 +176,8 @@ struct Elsewhere {
     idle: i64,
 }
 
-/// One worker's idle connections, by backend and server.
+/// What one worker's idle connections have in common; the connections stand with their servers ([`LocalServer::pool`]).
 pub(crate) struct Pools {
-    pools: RefCell<Vec<Vec<ServerPool>>>,
     sweeper: RefCell<Waker>,
     process: Arc<Process>,
     /// The earliest instant at which a pool is to be purged.
@@ -147,11 +195,7 @@ pub(crate) struct Ask<'a> {
 
 impl Pools {
     pub(crate) fn new(shared: &Shared) -> Self {
-        let of_proxy = |proxy: &crate::worker::Prepared| {
-            proxy.plan.servers.iter().map(|_| ServerPool::default()).collect()
-        };
         Self {
-            pools: RefCell::new(shared.proxies.iter().map(of_proxy).collect()),
             sweeper: RefCell::new(Waker::noop().clone()),
             process: shared.process.clone(),
             purge_at: Cell::new(u64::MAX),
@@ -159,9 +203,8 @@ impl Pools {
     }
 
     /// Takes an idle connection that this request may use.
-    pub(crate) fn take(&self, backend: usize, server: usize, ask: Ask<'_>) -> Option<Box<Upstream>> {
-        let mut pools = self.pools.borrow_mut();
-        let pool = pools.get_mut(backend)?.get_mut(server)?;
+    pub(crate) fn take(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Upstream>> {
+        let mut pool = server.pool.borrow_mut();
         let mut at = pool.idle.len();
         while at > 0 {
             at -= 1;
@@ -176,7 +219,7 @@ impl Pools {
                 continue;
             }
             let idle = pool.idle.remove(at);
-            idle.server.state.counters.mine().idle.down();
+            server.state.counters.mine().idle.down();
             if idle.stream.is_quiet() && idle.open.is_current() {
                 pool.spare = pool.spare.min(pool.idle.len());
                 return Some(idle);
@@ -194,7 +237,8 @@ impl Pools {
 
     /// Gives back what is not kept.
     fn try_put(&self, mut upstream: Box<Upstream>) -> Option<Box<Upstream>> {
-        let settings = &*upstream.server;
+        let server = upstream.open.server.clone();
+        let settings = &*server;
         let limit = settings.pool_max_conn;
         let counters = &settings.state.counters;
         if limit >= 0 && state::counters::current(counters, |shard| shard.idle.get()) as i64 >= limit {
@@ -213,23 +257,14 @@ impl Pools {
             return Some(upstream);
         }
         upstream.input = None;
-        let mut pools = self.pools.borrow_mut();
-        if pools.len() <= upstream.backend {
-            // A backend that was added at run time.
-            pools.resize_with(upstream.backend + 1, Vec::new);
-        }
-        let of_backend = &mut pools[upstream.backend];
-        if of_backend.len() <= settings.index {
-            // A server that was added at run time.
-            of_backend.resize_with(settings.index + 1, ServerPool::default);
-        }
-        let pool = &mut of_backend[settings.index];
+        let pool = &mut *settings.pool.borrow_mut();
         // One is always kept; more only as far as they were ever needed at once, the one coming back included.
         let elsewhere = pool.elsewhere(&settings.state);
         let own = settings.state.counters.mine();
-        let used =
-            (i64::from(settings.state.served.0.load(Relaxed)) + own.traffic.sessions.get() + elsewhere.used)
-                .max(0) as u32;
+        let used = match settings.state.counts_apart.load(Relaxed) {
+            true => (own.traffic.sessions.get() + elsewhere.used).max(0) as u32,
+            false => settings.state.served.0.load(Relaxed),
+        };
         pool.peak = pool.peak.max(used);
         if !pool.idle.is_empty() {
             let others = i64::from(used.saturating_sub(1));
@@ -256,49 +291,54 @@ impl Pools {
         None
     }
 
-    /// Closes the longest idle connection: to server `of` (backend, server), or where that is none, to any.
-    /// Says whether there was one.
-    pub(crate) fn evict(&self, of: Option<(usize, usize)>) -> bool {
-        let mut pools = self.pools.borrow_mut();
-        let pool = match of {
-            Some((backend, server)) => pools.get_mut(backend).and_then(|pools| pools.get_mut(server)),
-            None => pools.iter_mut().flatten().find(|pool| !pool.idle.is_empty()),
-        };
-        let Some(pool) = pool.filter(|pool| !pool.idle.is_empty()) else { return false };
+    /// Closes the longest idle connection to `server`; says whether there was one.
+    pub(crate) fn evict(&self, server: &LocalServer) -> bool {
+        let mut pool = server.pool.borrow_mut();
+        if pool.idle.is_empty() {
+            return false;
+        }
         let idle = pool.idle.remove(0);
-        idle.server.state.counters.mine().idle.down();
+        server.state.counters.mine().idle.down();
         pool.spare = pool.spare.min(pool.idle.len());
+        drop(pool);
         idle.discard();
         true
     }
 
+    /// Closes an idle connection to any server.
+    pub(crate) fn evict_any(&self, locals: &Locals) {
+        locals.each_server(|server| !self.evict(server));
+    }
+
     /// Drops what the kernel has told something of; closes half of what nobody needed where it is time.
     /// Returns the next instant to look.
-    fn sweep(&self, now: u64) -> u64 {
+    fn sweep(&self, locals: &Locals, now: u64) -> u64 {
         let mut next = u64::MAX;
         let purge = now >= self.purge_at.get();
         let sweeper = self.sweeper.borrow();
         let mut context = Context::from_waker(&sweeper);
-        for pool in self.pools.borrow_mut().iter_mut().flatten() {
+        locals.each_server(|server| {
+            let pool = &mut *server.pool.borrow_mut();
             if pool.idle.is_empty() && pool.purge_at == 0 {
-                continue;
+                return true;
             }
+            let is_up = server.state.is_up();
             pool.idle.retain_mut(|idle| {
-                let keep =
-                    idle.stream.poll_read_ready(&mut context).is_pending() && idle.server.state.is_up();
+                let keep = idle.stream.poll_read_ready(&mut context).is_pending() && is_up;
                 if !keep {
-                    idle.server.state.counters.mine().idle.down();
+                    server.state.counters.mine().idle.down();
                 }
                 keep
             });
             pool.spare = pool.spare.min(pool.idle.len());
             if purge && now >= pool.purge_at {
-                pool.purge(now);
+                pool.purge(now, server);
             }
             if pool.purge_at > 0 {
                 next = next.min(pool.purge_at);
             }
-        }
+            true
+        });
         self.purge_at.set(next);
         next
     }
@@ -325,21 +365,17 @@ impl ServerPool {
         self.elsewhere
     }
 
-    fn purge(&mut self, now: u64) {
+    fn purge(&mut self, now: u64, server: &LocalServer) {
         let closed = self.spare.div_ceil(2);
-        let mut delay = Duration::from_secs(5);
         // The longest idle ones stand first.
-        for idle in self.idle.drain(..closed) {
-            idle.server.state.counters.mine().idle.down();
-            delay = idle.server.pool_purge_delay;
-        }
-        if let Some(idle) = self.idle.first() {
-            delay = idle.server.pool_purge_delay;
+        for _ in self.idle.drain(..closed) {
+            server.state.counters.mine().idle.down();
         }
         self.spare = self.idle.len();
         self.expected = self.expected.midpoint(self.peak).max(self.peak.min(1));
         self.peak = 0;
-        self.purge_at = if self.idle.is_empty() { 0 } else { now + (delay.as_millis() as u64).max(1) };
+        self.purge_at =
+            if self.idle.is_empty() { 0 } else { now + (server.pool_purge_delay.as_millis() as u64).max(1) };
     }
 }
 
@@ -352,7 +388,7 @@ pub(crate) async fn sweep(worker: Rc<Worker>) {
             *pools.sweeper.borrow_mut() = context.waker().clone();
         }
         loop {
-            timer.set(pools.sweep(now_ms()));
+            timer.set(pools.sweep(&worker.locals, now_ms()));
             if timer.poll_expired(context).is_pending() {
                 return Poll::<()>::Pending;
             }

@@ -1,11 +1,9 @@
 //! One TCP stream from its first byte to its log line.
 
-use runtime::Local;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use config::plan::Proxy;
 use http::BodyLength;
 use runtime::timer::{self, now_us};
 use sample::{LogOrigin, Phase};
@@ -17,6 +15,7 @@ use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Recoding;
+use crate::local::LocalProxy;
 use crate::pool::Upstream;
 use crate::{connect, finish, report, route, rules_step, sockets, tunnel};
 
@@ -67,7 +66,7 @@ pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>
 fn may_upgrade(client: &Connection) -> bool {
     let own = &client.session.listener;
     let mut binds = client.frontend.binds.iter();
-    !binds.any(|bind| bind.stays_raw && Arc::ptr_eq(&bind.listener, own.shared()))
+    !binds.any(|bind| bind.stays_raw && std::ptr::eq(&*bind.listener, &**own))
 }
 
 async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
@@ -111,7 +110,7 @@ fn has_bytes(client: &Connection) -> bool {
 async fn reach(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Rc<LocalProxy>,
 ) -> Result<(Box<Upstream>, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
     let mut avoid = None;
@@ -124,7 +123,7 @@ async fn reach(
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 sockets::take(x, &upstream);
-                crate::exchange::tell(lease.settings(), Ok(()));
+                crate::exchange::tell(lease.server(), Ok(()));
                 lease.answered(Answer::Good);
                 return Ok((upstream, lease));
             }

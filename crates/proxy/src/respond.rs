@@ -133,7 +133,7 @@ pub(crate) fn find_error(client: &Connection, x: &Exchange, status: u16) -> Opti
     let of = |proxy: &config::plan::Proxy| {
         proxy.errors.iter().find(|(code, _)| *code == status).map(|(_, reply)| reply.clone())
     };
-    x.backend.as_deref().and_then(of).or_else(|| of(&client.frontend))
+    x.backend.as_ref().and_then(|backend| of(backend)).or_else(|| of(&client.frontend))
 }
 
 /// Renders a rule's reply into the transaction's response and `reply_body`.

@@ -3,6 +3,7 @@
 
 use state::server::Trouble;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use config::plan::proxy::{ConnectionMode, Reuse};
 use config::plan::server::Observe;
 use http::{BodyLength, Head, KnownName, Status, parse_response};
 use net::splice::Pipe;
+use runtime::Buffer;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, NEVER, now_us};
-use runtime::{Buffer, Local};
 use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Phase};
 
 use crate::assign::{Lease, Presence, aborts_on_close, presence};
-use crate::connection::{Connection, LastServer};
+use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop, tell};
 use crate::fault::Fault;
 use crate::finish::{self, Moved};
@@ -98,7 +99,7 @@ enum Expired {
 pub(crate) async fn await_head(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Fault> {
     let mut deadlines = Deadlines::new(client, x, backend);
@@ -161,7 +162,7 @@ pub(crate) async fn await_head(
         if status >= 200 || status == 101 {
             break;
         }
-        upstream.server.state.counters.mine().traffic.responses.add(status);
+        upstream.server().state.counters.mine().traffic.responses.add(status);
         interim(client, x).await?;
     }
     if x.txn.response.status() == 101 && !x.txn.request.has_upgrade() {
@@ -173,7 +174,7 @@ pub(crate) async fn await_head(
     if backend.retry_on.statuses.contains(&status) && x.txn.retries < backend.retries {
         return Err(Fault::RetryStatus(status));
     }
-    let counters = upstream.server.state.counters.mine();
+    let counters = upstream.server().state.counters.mine();
     counters.traffic.responses.add(status);
     counters.requests_total.add(1);
     counters.request_rate.tick(x.txn.times.response / 1000);
@@ -222,7 +223,7 @@ fn poll_head(
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Fault>> {
     let worker = client.worker.clone();
-    let options = &worker.proxy(upstream.backend).response_options;
+    let options = &worker.proxy(upstream.server().backend).response_options;
     if upstream.input.as_ref().is_some_and(|input| !input.is_empty())
         && parse_head(client, x, upstream, options)?
     {
@@ -263,7 +264,7 @@ fn parse_head(
     upstream: &mut Upstream,
     options: &http::ParseOptions,
 ) -> Result<bool, Fault> {
-    let backend = upstream.backend;
+    let backend = upstream.server().backend;
     let input = upstream.input();
     match parse_response(input.filled(), &mut x.txn.response, options) {
         Ok(Status::Partial) => Ok(false),
@@ -273,7 +274,7 @@ fn parse_head(
         }
         Err(error) => {
             let input = upstream.input.as_ref().map_or(&[][..], |input| input.filled());
-            finish::note_malformed(client, Some((backend, &upstream.server.state)), input, &error);
+            finish::note_malformed(client, Some((backend, &upstream.server().state)), input, &error);
             Err(Fault::BadResponse(error.kind))
         }
     }
@@ -305,15 +306,15 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     x.txn.status = status;
     // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are such.
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
-    let failed = failed && upstream.server.observe == Observe::Layer7;
-    tell(&upstream.server, if failed { Err(Trouble::Status) } else { Ok(()) });
+    let failed = failed && upstream.server().observe == Observe::Layer7;
+    tell(upstream.server(), if failed { Err(Trouble::Status) } else { Ok(()) });
 }
 
 /// Forwards the response to the client, and what is left of the request to the server.
 pub(crate) async fn forward(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     x.phase = Phase::Data;
@@ -383,7 +384,7 @@ fn unsent(x: &mut Exchange, backend: &Proxy, upstream: &Upstream, fault: Fault) 
     }
     x.answered = false;
     x.txn.times.response = 0;
-    for counters in [backend.state.backend.mine(), upstream.server.state.counters.mine()] {
+    for counters in [backend.state.backend.mine(), upstream.server().state.counters.mine()] {
         counters.response_errors.add(1);
     }
     Fault::BadResponse(http::ErrorKind::TransferEncoding)
@@ -509,7 +510,7 @@ pub(crate) async fn more(
 pub(crate) fn conclude(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Proxy,
     mut upstream: Box<Upstream>,
     lease: Lease,
 ) -> Next {
@@ -518,7 +519,7 @@ pub(crate) fn conclude(
     if x.txn.times.closed == 0 {
         x.txn.times.closed = now_us();
     }
-    let server = &lease.settings().state;
+    let server = &lease.server().state;
     server.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
     let uploaded = x.upload.is_finished();
     let head = &x.txn.response;
@@ -532,7 +533,7 @@ pub(crate) fn conclude(
         && upstream.input.as_ref().is_none_or(Buffer::is_empty);
     if reusable {
         upstream.input = None;
-        client.last_server = LastServer::new(upstream.backend, upstream.server.index);
+        note_last(client, backend, &upstream);
         if backend.reuse == Reuse::Never || is_bound_to_client(head) {
             upstream.private = is_bound_to_client(head);
             keep_private(client, upstream);
@@ -540,6 +541,7 @@ pub(crate) fn conclude(
             client.worker.pools.put(upstream);
         }
     } else if upstream.private && uploaded && head.keep_alive() && !x.server_closes {
+        note_last(client, backend, &upstream);
         keep_private(client, upstream);
     } else if uploaded && x.download.is_received() {
         upstream.discard();
@@ -548,12 +550,18 @@ pub(crate) fn conclude(
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
 }
 
+/// Notes the server of the connection's last request where the next one may ask for it (`option prefer-last-server`).
+fn note_last(client: &mut Connection, backend: &Proxy, upstream: &Upstream) {
+    if backend.options.prefer_last_server {
+        client.last_server = Rc::downgrade(&upstream.open.server);
+    }
+}
+
 fn keep_private(client: &mut Connection, mut upstream: Box<Upstream>) {
     upstream.input = None;
     if upstream.stream.watch().is_err() {
         return;
     }
-    client.last_server = LastServer::new(upstream.backend, upstream.server.index);
     // `max-session-srv-conns`: the longest kept goes first.
     let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
     let private = &mut client.private.get_or_insert_default().0;

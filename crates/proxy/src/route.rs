@@ -1,12 +1,12 @@
 //! Which backend (`use_backend`, `default_backend`), which server by rule (`use-server`), and the hash of the
 //! key that `balance` asks for.
 
-use runtime::Local;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use balance::{Algorithm, HashFunction, key};
 use config::plan::proxy::{BackendTarget, ServerTarget};
+use config::plan::servers::ServerAt;
 use config::plan::{Backends, Proxy};
 use http::{Method, uri};
 use sample::condition::{Condition, Test};
@@ -18,6 +18,7 @@ use crate::connection::Connection;
 use crate::envs;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::local::LocalProxy;
 
 /// Whether a condition holds now; none always does.
 pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
@@ -25,7 +26,7 @@ pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
 }
 
 /// Chooses the backend and counts the session there.
-pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Local<Proxy>, Fault> {
+pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Rc<LocalProxy>, Fault> {
     let frontend = &client.frontend;
     let shared = &client.worker.shared;
     let forced = !frontend.force_be_switch.is_empty()
@@ -41,8 +42,7 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Local<Prox
     }
     let index =
         by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or(Fault::NoBackend)?;
-    let handles = client.worker.handles.of(client.worker.plan(index));
-    let backend = handles.plan.clone();
+    let backend = client.worker.local(index);
     if x.txn.is_http && backend.mode != Mode::Http {
         // What became HTTP does not go back.
         return Err(Fault::NoBackend);
@@ -54,8 +54,8 @@ pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Local<Prox
         }
         x.txn.max_retries = None;
     }
-    client.entry.set_backend(&handles.state);
-    x.txn.backend = Some(handles.state.clone());
+    client.entry.set_backend(&backend.held);
+    x.txn.backend = Some(backend.held.clone());
     x.backend = Some(backend.clone());
     let traffic = &backend.state.backend.mine().traffic;
     traffic.sessions.up();
@@ -92,25 +92,26 @@ fn choose_by_rule(
 
 /// `use-server`: the first rule that holds and whose server can be used, which `force-persist` and `option persist` make of
 /// any. A name made at run time that is no server's ends the search. Cookies come after it.
-pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &Proxy) {
+pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &LocalProxy) {
     if x.bound.is_some() || backend.use_servers.is_empty() {
         return;
     }
     x.bound = envs::with(client, x, |env| {
         let forced = || backend.force_persist.iter().any(|when| holds(Some(when), env));
         for rule in backend.use_servers.iter().filter(|rule| holds(rule.condition.as_ref(), env)) {
-            let server = match &rule.target {
+            let place = match &rule.target {
                 ServerTarget::Fixed(index) => *index,
                 ServerTarget::Named(format) => {
                     let mut name = Vec::new();
                     format.render(env, &mut name);
-                    let named = |server: &&Arc<config::plan::ServerSettings>| {
+                    let named = |server: &ServerAt<'_>| {
                         server.state.name.as_bytes() == name && !server.state.removed.load(Relaxed)
                     };
                     backend.servers.iter().find(named)?.index
                 }
             };
-            let up = backend.servers[server].state.is_up();
+            let server = backend.server(place)?;
+            let up = server.state.is_up();
             if up || backend.options.persist || forced() {
                 return Some(Bound { server, even_down: !up });
             }

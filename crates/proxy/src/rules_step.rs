@@ -1,6 +1,5 @@
 //! Running the rule sets of a frontend and a backend, and doing what their verdicts ask of the connection.
 
-use runtime::Local;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,7 +111,7 @@ fn has_nothing_to_ask(proxy: &Proxy) -> bool {
 pub(crate) async fn of_backend(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Proxy,
 ) -> Result<(), Stop> {
     if backend.index == client.frontend.index || has_nothing_to_ask(backend) {
         return Ok(());
@@ -120,7 +119,7 @@ pub(crate) async fn of_backend(
     on_request(client, x, backend).await
 }
 
-async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Local<Proxy>) -> Result<(), Stop> {
+async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
     if !proxy.tcp_request.is_empty() && !were_run {
         let accepted = Box::pin(run(client, x, proxy, &proxy.tcp_request, None)).await;
@@ -155,7 +154,7 @@ enum Side {
 pub(crate) async fn run(
     client: &mut Connection,
     x: &mut Exchange,
-    proxy: &Local<Proxy>,
+    proxy: &Proxy,
     rules: &RuleSet,
     mut upstream: Option<&mut Upstream>,
 ) -> Result<bool, Stop> {
@@ -227,12 +226,7 @@ pub(crate) async fn hold_body(
     upload::hold(client, x, wanted, allowed).await
 }
 
-async fn do_hold(
-    client: &mut Connection,
-    x: &mut Exchange,
-    proxy: &Local<Proxy>,
-    hold: Hold,
-) -> Result<(), Stop> {
+async fn do_hold(client: &mut Connection, x: &mut Exchange, proxy: &Proxy, hold: Hold) -> Result<(), Stop> {
     match hold {
         Hold::Body { at_least, timeout_ms } => {
             let wanted = if at_least == 0 { usize::MAX } else { at_least };
@@ -277,7 +271,7 @@ async fn do_hold(
 async fn conclude(
     client: &mut Connection,
     x: &mut Exchange,
-    proxy: &Local<Proxy>,
+    proxy: &Proxy,
     verdict: Final,
     side: Side,
 ) -> Stop {
@@ -380,7 +374,7 @@ fn answer(client: &Connection, x: &mut Exchange, reply: &Arc<rules::Reply>) -> S
 pub(crate) async fn of_response(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     if !backend.tcp_response.is_empty() {
@@ -404,8 +398,10 @@ pub(crate) async fn of_response(
 /// # Errors
 /// A rewrite failed under `strict-mode on`.
 pub(crate) fn after_response(client: &mut Connection, x: &mut Exchange, held: usize) -> Result<(), Fault> {
-    let none = |proxy: &Local<Proxy>| proxy.http_after_response.is_empty();
-    if none(&client.frontend) && x.backend.as_ref().is_none_or(none) || x.txn.request.method().is_empty() {
+    let none = |proxy: &Proxy| proxy.http_after_response.is_empty();
+    if none(&client.frontend) && x.backend.as_ref().is_none_or(|backend| none(backend))
+        || x.txn.request.method().is_empty()
+    {
         return Ok(());
     }
     let frontend = client.frontend.clone();
@@ -466,12 +462,12 @@ pub(crate) async fn of_tcp_frontend(client: &mut Connection, x: &mut Exchange) -
 pub(crate) async fn of_tcp_backend(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Proxy,
 ) -> Result<(), Stop> {
     if backend.index == client.frontend.index { Ok(()) } else { on_stream(client, x, backend).await }
 }
 
-async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Local<Proxy>) -> Result<(), Stop> {
+async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     if proxy.tcp_request.is_empty() {
         return Ok(());
     }
@@ -516,7 +512,7 @@ async fn on_stream(client: &mut Connection, x: &mut Exchange, proxy: &Local<Prox
 pub(crate) async fn of_tcp_response(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     if backend.tcp_response.is_empty() {

@@ -1,7 +1,6 @@
 //! Answers made by other rooms: the statistics page and the services that rules name. Their bodies come in pieces, so that
 //! a page of tens of thousands of servers neither stalls its worker nor fills its memory.
 
-use runtime::Local;
 use std::time::{Duration, Instant};
 
 use config::plan::Proxy;
@@ -29,11 +28,7 @@ const PORTION: usize = 16 * 1024;
 const TURN: Duration = Duration::from_micros(200);
 
 /// `stats uri`: the page, after its own rules.
-pub(crate) async fn statistics(
-    client: &mut Connection,
-    x: &mut Exchange,
-    proxy: &Local<Proxy>,
-) -> Result<(), Stop> {
+pub(crate) async fn statistics(client: &mut Connection, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     let Some(page) = proxy.stats.clone() else { return Ok(()) };
     if !x.txn.request.target().starts_with(page.uri.as_bytes()) {
         return Ok(());

@@ -109,8 +109,8 @@ pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
 
 /// Makes the connection from the descriptor.
 fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Connection> {
-    let handles = worker.handles.of(worker.plan(newcomer.frontend));
-    let (frontend, bind) = (&handles.plan, &handles.plan.binds[newcomer.bind]);
+    let frontend = worker.local(newcomer.frontend);
+    let bind = &frontend.binds[newcomer.bind];
     let is_tcp = newcomer.peer.is_some();
     let counters = frontend.state.frontend.mine();
     counters.traffic.sessions.up();
@@ -155,15 +155,14 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Connection> {
         accepted_wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000),
         accepted_us: newcomer.accepted_us,
         ready_us: newcomer.accepted_us,
-        frontend: handles.state.clone(),
-        listener: handles.listener(newcomer.bind).clone(),
+        frontend: frontend.held.clone(),
+        listener: frontend.listener(newcomer.bind),
         requests: 0,
         id,
         vars: Default::default(),
         log_level: None,
     };
-    let entry = sessions::register(&handles.state, newcomer.peer, address_of(&session.destination), now_ms);
-    let frontend = frontend.clone();
+    let entry = sessions::register(&frontend.held, newcomer.peer, address_of(&session.destination), now_ms);
     Connection::new(worker, frontend, stream, session, entry, newcomer.load)
 }
 

@@ -9,8 +9,8 @@ use config::plan::Proxy;
 use http::BodyLength;
 use net::Stream;
 use net::splice::Pipe;
+use runtime::Buffer;
 use runtime::timer::{self, NEVER};
-use runtime::{Buffer, Local};
 use sample::Phase;
 use sample::transaction::TimeoutSlot;
 
@@ -62,7 +62,7 @@ struct Leg<'a> {
 pub(crate) async fn upgrade(
     client: &mut Connection,
     x: &mut Exchange,
-    backend: &Local<Proxy>,
+    backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     x.phase = Phase::Data;
@@ -147,7 +147,7 @@ pub(crate) async fn run(
             client.timer.set(client_at.min(server_at));
             let moved = Moved {
                 counted: &mut x.counted,
-                backend: x.backend.as_deref(),
+                backend: x.backend.as_ref().map(|backend| &***backend),
                 server: x.txn.server.as_deref(),
             };
             finish::count_moved(client, moved, before.0 + received.0, before.1 + down.flow.sent);

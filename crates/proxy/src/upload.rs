@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use config::plan::{Proxy, ServerSettings};
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Method};
+use runtime::Buffer;
 use runtime::timer;
-use runtime::{Buffer, Local};
 
 use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop};
@@ -16,11 +16,7 @@ use crate::flow::Recoding;
 use crate::gate;
 
 /// Holds the request back until its body is there, where the configuration asks for it.
-pub(crate) async fn prepare(
-    client: &mut Connection,
-    x: &mut Exchange,
-    backend: &Local<Proxy>,
-) -> Result<(), Stop> {
+pub(crate) async fn prepare(client: &mut Connection, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     let buffered = client.frontend.options.http_buffer_request || backend.options.http_buffer_request;
     let by_parameter = matches!(
         backend.balance.algorithm,

@@ -11,16 +11,17 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use balance::{Member, Picker};
 use base::address::Family;
 use config::Plan;
-use config::plan::{Grown, Proxy, ServerSettings};
+use config::plan::servers::ServerAt;
+use config::plan::{Grown, Proxy};
 use http::ParseOptions;
 use state::Process;
 use state::resolvers::Section;
 
-use crate::handles::Handles;
+use crate::local::{LocalProxy, Locals};
 use crate::log::Outbox;
 use crate::pool::Pools;
 
@@ -130,7 +131,7 @@ impl Prepared {
             ..ParseOptions::default()
         };
         let mut by_cookie: HashMap<Box<[u8]>, usize> = HashMap::new();
-        for server in proxy.servers.iter() {
+        for server in proxy.servers.fixed() {
             if let Some(value) = &server.cookie {
                 // Of several with one value the first is meant.
                 by_cookie.entry(value.as_bytes().into()).or_insert(server.index);
@@ -158,7 +159,8 @@ impl Prepared {
 /// The choice among a backend's servers, as it is now.
 pub(crate) enum CurrentPicker<'a> {
     Own(&'a Picker),
-    Renewed(Arc<Picker>),
+    /// A guard of the worker's own: a count would be everybody's.
+    Renewed(Guard<Option<Arc<Picker>>>, &'a Picker),
 }
 
 impl std::ops::Deref for CurrentPicker<'_> {
@@ -168,7 +170,7 @@ impl std::ops::Deref for CurrentPicker<'_> {
     fn deref(&self) -> &Picker {
         match self {
             Self::Own(picker) => picker,
-            Self::Renewed(picker) => picker,
+            Self::Renewed(renewed, own) => renewed.as_deref().unwrap_or(own),
         }
     }
 }
@@ -180,7 +182,7 @@ impl Prepared {
         if !self.is_renewed.load(Acquire) {
             return CurrentPicker::Own(&self.picker);
         }
-        self.renewed.load_full().map_or(CurrentPicker::Own(&self.picker), CurrentPicker::Renewed)
+        CurrentPicker::Renewed(self.renewed.load(), &self.picker)
     }
 
     /// Whether servers may be added (`add server`).
@@ -197,11 +199,12 @@ impl Prepared {
 }
 
 fn members(proxy: &Proxy) -> Vec<Member> {
-    let member = |server: &Arc<ServerSettings>| Member {
+    let member = |server: ServerAt<'_>| Member {
         server: server.state.clone(),
         hash_key: server.hash_key,
         guid: server.guid.clone(),
     };
+    // A removed one stands in its place, in maintenance, until another has it.
     proxy.servers.iter().map(member).collect()
 }
 
@@ -210,14 +213,28 @@ pub async fn close_idle(backend: usize, server: usize) {
     for index in 0..runtime::shard::workers() {
         let (send, receive) = tokio::sync::oneshot::channel();
         runtime::worker::post(index, move || {
-            if let Some(worker) = current() {
-                while worker.pools.evict(Some((backend, server))) {}
+            if let Some(worker) = current()
+                && let Some(server) = worker.locals.known_server(backend, server)
+            {
+                while worker.pools.evict(&server) {}
             }
             // Who asked may be gone.
             let _ = send.send(());
         });
         // A worker that no longer answers has no connection either.
         let _ = receive.await;
+    }
+}
+
+/// Lets all workers go of a server that was removed, so that its place may become another's.
+pub fn forget(backend: usize, server: usize) {
+    for index in 0..runtime::shard::workers() {
+        // A worker that no longer listens ends with all that it holds.
+        runtime::worker::post(index, move || {
+            if let Some(worker) = current() {
+                worker.locals.forget(backend, server);
+            }
+        });
     }
 }
 
@@ -241,10 +258,10 @@ pub struct Worker {
     pub index: usize,
     /// What all workers share.
     pub shared: Arc<Shared>,
+    /// The proxies and servers that it had to do with.
+    pub(crate) locals: Locals,
     /// Idle connections to servers.
     pub(crate) pools: Pools,
-    /// Its own hold of what requests use.
-    pub(crate) handles: Handles,
     /// Log lines on their way out.
     pub(crate) outbox: RefCell<Outbox>,
     /// The workers of its group: those that serve the same listeners and share idle connections.
@@ -264,8 +281,8 @@ impl Worker {
         let worker = Rc::new(Self {
             index,
             group,
+            locals: Locals::new(shared.clone()),
             pools: Pools::new(&shared),
-            handles: Handles::new(&shared),
             outbox: RefCell::new(Outbox::new(&shared)),
             next_stream: Cell::new(index as u64),
             shared,
@@ -284,10 +301,10 @@ impl Worker {
         id
     }
 
-    /// The settings of proxy `index`.
+    /// The proxy `index`, to be kept by a task.
     #[inline]
-    pub(crate) fn plan(&self, index: usize) -> &Arc<Proxy> {
-        &self.shared.proxies[index].plan
+    pub(crate) fn local(&self, index: usize) -> Rc<LocalProxy> {
+        self.locals.proxy(index)
     }
 
     /// The prepared proxy `index`.

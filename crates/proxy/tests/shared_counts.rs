@@ -25,7 +25,11 @@ fn connections_and_requests_do_not_count_themselves_among_the_users_of_the_plan(
             |proxy: &Arc<config::plan::Proxy>| [Arc::strong_count(proxy), Arc::strong_count(&proxy.state)];
         let listeners =
             proxies.iter().flat_map(|proxy| &proxy.binds).map(|bind| Arc::strong_count(&bind.listener));
-        proxies.iter().flat_map(of_proxy).chain(listeners).collect()
+        let of_server = |server: &Arc<config::plan::ServerSettings>| {
+            [Arc::strong_count(server), Arc::strong_count(&server.state)]
+        };
+        let servers = proxies.iter().flat_map(|proxy| proxy.servers.fixed()).flat_map(of_server);
+        proxies.iter().flat_map(of_proxy).chain(listeners).chain(servers).collect()
     };
     let address = common::serve(plan)[0];
     // One request, so that the listener's own tasks hold what they hold.

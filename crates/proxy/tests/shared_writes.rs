@@ -1,8 +1,8 @@
 //! How often a warm request writes to what other workers write too, for each way of balancing: counted by debug builds.
 //!
 //! Each such write may cost the transfer of a cache line from another core, and those of one line follow one another; so
-//! their number, and not the number of threads, is what a request costs. Reference counts are not among them. A process counts them as a
-//! whole: one test.
+//! their number, and not the number of threads, is what a request costs. Counts of references to what workers share are among them
+//! (`runtime::Local`). A process counts them as a whole: one test.
 
 mod common;
 
@@ -45,11 +45,24 @@ const LIMITS: &[Limit] = &[
     Limit { more: "hash-type consistent\n hash-balance-factor 150", ..limit("uri", 2) },
     Limit { a_second: 256, ..limit("random", 2) },
     Limit { a_second: 2_000, ..limit("peak-ewma", 2) },
-    // A limit is kept to by all workers together.
-    Limit { more: "default-server maxconn 100", ..limit("roundrobin", 3) },
-    // Two of the keys that order many servers; minima over sixteen of them are further ones, where they change.
-    Limit { servers: 20, ..limit("leastconn", 4) },
+    // A worker keeps a place of the limit, which all keep to together, for its next request.
+    Limit { more: "default-server maxconn 100", ..limit("roundrobin", 1) },
+    Limit { more: "default-server maxconn 100", ..limit("static-rr", 1) },
+    Limit { more: "default-server maxconn 100", ..limit("source", 0) },
+    Limit { more: "default-server maxconn 100", ..limit("leastconn", 2) },
+    Limit { more: "default-server maxconn 100", ..limit("first", 2) },
+    // Counted where many servers are ordered, and nowhere else.
+    Limit { servers: 20, ..limit("leastconn", 2) },
+    Limit { servers: 20, more: "default-server maxconn 100", ..limit("leastconn", 2) },
+    Limit { servers: 20, ..limit("first", 2) },
+    Limit { servers: 20, more: "default-server maxconn 100", ..limit("first", 2) },
 ];
+
+/// What a client's connection may write with one request, whose server connection is opened and closed for it alone: a place of the
+/// process, the frontend and the listener, and the worker's load, each when it comes and when it goes; a message to the worker;
+/// the server connection, counted by process and server when it is opened and when it is closed.
+const EACH_CONNECTION: u64 = 4 * 2 + 1 + 2 * 2;
+const CONNECTIONS: usize = 400;
 
 #[test]
 fn a_warm_request_writes_what_is_shared_a_fixed_few_times_whatever_the_number_of_threads() {
@@ -65,8 +78,12 @@ fn a_warm_request_writes_what_is_shared_a_fixed_few_times_whatever_the_number_of
         text += &format!("listen l{at}\n bind 127.0.0.1:1\n balance {balance}\n {more}\n");
         (0..*servers).for_each(|server| text += &format!(" server s{server} {origin}\n"));
     }
+    text += &format!(
+        "listen closing\n bind 127.0.0.1:1\n balance source\n http-reuse never\n option httpclose\n server s {origin}\n"
+    );
     let addresses = common::serve(common::plan(&text));
-    for (limit, address) in LIMITS.iter().zip(addresses) {
+    for (limit, address) in LIMITS.iter().zip(&addresses) {
+        let address = *address;
         let mut client = common::connect(address);
         common::exchange(&mut client, WARM_UP);
         let (before, began) = (shared::writes(), Instant::now());
@@ -86,4 +103,13 @@ fn a_warm_request_writes_what_is_shared_a_fixed_few_times_whatever_the_number_of
             "{balance} {more:?}: {writes} writes of {COUNTED} requests in {seconds} s, {allowed:.0} are allowed"
         );
     }
+    let closing = addresses[LIMITS.len()];
+    let one = || common::exchange(&mut common::connect(closing), 1);
+    (0..CONNECTIONS).for_each(|_| one());
+    let before = shared::writes();
+    (0..CONNECTIONS).for_each(|_| one());
+    // What begins or ends at the edges evens out.
+    let writes = (shared::writes() - before) as f64 / CONNECTIONS as f64;
+    println!("a connection with one request: {writes:.2}");
+    assert!(writes <= EACH_CONNECTION as f64, "{writes:.2} writes for each connection");
 }

@@ -36,7 +36,7 @@ struct Follower {
 impl Follower {
     /// A server for whom nothing is asked yet. One that stood for a record in an earlier process still does.
     fn new(backend: Arc<Proxy>, index: usize) -> Self {
-        let server = &backend.servers[index].state;
+        let server = &backend.servers.fixed()[index].state;
         let record = server.srv_record.get().and_then(|_| {
             let host = server.fqdn.load();
             host.as_ref().map(|host| (Box::clone(host), server.port()))
@@ -45,11 +45,11 @@ impl Follower {
     }
 
     fn server(&self) -> &Arc<Server> {
-        &self.backend.servers[self.index].state
+        &self.backend.servers.fixed()[self.index].state
     }
 
     fn settings(&self) -> Option<&Settings> {
-        self.backend.servers[self.index].resolution.as_ref()
+        self.backend.servers.fixed()[self.index].resolution.as_ref()
     }
 
     fn address(&self) -> Option<IpAddr> {

@@ -9,6 +9,8 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::shared::note_write;
+
 /// Something shared, held for this worker: copies are counted by this worker alone.
 pub struct Local<T>(Rc<Held<T>>);
 
@@ -16,9 +18,16 @@ struct Held<T> {
     shared: Arc<T>,
 }
 
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        note_write();
+    }
+}
+
 impl<T> Local<T> {
-    /// Holds `shared` for this worker.
+    /// Holds `shared` for this worker. Making it and ending it are writes to something shared.
     pub fn new(shared: Arc<T>) -> Self {
+        note_write();
         Self(Rc::new(Held { shared }))
     }
 

@@ -62,6 +62,15 @@ pub fn current_worker() -> usize {
 #[derive(Debug, Default)]
 pub struct Padded<T>(pub T);
 
+impl<T> std::ops::Deref for Padded<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// One `T` a worker. Written by the worker that owns the copy, read by all.
 #[derive(Debug)]
 pub struct Sharded<T> {

@@ -2,7 +2,7 @@
 //!
 //! A write to a cache line that another core wrote last costs a transfer of that line, and transfers of one line follow one another
 //! however many cores there are. So the number of such writes a request makes says how a proxy grows with its threads; a
-//! test counts them (`crates/proxy/tests/shared_writes.rs`). What only one worker writes belongs into
+//! test counts them (`crates/proxy/tests/shared_writes.rs`), those to reference counts by [`Local`](crate::Local) too. What only one worker writes belongs into
 //! [`Sharded`](crate::Sharded) instead. These numbers order nothing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, LocalOptions, RuntimeMetrics};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::shard::{self, Padded};
+use crate::shared::{Shared as _, note_write};
 use crate::timer;
 use crate::topology::{self, Cpus};
 
@@ -82,8 +83,10 @@ pub fn prepare(count: usize) -> io::Result<Inboxes> {
     Ok(Inboxes(receivers.into_iter()))
 }
 
-/// Posts `message` to worker `index`; says whether that worker still listens.
+/// Posts `message` to worker `index`; says whether that worker still listens. It counts as one write to something shared, whatever
+/// the channel and the allocator make of it.
 pub fn post(index: usize, message: impl FnOnce() + Send + 'static) -> bool {
+    note_write();
     MAILBOXES
         .get()
         .and_then(|boxes| boxes.senders.get(index))
@@ -133,7 +136,7 @@ impl Load {
     /// Counts one more connection for worker `index`, at once, so that the next choice sees it.
     pub fn add(index: usize) -> Self {
         if let Some(boxes) = MAILBOXES.get() {
-            boxes.connections[index].0.fetch_add(1, Relaxed);
+            boxes.connections[index].add(1);
         }
         Self(index as u32)
     }
@@ -142,7 +145,7 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         if let Some(boxes) = MAILBOXES.get() {
-            boxes.connections[self.0 as usize].0.fetch_sub(1, Relaxed);
+            boxes.connections[self.0 as usize].sub(1);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Counters of frontends, listeners, backends and servers (management manual, 9.1), one copy a worker.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use runtime::{Count, Gauge, Rate, Sharded};
 
@@ -114,10 +114,36 @@ pub struct BackendCounters {
     pub connects: Count,
     /// Connections reused (`reuse`).
     pub reuses: Count,
+    /// Places of a server's `maxconn` that the worker keeps for its next requests.
+    pub places: Places,
     /// Idle connections now, of this worker (`idle_conn_cur`).
     pub idle: Gauge,
     /// Sums of the times of the last 1,024 requests, in ms (`qtime`, `ctime`, `rtime`, `ttime`).
     pub times: Times,
+}
+
+/// Places of a limit that a worker keeps. It alone adds and takes them one by one; others take all at once when they find none.
+#[derive(Debug, Default)]
+pub struct Places(AtomicU32);
+
+impl Places {
+    /// Takes one, if there is one.
+    #[inline]
+    pub fn take(&self) -> bool {
+        // Mostly there is either none or nobody else.
+        self.0.load(Relaxed) > 0 && self.0.fetch_update(Relaxed, Relaxed, |kept| kept.checked_sub(1)).is_ok()
+    }
+
+    /// Keeps one more.
+    #[inline]
+    pub fn keep(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Takes all that there are.
+    pub fn take_all(&self) -> u32 {
+        if self.0.load(Relaxed) == 0 { 0 } else { self.0.swap(0, Relaxed) }
+    }
 }
 
 /// One worker's counters of a server.

@@ -54,6 +54,8 @@ pub enum Demand {
     SuddenDeath = 3,
     /// Mark the server down.
     MarkDown = 4,
+    /// The server was removed: end.
+    End = 5,
 }
 
 impl Health {
@@ -74,6 +76,7 @@ impl Health {
             2 => Demand::FailCheck,
             3 => Demand::SuddenDeath,
             4 => Demand::MarkDown,
+            5 => Demand::End,
             _ => {
                 *waiting = Some(context.waker().clone());
                 return std::task::Poll::Pending;

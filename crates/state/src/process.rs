@@ -53,7 +53,7 @@ impl CheckCounters {
 
     /// Counts one that comes.
     pub fn enter(&self) {
-        self.present.0.fetch_add(1, Relaxed);
+        self.present.add(1);
     }
 
     /// Counts one that comes if there are fewer than `limit`; says whether it did.
@@ -63,7 +63,7 @@ impl CheckCounters {
 
     /// Counts one that leaves or ends.
     pub fn leave(&self) {
-        self.present.0.fetch_sub(1, Relaxed);
+        self.present.sub(1);
     }
 }
 
@@ -74,10 +74,10 @@ pub struct Process {
     pub counters: Sharded<ProcessCounters>,
     /// Health checks and agents.
     pub checks: Sharded<CheckCounters>,
-    /// Connections now, of all frontends (`CurrConns`). Written at accept and close.
-    pub connections: AtomicU32,
-    /// Connections to servers now, used and idle. Written when one is opened and when it is closed.
-    pub server_connections: AtomicU32,
+    /// Connections now, of all frontends (`CurrConns`). Written at accept and close; apart from the limits, which every request reads.
+    pub connections: Padded<AtomicU32>,
+    /// Connections to servers now, used and idle. Written when one is opened and when it is closed, and apart likewise.
+    pub server_connections: Padded<AtomicU32>,
     /// From so many descriptors in use on no connection is kept idle (`tune.pool-low-fd-ratio`); 0 for no limit.
     pub idle_from_fds: AtomicU32,
     /// From so many on idle connections are closed to make room (`tune.pool-high-fd-ratio`); 0 for no limit.

@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use runtime::Sharded;
+use runtime::shard::Padded;
+use runtime::shared::{Shared as _, note_write};
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
 use crate::queue::Queue;
@@ -65,8 +67,8 @@ pub struct Proxy {
     pub frontend: Sharded<FrontendCounters>,
     /// Counters of the backend's side.
     pub backend: Sharded<BackendCounters>,
-    /// Connections of the frontend now. Written at accept and at close by every worker.
-    pub connections: AtomicU32,
+    /// Connections of the frontend now. Written at accept and at close by every worker; apart from what requests read.
+    pub connections: Padded<AtomicU32>,
     /// The most connections at once (`smax` of the frontend).
     pub connections_max: AtomicU32,
     /// The frontend's `maxconn`; `set maxconn frontend` writes it.
@@ -148,7 +150,7 @@ impl Proxy {
             is_backend: seed.is_backend,
             frontend: Sharded::default(),
             backend: Sharded::default(),
-            connections: AtomicU32::new(0),
+            connections: Padded::default(),
             connections_max: AtomicU32::new(0),
             maxconn: AtomicU32::new(seed.maxconn),
             session_limit: AtomicU32::new(seed.session_limit),
@@ -193,18 +195,16 @@ impl Proxy {
     /// Takes a connection's place if the frontend's limit allows one more.
     pub fn try_connect(&self) -> bool {
         let limit = self.maxconn.load(Relaxed);
-        let taken = self
-            .connections
-            .fetch_update(Relaxed, Relaxed, |now| (limit == 0 || now < limit).then_some(now + 1));
+        let taken = self.connections.take_below(if limit == 0 { u32::MAX } else { limit });
         if let Ok(before) = taken {
-            self.connections_max.fetch_max(before + 1, Relaxed);
+            self.connections_max.raise(before + 1);
         }
         taken.is_ok()
     }
 
     /// Gives a connection's place back; who waits to accept is woken when the frontend was full.
     pub fn disconnect(&self) {
-        let before = self.connections.fetch_sub(1, Relaxed);
+        let before = self.connections.sub(1);
         if before == self.maxconn.load(Relaxed) {
             for listener in self.listeners.load().iter() {
                 listener.wake();
@@ -268,6 +268,8 @@ pub struct Listener {
     pub counters: OnceLock<Sharded<ListenerCounters>>,
     /// Tasks that wait until accepting is allowed again.
     waiting: std::sync::Mutex<Vec<std::task::Waker>>,
+    /// How often they were woken, and then forgotten. Written under that lock.
+    wakes: AtomicU32,
 }
 
 impl Listener {
@@ -282,6 +284,7 @@ impl Listener {
             connections: AtomicU32::new(0),
             counters: OnceLock::new(),
             waiting: std::sync::Mutex::default(),
+            wakes: AtomicU32::new(0),
         }
     }
 
@@ -296,19 +299,30 @@ impl Listener {
         self.counters.get().map(Sharded::mine)
     }
 
-    /// Registers the accepting task, to be woken by [`wake`](Self::wake).
-    pub fn wait(&self, waker: std::task::Waker) {
+    /// Registers the accepting task, to be woken by [`wake`](Self::wake); the number is for [`is_registered`](Self::is_registered).
+    pub fn wait(&self, waker: std::task::Waker) -> u32 {
+        note_write();
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !waiting.iter().any(|other| other.will_wake(&waker)) {
             waiting.push(waker);
         }
+        self.wakes.load(Relaxed)
+    }
+
+    /// Whether what was registered as `number` still is: it takes no lock.
+    #[inline]
+    pub fn is_registered(&self, number: u32) -> bool {
+        self.wakes.load(Relaxed) == number
     }
 
     /// Wakes the accepting tasks.
     pub fn wake(&self) {
-        let waiting =
-            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        waiting.into_iter().for_each(std::task::Waker::wake);
+        note_write();
+        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.wakes.fetch_add(1, Relaxed);
+        let woken = std::mem::take(&mut *waiting);
+        drop(waiting);
+        woken.into_iter().for_each(std::task::Waker::wake);
     }
 }
 

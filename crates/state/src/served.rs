@@ -1,4 +1,4 @@
-//! What request tasks write of a server while they use it: how many it serves, how long its answers take.
+//! What request tasks write of a server while they use it: how many it serves, its connections, how long its answers take.
 //!
 //! It stands apart from the rest of the server, and those of servers made one after the other stand together: a
 //! balancer that compares servers at random then finds most of them in the cache, whatever their number.
@@ -15,6 +15,8 @@ use crate::recent::Recent;
 #[repr(align(128))]
 pub struct Served {
     pub(crate) count: AtomicU32,
+    /// Connections to it now, used and idle. Written when one is opened and when it is closed.
+    pub open: AtomicU32,
     /// How long its answers take. Written by request tasks of backends that balance by it.
     pub latency: Latency,
     /// Requests of the last second. Written likewise.

@@ -89,6 +89,8 @@ pub enum Tally {
     Shared,
     /// In the worker's own.
     Own,
+    /// In the worker's own, in one of the places that a limit leaves.
+    Place,
 }
 
 /// One server of a backend.
@@ -138,16 +140,15 @@ pub struct Server {
     pub version: AtomicU64,
     /// Orders servers by when they last came up (`balance sticky`): 0 for those that always were.
     pub turn: AtomicU64,
-    /// Requests being served now, but for those that workers count each for itself: see [`serving`](Self::serving).
-    /// Written by every worker that picks this server, when a request comes and when it leaves.
+    /// Requests being served now: see [`serving`](Self::serving). Written by every worker that picks this server, when a request comes
+    /// and when it leaves. Where requests are counted apart, the places of the limit that workers took, for requests or to
+    /// keep: written when a worker needs more, and when it gives one back.
     pub served: Counted,
-    /// Whether requests without a limit are counted in each worker's own `counters`: where nothing compares the servers by them,
-    /// their sum is wanted now and then only. Set by the balancer when it is made.
+    /// Whether requests are counted in each worker's own `counters`: where nothing compares the servers by this number,
+    /// the sum is wanted now and then only. Set by the balancer when it is made.
     pub counts_apart: AtomicBool,
     /// Whether a limit was set while requests were counted so: they count against it until they leave.
     limited_late: AtomicBool,
-    /// Connections to it now, used and idle. Written when one is opened and when it is closed.
-    pub open: AtomicU32,
     /// Whether it was added at run time.
     pub dynamic: AtomicBool,
     /// Whether it was removed: nothing finds it any more, and what still knows its place finds it in maintenance.
@@ -244,7 +245,6 @@ impl Server {
             served: Counted::default(),
             counts_apart: AtomicBool::new(false),
             limited_late: AtomicBool::new(false),
-            open: AtomicU32::new(0),
             dynamic: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             referenced: AtomicBool::new(false),
@@ -457,10 +457,15 @@ impl Server {
         CHANGES.fetch_add(1, Release);
     }
 
+    /// Connections to it now, used and idle.
+    #[inline]
+    pub fn open(&self) -> &AtomicU32 {
+        &self.served.0.open
+    }
+
     /// Requests being served now.
     pub fn serving(&self) -> u32 {
-        let shared = self.served.0.load(Relaxed);
-        if self.counts_apart.load(Relaxed) { shared + self.apart() } else { shared }
+        if self.counts_apart.load(Relaxed) { self.apart() } else { self.served.0.load(Relaxed) }
     }
 
     /// Those that workers count each for itself.
@@ -468,11 +473,12 @@ impl Server {
         current(&self.counters, |shard| shard.traffic.sessions.get()) as u32
     }
 
-    /// Requests that count against a limit, if there is one.
+    /// Whether fewer than `most` requests are being served now.
     #[inline]
-    pub fn limited(&self) -> u32 {
-        let shared = self.served.0.load(Relaxed);
-        if self.limited_late.load(Relaxed) { shared + self.apart() } else { shared }
+    pub fn serves_fewer(&self, most: u32) -> bool {
+        let enough = self.served.0.load(Relaxed) < most && !self.limited_late.load(Relaxed);
+        // Of the places that were taken, workers may only keep some.
+        enough || (self.counts_apart.load(Relaxed) && self.apart() < most)
     }
 
     /// Counts one more request as served by this server, in the shared count.
@@ -490,26 +496,92 @@ impl Server {
                 self.served.0.count.sub(1);
             }
             Tally::Own => self.counters.mine().traffic.sessions.down(),
+            Tally::Place => {
+                let own = self.counters.mine();
+                own.traffic.sessions.down();
+                self.give_place_back(own);
+            }
         }
     }
 
     /// Takes a place if `limit` (0: none) allows one more.
     #[inline]
     pub fn try_enter(&self, limit: u32) -> Option<Tally> {
-        if limit == 0 && self.counts_apart.load(Relaxed) {
-            if self.counters.mine().traffic.sessions.up() {
-                self.served_max.raise(self.serving());
-            }
-            return Some(Tally::Own);
+        if self.counts_apart.load(Relaxed) {
+            return self.try_enter_apart(limit);
         }
         if limit == 0 {
             self.enter();
             return Some(Tally::Shared);
         }
-        let apart = if self.limited_late.load(Relaxed) { self.apart() } else { 0 };
-        let before = self.served.0.count.take_below(limit.saturating_sub(apart)).ok()?;
-        self.served_max.raise(before + apart + 1);
+        let before = self.served.0.count.take_below(limit).ok()?;
+        self.served_max.raise(before + 1);
         Some(Tally::Shared)
+    }
+
+    #[inline]
+    fn try_enter_apart(&self, limit: u32) -> Option<Tally> {
+        let own = self.counters.mine();
+        let tally = match limit {
+            0 => Tally::Own,
+            _ => {
+                self.take_place(own, limit)?;
+                Tally::Place
+            }
+        };
+        if own.traffic.sessions.up() {
+            self.served_max.raise(self.apart());
+        }
+        Some(tally)
+    }
+
+    /// Takes one of `limit` places: one that the worker kept, or else one that nobody has.
+    #[inline]
+    fn take_place(&self, own: &ServerCounters, limit: u32) -> Option<()> {
+        let taken = &self.served.0.count;
+        if self.limited_late.load(Relaxed) {
+            return self.take_place_late(limit);
+        }
+        // More are taken than there are when the limit was lowered.
+        if taken.load(Relaxed) <= limit && own.places.take() {
+            return Some(());
+        }
+        if taken.take_below(limit).is_ok() {
+            return Some(());
+        }
+        self.gather();
+        taken.take_below(limit).ok().map(drop)
+    }
+
+    /// While requests may be there that came before there was a limit: all are counted.
+    #[cold]
+    fn take_place_late(&self, limit: u32) -> Option<()> {
+        self.gather();
+        (self.apart() < limit).then(|| {
+            self.served.0.count.add(1);
+        })
+    }
+
+    /// Takes back the places that workers keep.
+    #[cold]
+    fn gather(&self) {
+        let kept: u32 = self.counters.all().map(|shard| shard.places.take_all()).sum();
+        if kept > 0 {
+            self.served.0.count.sub(kept);
+        }
+    }
+
+    /// Keeps a place for the worker's next request as long as a quarter of all is nobody's: whoever waits then finds one there.
+    #[inline]
+    fn give_place_back(&self, own: &ServerCounters) {
+        let limit = self.maxconn.load(Relaxed);
+        let few = self.served.0.load(Relaxed) <= limit - limit.div_ceil(4);
+        // A limit that moves with the load of the backend may be lower than it is now.
+        if few && self.minconn == 0 && !self.limited_late.load(Relaxed) {
+            own.places.keep();
+        } else {
+            self.served.0.count.sub(1);
+        }
     }
 }
 
@@ -574,15 +646,111 @@ mod tests {
         server.set_maxconn(3);
         assert_eq!(server.try_enter(3), None, "three are there already");
         server.leave(Tally::Own);
-        assert_eq!(server.try_enter(3), Some(Tally::Shared));
-        assert_eq!((server.try_enter(3), server.limited(), server.serving()), (None, 3, 3));
+        assert_eq!(server.try_enter(3), Some(Tally::Place));
+        assert_eq!((server.try_enter(3), server.serves_fewer(3), server.serving()), (None, false, 3));
         server.leave(Tally::Own);
         server.set_maxconn(0);
         assert_eq!(server.try_enter(0), Some(Tally::Own));
-        for tally in [Tally::Shared, Tally::Own, Tally::Own] {
+        for tally in [Tally::Place, Tally::Own, Tally::Own] {
             server.leave(tally);
         }
-        assert_eq!((server.serving(), server.limited(), server.served_max.load(Relaxed)), (0, 0, 3));
+        assert_eq!((server.serving(), server.served_max.load(Relaxed)), (0, 3));
+        assert_eq!(server.served.0.load(Relaxed), 0);
+    }
+
+    /// A server with a limit whose requests two workers count.
+    fn with_two_workers(limit: u32) -> Arc<Server> {
+        runtime::shard::set_workers(2);
+        let server = server();
+        runtime::shard::set_workers(1);
+        server.counts_apart.store(true, Relaxed);
+        server.set_maxconn(limit);
+        server.limited_late.store(false, Relaxed);
+        server
+    }
+
+    /// Has another worker do it.
+    fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+        let other = || {
+            runtime::shard::enter_worker(1);
+            work()
+        };
+        std::thread::scope(|scope| scope.spawn(other).join().expect("the other worker"))
+    }
+
+    #[test]
+    fn a_worker_keeps_a_place_and_needs_nothing_shared_for_its_next_request() {
+        let server = with_two_workers(8);
+        let tally = server.try_enter(8).expect("a place");
+        server.leave(tally);
+        let before = runtime::shared::writes();
+        for _ in 0..100 {
+            let tally = server.try_enter(8).expect("a place");
+            server.leave(tally);
+        }
+        assert_eq!(runtime::shared::writes(), before);
+        assert_eq!((server.serving(), server.served.0.load(Relaxed)), (0, 1));
+        assert!(server.serves_fewer(1), "a place that is kept is no request");
+    }
+
+    #[test]
+    fn places_that_a_worker_keeps_are_there_for_all() {
+        let server = with_two_workers(4);
+        let own: Vec<Tally> = (0..3).map(|_| server.try_enter(4).expect("a place")).collect();
+        own.into_iter().for_each(|tally| server.leave(tally));
+        assert_eq!((server.serving(), server.served.0.load(Relaxed)), (0, 3), "three are kept");
+        let taken = elsewhere(|| (0..5).filter(|_| server.try_enter(4).is_some()).count());
+        assert_eq!((taken, server.try_enter(4), server.serving()), (4, None, 4));
+        elsewhere(|| server.leave(Tally::Place));
+        assert_eq!(server.try_enter(4), Some(Tally::Place));
+    }
+
+    #[test]
+    fn after_a_limit_was_lowered_no_kept_place_goes_beyond_it() {
+        let server = with_two_workers(8);
+        let tallies: Vec<Tally> = (0..6).map(|_| server.try_enter(8).expect("a place")).collect();
+        tallies.into_iter().for_each(|tally| server.leave(tally));
+        server.set_maxconn(2);
+        assert_eq!((0..5).filter(|_| server.try_enter(2).is_some()).count(), 2);
+        assert_eq!((server.serving(), server.served.0.load(Relaxed)), (2, 2));
+    }
+
+    #[test]
+    fn no_more_than_the_limit_are_served_however_many_workers_come_at_once() {
+        const LIMIT: u32 = 6;
+        runtime::shard::set_workers(4);
+        let server = server();
+        runtime::shard::set_workers(1);
+        server.counts_apart.store(true, Relaxed);
+        server.maxconn.store(LIMIT, Relaxed);
+        let inside = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for worker in 0..4 {
+                let (server, inside) = (&server, &inside);
+                scope.spawn(move || {
+                    runtime::shard::enter_worker(worker);
+                    let mut held = Vec::new();
+                    let mut random = fastrand::Rng::with_seed(worker as u64);
+                    for _ in 0..20_000 {
+                        if random.bool() {
+                            if let Some(tally) = server.try_enter(LIMIT) {
+                                assert!(inside.fetch_add(1, Acquire) < LIMIT);
+                                held.push(tally);
+                            }
+                        } else if let Some(tally) = held.pop() {
+                            inside.fetch_sub(1, Release);
+                            server.leave(tally);
+                        }
+                    }
+                    held.into_iter().for_each(|tally| {
+                        inside.fetch_sub(1, Release);
+                        server.leave(tally);
+                    });
+                });
+            }
+        });
+        server.gather();
+        assert_eq!((server.serving(), server.served.0.load(Relaxed)), (0, 0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Servers and pickers to test with.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use balance::{Algorithm, Member, Picker, Settings, Wish};
 use state::Server;
@@ -43,20 +44,28 @@ impl Farm {
     }
 
     pub fn pick(&self, wish: Wish) -> Option<usize> {
-        self.picker.pick(wish, |server| server.maxconn.load(std::sync::atomic::Ordering::Relaxed))
+        self.picker.pick(wish, |server| server.maxconn.load(Relaxed))
     }
 
     pub fn picks(&self, count: usize) -> Vec<usize> {
         (0..count).filter_map(|_| self.pick(Wish::default())).collect()
     }
 
+    /// One request more, whatever the server's limit.
     pub fn enter(&self, index: usize) {
-        self.servers[index].enter();
+        let server = &self.servers[index];
+        let limit = if server.maxconn.load(Relaxed) > 0 { u32::MAX } else { 0 };
+        assert!(server.try_enter(limit).is_some());
         self.picker.entered(index, 2_000_000);
     }
 
     pub fn leave(&self, index: usize) {
-        self.servers[index].leave(Tally::Shared);
+        let server = &self.servers[index];
+        server.leave(match (server.counts_apart.load(Relaxed), server.maxconn.load(Relaxed)) {
+            (false, _) => Tally::Shared,
+            (true, 0) => Tally::Own,
+            (true, _) => Tally::Place,
+        });
         self.picker.left(index);
     }
 }

@@ -1,69 +1,165 @@
-//! The servers of a backend: those of the configuration, and those added at run time behind them. A server that was removed stays where it
-//! is, in maintenance for good.
+//! The servers of a backend: those of the configuration, and those added at run time behind them.
+//!
+//! A server has a place, by which balancers know it. Those of the configuration keep theirs for good, and reading them takes no lock.
+//! The place of one that was added and removed goes to another as soon as nobody holds the old one any more. So whoever
+//! means a server across a wait holds the server ([`ServerAt::shared`]) and not its place alone. A server that was removed stays in its
+//! place until then, in maintenance.
 
-use std::ops::Index;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::plan::grown::Grown;
 use crate::plan::server::ServerSettings;
 
+/// Written by whoever adds, under the lock of [`Servers::vacant`]; workers read it once for each server that they come to know.
+type Slot = RwLock<Option<Arc<ServerSettings>>>;
+
 /// A backend's servers, by place.
 #[derive(Debug, Default)]
-pub struct Servers(Grown<Arc<ServerSettings>>);
+pub struct Servers {
+    fixed: Vec<Arc<ServerSettings>>,
+    /// The places behind them.
+    added: Grown<Slot>,
+    /// Places of servers that were removed, the longest removed first. Adding and removing are for one at a time.
+    vacant: Mutex<Vec<usize>>,
+}
+
+/// A server in its place.
+#[derive(Debug)]
+pub enum ServerAt<'a> {
+    /// One of the configuration, which stays.
+    Fixed(&'a Arc<ServerSettings>),
+    /// One that was added: its place is not given to another while this is held.
+    Added(Arc<ServerSettings>),
+}
+
+impl ServerAt<'_> {
+    /// A count of it, to be kept.
+    pub fn shared(&self) -> Arc<ServerSettings> {
+        match self {
+            Self::Fixed(server) => Arc::clone(server),
+            Self::Added(server) => Arc::clone(server),
+        }
+    }
+}
+
+impl Deref for ServerAt<'_> {
+    type Target = ServerSettings;
+
+    fn deref(&self) -> &ServerSettings {
+        match self {
+            Self::Fixed(server) => server,
+            Self::Added(server) => server,
+        }
+    }
+}
 
 impl Servers {
-    /// How many places there are, removed servers included.
+    /// How many places there are, those of removed servers included.
     #[inline]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.fixed.len() + self.added.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The server at `index`.
-    #[inline]
-    pub fn get(&self, index: usize) -> Option<&Arc<ServerSettings>> {
-        self.0.get(index)
+    pub fn get(&self, index: usize) -> Option<ServerAt<'_>> {
+        match self.fixed.get(index) {
+            Some(server) => Some(ServerAt::Fixed(server)),
+            None => self.get_added(index.checked_sub(self.fixed.len())?),
+        }
+    }
+
+    fn get_added(&self, at: usize) -> Option<ServerAt<'_>> {
+        // Whoever panicked here left a whole server behind.
+        let slot = self.added.get(at)?.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        slot.clone().map(ServerAt::Added)
+    }
+
+    /// Those of the configuration, in its order.
+    pub fn fixed(&self) -> &[Arc<ServerSettings>] {
+        &self.fixed
     }
 
     /// All, in the order of their places.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<ServerSettings>> {
-        self.0.iter()
+    pub fn iter(&self) -> impl Iterator<Item = ServerAt<'_>> {
+        self.fixed.iter().map(ServerAt::Fixed).chain(self.iter_added())
     }
 
     /// Those added at run time.
-    pub fn iter_added(&self) -> impl Iterator<Item = &Arc<ServerSettings>> {
-        self.0.iter_added()
+    pub fn iter_added(&self) -> impl Iterator<Item = ServerAt<'_>> {
+        (0..self.added.len()).filter_map(|at| self.get_added(at))
     }
 
-    /// Adds a server behind the others; it is told its place. `None` when there is no place left.
-    pub fn add(&self, mut server: ServerSettings) -> Option<&Arc<ServerSettings>> {
-        self.0.add(|index| {
-            server.index = index;
-            Arc::new(server)
-        })
+    /// Adds a server, in the place of one that was removed and that nobody holds, or behind the others; it is told its place. `None`
+    /// when there is no place left.
+    pub fn add(&self, mut server: ServerSettings) -> Option<Arc<ServerSettings>> {
+        let mut vacant = self.vacant.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for number in 0..vacant.len() {
+            let at = vacant[number] - self.fixed.len();
+            // Nobody comes to hold it while the slot is held for writing.
+            let mut slot = self.added.get(at)?.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if slot.as_ref().is_none_or(|old| Arc::strong_count(old) == 1) {
+                server.index = vacant.remove(number);
+                return Some(Arc::clone(slot.insert(Arc::new(server))));
+            }
+        }
+        let place = self.added.add(|at| {
+            server.index = self.fixed.len() + at;
+            RwLock::new(Some(Arc::new(server)))
+        })?;
+        place.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Says that nothing finds the server at `index` any more: its place is another's once whoever still holds it is done. Those
+    /// of the configuration keep theirs.
+    pub fn remove(&self, index: usize) {
+        if index >= self.fixed.len() && index < self.len() {
+            self.vacant.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(index);
+        }
     }
 
     /// Takes the only server out, of a plan that nobody else knows.
-    pub(crate) fn into_only(self) -> Option<ServerSettings> {
-        self.0.into_fixed().pop().and_then(Arc::into_inner)
-    }
-}
-
-impl Index<usize> for Servers {
-    type Output = Arc<ServerSettings>;
-
-    #[inline]
-    fn index(&self, index: usize) -> &Self::Output {
-        &self.0[index]
+    pub(crate) fn into_only(mut self) -> Option<ServerSettings> {
+        self.fixed.pop().and_then(Arc::into_inner)
     }
 }
 
 impl From<Vec<Arc<ServerSettings>>> for Servers {
     fn from(fixed: Vec<Arc<ServerSettings>>) -> Self {
-        Self(fixed.into())
+        Self { fixed, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(name: &str) -> ServerSettings {
+        let text = format!("backend b\n mode http\n server {name} 127.0.0.1:80\n");
+        let plan = crate::load_text("test.cfg", &text, &crate::Boot::default()).plan.expect("a plan");
+        let proxy = plan.proxies.into_fixed().pop().and_then(Arc::into_inner).expect("one proxy");
+        proxy.servers.into_only().expect("one server")
+    }
+
+    #[test]
+    fn the_place_of_a_removed_server_is_given_away_once_nobody_holds_it() {
+        let servers = Servers::from(vec![Arc::new(server("s"))]);
+        let add = |name: &str| servers.add(server(name)).expect("a place");
+        let first = add("a");
+        assert_eq!((first.index, add("b").index), (1, 2));
+        servers.remove(1);
+        assert_eq!(add("c").index, 3, "the first is held still");
+        drop(first);
+        assert_eq!(add("d").index, 1);
+        let names = || servers.iter().map(|server| server.state.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(), ["s", "d", "b", "c"]);
+        servers.remove(0);
+        assert_eq!(add("e").index, 4, "those of the configuration keep their places");
+        assert_eq!(names().len(), servers.len());
     }
 }

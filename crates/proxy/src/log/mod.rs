@@ -170,7 +170,7 @@ impl Outbox {
         };
         let wish = balance::Wish { hash, ..balance::Wish::default() };
         let Some(picked) = prepared.picker().pick(wish, |_| u32::MAX) else { return false };
-        let server = &prepared.plan.servers[picked];
+        let Some(server) = prepared.plan.servers.get(picked) else { return false };
         let sent = match &server.log {
             Some(LogServer::Ring(ring)) => ring.write(framed),
             Some(LogServer::Datagram) => match &**server.state.address.load() {

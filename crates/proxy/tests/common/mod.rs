@@ -70,8 +70,8 @@ pub(crate) fn plan(text: &str) -> Plan {
 
 /// Starts the workers of the plan, with a listener for each frontend on a port that the kernel chose; gives their addresses, in the
 /// order of the plan. Once a process.
-pub(crate) fn serve(plan: Plan) -> Vec<SocketAddr> {
-    let plan = Arc::new(plan);
+pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
+    let plan = plan.into();
     let threads = plan.global.workers();
     let mut inboxes = runtime::worker::prepare(threads).expect("workers are prepared once");
     let reply = || ServiceReply { status: 200, headers: Vec::new(), body: Box::new(std::iter::empty()) };
