@@ -222,8 +222,10 @@ impl Keeper for Servers {
         }
         let id = (2..).find(|id| plan.proxies.iter().all(|proxy| proxy.state.id != *id)).unwrap_or(0);
         let NewBackend { name, defaults, mode, guid } = *asked;
-        let (backend, patterns) =
-            dynamic::resolve_backend(plan, &AskedBackend { name, defaults, mode, guid, id })?;
+        let view = self.runtime.upgrade().map(|runtime| runtime.view());
+        let patterns = view.as_ref().map_or(&*plan.patterns, |view| &*view.patterns);
+        let asked = AskedBackend { name, defaults, mode, guid, id, patterns };
+        let (backend, patterns) = dynamic::resolve_backend(plan, &asked)?;
         let backend = self.shared.add(backend).ok_or("there are too many of them.")?;
         self.update(|all| {
             all.proxies.push(view::proxy_view(backend));

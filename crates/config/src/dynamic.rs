@@ -57,7 +57,7 @@ pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> 
         }
     }
     let text = text(proxy, &asked);
-    let own = load("add server", &text, plan)?;
+    let own = load("add server", &text, plan, &plan.patterns)?;
     let server = own.proxies.into_fixed().into_iter().next().and_then(Arc::into_inner);
     let mut server = server
         .and_then(|proxy| proxy.servers.into_only())
@@ -80,12 +80,14 @@ pub struct AskedBackend<'a> {
     pub guid: Option<&'a str>,
     /// Its number.
     pub id: u32,
+    /// The lists of patterns that there are, those of backends added before included.
+    pub patterns: &'a PatternSets,
 }
 
 /// A backend without servers that rules do not choose yet; its place is not known. With the lists of patterns that there are then. The
 /// error is for the operator.
 pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, Arc<PatternSets>), String> {
-    let AskedBackend { name, defaults, mode, guid, id } = asked;
+    let AskedBackend { name, defaults, mode, guid, id, patterns } = asked;
     let mut text =
         format!("{}backend {} from {}\n  id {id}\n", plan.kept.text, quoted(name), quoted(defaults));
     if let Some(mode) = mode {
@@ -94,7 +96,7 @@ pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, 
     if let Some(guid) = guid {
         text.push_str(&format!("  guid {}\n", quoted(guid)));
     }
-    let own = load("add backend", &text, plan)?;
+    let own = load("add backend", &text, plan, patterns)?;
     if let Some(what) = own.variables.beyond(&plan.variables) {
         return Err(what);
     }
@@ -111,8 +113,8 @@ pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, 
 }
 
 /// Resolves a text that adds to a plan; its errors as one text.
-fn load(name: &str, text: &str, plan: &Plan) -> Result<Plan, String> {
-    let Loaded { plan: own, diagnostics, .. } = load_within(name, text, plan);
+fn load(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Result<Plan, String> {
+    let Loaded { plan: own, diagnostics, .. } = load_within(name, text, plan, patterns);
     own.ok_or_else(|| {
         let of = |text: &diag::Diagnostic| text.haproxy.clone().unwrap_or_else(|| text.message.clone());
         let errors: Vec<String> =

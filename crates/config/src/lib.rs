@@ -23,6 +23,7 @@ pub mod tables;
 use std::path::PathBuf;
 
 use diag::{Diagnostics, FileId, SourceMap};
+use sample::pattern::PatternSets;
 use syntax::{Environment, Facts};
 
 pub use draft::Draft;
@@ -78,10 +79,11 @@ pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Load
 }
 
 /// Resolves a text that adds to a plan in use: what the process has one of stays as that plan decided.
-fn load_within(name: &str, text: &str, plan: &Plan) -> Loaded {
+/// `patterns` are the lists that there are now.
+fn load_within(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Loaded {
     let mut sources = SourceMap::new();
     let file = sources.add(name, text);
-    read(sources, vec![file], &Boot::default(), Some(&Around::new(plan)))
+    read(sources, vec![file], &Boot::default(), Some(&Around::new(plan, patterns)))
 }
 
 fn read(sources: SourceMap, files: Vec<FileId>, boot: &Boot, around: Option<&Around<'_>>) -> Loaded {

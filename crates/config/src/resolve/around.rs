@@ -23,15 +23,18 @@ use crate::resolve::names::NameTable;
 /// The plan, and what expressions compiled now ask of it.
 pub(crate) struct Around<'a> {
     plan: &'a Plan,
+    /// The lists that there are now.
+    lists: &'a PatternSets,
     variables: RefCell<Variables>,
     patterns: RefCell<PatternSets>,
     acls: Acls,
 }
 
 impl<'a> Around<'a> {
-    pub(crate) fn new(plan: &'a Plan) -> Self {
+    pub(crate) fn new(plan: &'a Plan, lists: &'a PatternSets) -> Self {
         Self {
             plan,
+            lists,
             variables: RefCell::new(plan.variables.aside()),
             patterns: RefCell::default(),
             acls: Acls::new(),
@@ -50,7 +53,7 @@ impl<'a> Around<'a> {
 
     /// The lists of patterns: a file that is read already is not read again.
     pub(crate) fn patterns(&self) -> PatternSets {
-        PatternSets::clone(&self.plan.patterns)
+        self.lists.clone()
     }
 
     /// `resolvers` sections.
