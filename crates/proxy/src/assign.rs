@@ -64,28 +64,38 @@ impl Drop for Lease {
     }
 }
 
-/// What persistence asks for.
+/// The server that the request is for, whatever the balancer would choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Bound {
     /// The server.
     pub(crate) server: usize,
     /// Whether it is to be used even when it is down (`force-persist`, `option persist`).
     pub(crate) even_down: bool,
+    /// Not persistence: it is tried once more because it just failed.
+    pub(crate) again: bool,
 }
 
 /// How many requests a server may serve now: `maxconn`, lowered towards `minconn` while the backend is not
-/// busy (`fullconn`). 0 for no limit.
+/// busy (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
 fn limit(backend: &Proxy, server: &state::Server) -> u32 {
     let most = server.maxconn.load(Relaxed);
-    if server.minconn == 0 || server.minconn >= most || backend.fullconn == 0 {
-        return most;
+    if most == 0 {
+        return 0;
     }
+    let limit = if server.minconn == 0 { most } else { dynamic_limit(backend, server, most) };
+    match server.ramp() {
+        100.. => limit,
+        percent => (u64::from(limit) * u64::from(percent) / 100).max(1) as u32,
+    }
+}
+
+fn dynamic_limit(backend: &Proxy, server: &state::Server, most: u32) -> u32 {
+    let full = u64::from(backend.state.fullconn.load(Relaxed).max(1));
     let busy = state::counters::current(&backend.state.backend, |shard| shard.traffic.sessions.get());
-    if busy >= u64::from(backend.fullconn) {
+    if busy >= full {
         return most;
     }
-    let share = u64::from(most) * busy / u64::from(backend.fullconn);
-    (share as u32).max(server.minconn)
+    ((u64::from(most) * busy / full) as u32).max(server.minconn)
 }
 
 /// Finds a server and takes a place there, waiting for it if need be. `avoid` just failed.
@@ -119,7 +129,8 @@ fn try_assign(
     let prepared = client.worker.proxy(backend.index);
     if let Some(bound) = x.bound {
         let settings = &backend.servers[bound.server];
-        if settings.state.is_up() || bound.even_down {
+        let again = bound.again && !settings.state.removed.load(Relaxed);
+        if settings.state.is_up() || bound.even_down || again {
             return Ok(match enter(client, backend, settings, x.txn.times.request) {
                 Some(lease) => Assigned::Place(lease),
                 None => Assigned::Wait(Some(bound.server)),
@@ -132,12 +143,25 @@ fn try_assign(
     let picked = preferred
         .or_else(|| prepared.picker().pick(wish, |server| limit(backend, server)))
         .ok_or(Fault::NoServer)?;
+    let settings = &backend.servers[picked];
+    // Persistence, the last server once more and what comes out of the backend's queue are no choices of the balancer (`lbtot`).
+    let count = || {
+        if preferred.is_none() && Some(picked) != avoid {
+            settings.state.counters.mine().chosen.add(1);
+            backend.state.backend.mine().chosen.add(1);
+        }
+    };
     if backend.state.queue.is_empty()
-        && let Some(lease) = enter(client, backend, &backend.servers[picked], x.txn.times.request)
+        && let Some(lease) = enter(client, backend, settings, x.txn.times.request)
     {
+        count();
         return Ok(Assigned::Place(lease));
     }
-    Ok(Assigned::Wait((x.hash.is_some() || preferred.is_some()).then_some(picked)))
+    let wanted = (x.hash.is_some() || preferred.is_some()).then_some(picked);
+    if wanted.is_some() {
+        count();
+    }
+    Ok(Assigned::Wait(wanted))
 }
 
 /// The server of the connection's last request (`option prefer-last-server`), if it may be used, its queue is not

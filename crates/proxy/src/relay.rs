@@ -118,7 +118,7 @@ async fn reach(
     loop {
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid).await?;
-        crate::exchange::note_server(client, x, &lease, backend);
+        crate::exchange::note_server(client, x, &lease, backend, avoid);
         x.phase = Phase::Connect;
         crate::exchange::count_attempt(x, &lease);
         let fault = match connect::obtain(client, x, backend, &lease).await {
@@ -136,7 +136,7 @@ async fn reach(
         if last {
             return Err(fault.into());
         }
-        avoid = crate::exchange::before_retry(client, x, backend, lease, fault).await?;
+        avoid = crate::retry::before_retry(client, x, backend, lease, fault).await?;
     }
 }
 

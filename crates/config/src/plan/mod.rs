@@ -3,6 +3,7 @@
 pub mod bind;
 pub mod check;
 pub mod filter;
+mod full_load;
 pub mod global;
 pub mod log;
 pub mod proxy;
