@@ -2,9 +2,10 @@
 //!
 //! Written by the checking task and by the runtime socket; read by the statistics. Part of [`crate::Server`].
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 /// What health checks keep of a server (`check_status`, `check_code`, `check_duration`, …).
 #[derive(Debug, Default)]
@@ -21,8 +22,13 @@ pub struct Health {
     pub running: AtomicBool,
     /// Checks exist in the configuration, so that `enable health` may turn them on.
     pub configured: AtomicBool,
-    /// `set server … check-port`: 0 for the configuration's own.
+    /// Where the check or agent is asked: `addr` or `agent-addr` of the configuration, or as the runtime socket set it; `None` for
+    /// the server's own address.
+    pub address: ArcSwapOption<IpAddr>,
+    /// Its port, likewise: 0 for the server's own.
     pub port: AtomicU32,
+    /// What an agent is told first (`agent-send`), likewise.
+    pub send: ArcSwapOption<Box<[u8]>>,
     /// Errors in a row seen on real traffic (`observe`).
     pub errors: AtomicU32,
     /// `init-state`: the level that a server begins with, and has again when it leaves maintenance; 0 for none, else one

@@ -3,6 +3,7 @@
 //! Written by the runtime socket and by health checks through the methods here; read by request tasks on
 //! every pick. What is read on that path is one atomic each.
 
+use std::net::IpAddr;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -40,7 +41,7 @@ impl Admin {
     pub const FORCED_MAINT: u32 = 0x01;
     /// In maintenance because the tracked server is.
     pub const INHERITED_MAINT: u32 = 0x02;
-    /// In maintenance by the configuration (`disabled`).
+    /// The configuration says `disabled`: a mark of where the maintenance came from, which outlives it.
     pub const CONFIGURED_MAINT: u32 = 0x04;
     /// `set server … state drain`.
     pub const FORCED_DRAIN: u32 = 0x08;
@@ -51,8 +52,7 @@ impl Admin {
     /// The name to resolve was set on the runtime socket.
     pub const FQDN_SET: u32 = 0x40;
     /// All that means maintenance.
-    pub const MAINT: u32 =
-        Self::FORCED_MAINT | Self::INHERITED_MAINT | Self::CONFIGURED_MAINT | Self::RESOLUTION_MAINT;
+    pub const MAINT: u32 = Self::FORCED_MAINT | Self::INHERITED_MAINT | Self::RESOLUTION_MAINT;
     /// All that means draining.
     pub const DRAIN: u32 = Self::FORCED_DRAIN | Self::INHERITED_DRAIN;
 
@@ -344,6 +344,8 @@ impl Server {
     pub fn set_ramp(&self, percent: u32) {
         if self.ramp.swap(percent.min(100), Relaxed) != percent.min(100) {
             self.touch();
+            // The limit of connections rises with it.
+            self.queue.wake_all();
         }
     }
 
@@ -406,6 +408,29 @@ impl Server {
         }
         self.note_change(was_up, now_ms);
         true
+    }
+
+    /// Lets checks begin again; what the server is until the first one is as at the start (`init-state`).
+    pub fn enable_checks(&self, now_ms: u64) {
+        let was_up = self.is_up();
+        self.checked.store(true, Relaxed);
+        if self.admin().0 & (Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT) == 0 {
+            self.begin_anew();
+            self.note_change(was_up, now_ms);
+        }
+    }
+
+    /// The value that means this server in cookies made with `key` (`dynamic-cookie-key`): HAProxy's own recipe of key, address and
+    /// port in four bytes, so that a cluster of both agrees. `None` for a server without an IP address.
+    pub fn dynamic_cookie(&self, key: &str) -> Option<String> {
+        let ServerAddress::Ip(address) = &**self.address.load() else { return None };
+        let mut seed = key.as_bytes().to_vec();
+        match address.ip() {
+            IpAddr::V4(ip) => seed.extend_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => seed.extend_from_slice(&ip.octets()),
+        }
+        seed.extend_from_slice(&u32::from(address.port()).to_be_bytes());
+        Some(format!("{:016x}", base::hash::xxh64(&seed, 0)))
     }
 
     /// A server that is checked and has an `init-state` is again what it was at the start.

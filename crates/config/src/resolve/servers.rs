@@ -215,14 +215,20 @@ fn make_server<'a>(
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
     let ServerLine { statement, name, draft, place, .. } = line;
+    if let Some(track) = draft.track {
+        let own = proxy.settings.name;
+        let followed = if track.contains('/') { track.to_string() } else { format!("{own}/{track}") };
+        context.tracks.insert(format!("{own}/{name}"), followed);
+    }
     let unresolved = address == ServerAddress::Unresolved;
     let state = state::Server::new(ServerSeed {
         id,
         name,
         proxy: proxy.settings.name.into(),
         backup: draft.backup,
-        maxconn: draft.maxconn,
-        minconn: draft.minconn,
+        // Of a `minconn` that is no less, or alone, comes a limit that does not move.
+        maxconn: draft.maxconn.max(draft.minconn),
+        minconn: if draft.minconn < draft.maxconn { draft.minconn } else { 0 },
         maxqueue: draft.maxqueue,
         address,
         weight: draft.weight,
@@ -238,10 +244,15 @@ fn make_server<'a>(
         value.store(number, Relaxed);
     }
     state.health.configured.store(draft.check, Relaxed);
+    state.health.address.store(draft.check_address.map(Arc::new));
+    state.health.port.store(draft.check_port.unwrap_or(0).into(), Relaxed);
     for value in [&state.agent.rise, &state.agent.fall, &state.agent.level] {
         value.store(1, Relaxed);
     }
     state.agent.configured.store(draft.agent, Relaxed);
+    state.agent.address.store(draft.agent_address.map(Arc::new));
+    state.agent.port.store(draft.agent_port.unwrap_or(0).into(), Relaxed);
+    state.agent.send.store((!draft.agent_send.is_empty()).then(|| Arc::new(draft.agent_send.clone())));
     state.agent_checked.store(draft.agent, Relaxed);
     state.resolved.store(draft.resolvers.is_some(), Relaxed);
     if let Place::Ip { host: Host::Name { name, .. }, ports } = &place.place {
