@@ -270,7 +270,7 @@ fn servers_that_get_nothing_show_their_weight_and_count_for_nothing() {
     let weir = Weir::start(
         "global\n  nbthread 1\n  stats socket runtime level admin\n\
          defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
-         backend b\n  server s1 127.0.0.1:1 weight 10\n  server s2 127.0.0.1:1 weight 20 track b/s1\n  \
+         backend b\n  server s1 127.0.0.1:1 weight 10 check inter 1h\n  server s2 127.0.0.1:1 weight 20 track b/s1\n  \
          server s3 127.0.0.1:1 weight 40 agent-check agent-port 7 agent-inter 1h\n  server s4 127.0.0.1:1 weight 80 disabled\n",
         &[],
     );

@@ -96,7 +96,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("name",             "<name>",        "its name in the statistics",                       |d, a| text(&mut d.name, a)),
     row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| text(&mut d.namespace, a)),
     row("nice",             "<nice>",        "the priority of its connections' tasks",           |d, a| { let word = a.value()?; d.nice = a.number(word, -1024, 1024)?; Ok(()) }),
-    row("process",          "<sets>",        "which threads accept; all do here",                without_effect),
+    row("process",          "<sets>",        "gone: `thread` says which threads accept",         process),
     row("proto",            "<name>",        "the protocol spoken",                              proto),
     row("severity-output",  "{ none | number | string }", "how answers of a command socket begin", severity_output),
     row("shards",           "{ <number> | by-thread | by-group }", "how many sockets of one address", shards),
@@ -179,6 +179,13 @@ fn without_effect<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome
     let message = Diagnostic::warning(format!("`{name}` of a bind line has no effect here")).at(name.span());
     args.diagnostics.push(message);
     Ok(())
+}
+
+fn process<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    Err(args.wrong("`process` of a bind line is gone: use `thread` instead").haproxy(format!(
+        "'process {word}' on 'bind' lines is not supported anymore, please use 'thread' instead."
+    )))
 }
 
 fn id<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {

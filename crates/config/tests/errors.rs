@@ -180,8 +180,77 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [2] : 'server' : invalid port number 'x' in '1.1.1.1:x'"],
     ),
     (
+        "defaults\n option dontlognull now\n",
+        &["[ALERT] [2] : 'option dontlognull' cannot handle unexpected argument 'now'."],
+    ),
+    (
+        "defaults\n no option abortonclose x\n",
+        &["[ALERT] [2] : 'option abortonclose' cannot handle unexpected argument 'x'."],
+    ),
+    (
+        "defaults\n no option forwardfor\n",
+        &["[ALERT] [2] : negation/default is not supported for option 'forwardfor'."],
+    ),
+    (
+        "backend b\n no option httpchk\n",
+        &["[ALERT] [2] : negation/default is not supported for option 'httpchk'."],
+    ),
+    (
+        "backend b\n no cookie C\n",
+        &["[ALERT] [2] : negation/default currently supported only for options and log; got 'no cookie'."],
+    ),
+    (
+        "backend b\n maxconn 5\n",
+        &[
+            "[WARNING] [2] : 'maxconn' ignored because backend 'b' has no frontend capability. Maybe you want 'fullconn' instead ?",
+        ],
+    ),
+    (
+        "frontend f\n timeout client 1s\n bind :1\n server-state-file-name x\n",
+        &["[WARNING] [4] : 'server-state-file-name' ignored because frontend 'f' has no backend capability."],
+    ),
+    ("defaults\n server-state-file-name x\n", &[]),
+    (
+        "backend b\n http-send-name-header\n",
+        &["[ALERT] [2] : 'http-send-name-header' expects a header name as argument."],
+    ),
+    (
+        "global\n nbproc 2\n",
+        &[
+            "[ALERT] [2] : the 'nbproc' directive is not supported anymore since HAProxy 2.5. There is one process; `nbthread` says how many threads it has.",
+        ],
+    ),
+    (
+        "frontend f\n timeout client 1s\n bind :1 process 1\n",
+        &[
+            "[ALERT] [3] : 'bind :1' in section 'frontend' : 'process 1' on 'bind' lines is not supported anymore, please use 'thread' instead.",
+        ],
+    ),
+    (
         "backend b\n server x 1.1.1.1:1\n server y 1.1.1.1:1 track nope\n",
-        &["[ALERT] [3] : 'server b/y' : unable to find required proxy or server 'nope' for tracking."],
+        &["[ALERT] [3] : 'server b/y' : unable to find required server 'nope' for tracking."],
+    ),
+    (
+        "backend b\n server y 1.1.1.1:1 track c/x\n",
+        &["[ALERT] [2] : 'server b/y' : unable to find required proxy 'c' for tracking."],
+    ),
+    (
+        "backend b\n server x 1.1.1.1:1\n server y 1.1.1.1:1 track b/x\n",
+        &[
+            "[ALERT] [3] : 'server b/y' : unable to use b/x for tracking as it does not have any check nor agent enabled.",
+        ],
+    ),
+    ("backend b\n server x 1.1.1.1:1 check\n server y 1.1.1.1:1 track z\n server z 1.1.1.1:1 track x\n", &[]),
+    ("backend b\n server x 1.1.1.1:1 agent-check agent-port 1\n server y 1.1.1.1:1 track x\n", &[]),
+    (
+        "backend b\n server x 1.1.1.1:1 track x\n",
+        &[
+            "[ALERT] [2] : 'server b/x' : unable to track b/x as it belongs to a tracking chain looping back to b/x.",
+        ],
+    ),
+    (
+        "backend b\n server x 1.1.1.1:1 check track y\n server y 1.1.1.1:1 check\n",
+        &["[ALERT] [2] : 'server b/x' : unable to enable checks and tracking at the same time!"],
     ),
     (
         "backend b\n server x name.invalid:80\n",

@@ -25,6 +25,34 @@ fn seconds(count: u64) -> Option<Duration> {
 }
 
 #[test]
+fn full_load_is_a_tenth_of_what_frontends_may_bring_unless_it_is_said() {
+    let text = "defaults\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n mode http\n\
+        frontend f\n bind :1\n maxconn 55\n use_backend a if TRUE\n use_backend b if TRUE\n use_backend a if FALSE\n default_backend b\n\
+        frontend g\n bind :2\n use_backend %[path]\n default_backend a\n\
+        listen l\n bind :3\n maxconn 1\n\
+        backend a\nbackend b\nbackend c\nbackend d\n fullconn 7\n";
+    let plan = plan(text);
+    plan.settle_full_loads(1000);
+    let full = |name: &str| plan.backend(name).unwrap().state.fullconn.load(Relaxed);
+    assert_eq!(["a", "b", "c", "d", "l"].map(full), [106, 6, 1, 7, 1]);
+}
+
+#[test]
+fn a_lower_limit_without_a_higher_one_does_not_move() {
+    for (words, limits) in [
+        ("minconn 5", (5, 0)),
+        ("minconn 10 maxconn 5", (10, 0)),
+        ("minconn 5 maxconn 5", (5, 0)),
+        ("minconn 2 maxconn 5", (5, 2)),
+        ("maxconn 5", (5, 0)),
+    ] {
+        let plan = plan(&format!("backend b\n server s 10.0.0.1:1 {words}\n"));
+        let server = plan.backend("b").unwrap().state.server("s").unwrap();
+        assert_eq!((server.maxconn.load(Relaxed), server.minconn), limits, "{words}");
+    }
+}
+
+#[test]
 fn global_keywords_set_the_process() {
     let cases: &[GlobalCase] = &[
         ("daemon", |g| g.daemon),
@@ -264,8 +292,8 @@ fn server_parameters_set_the_server() {
                 s.state.initial_weight == 7
                     && s.check.as_ref().is_some_and(|c| {
                         c.inter == Duration::from_secs(5)
-                            && (c.rise, c.fall, c.port) == (4, 6, Some(99))
-                            && c.address == Some([10, 0, 0, 2].into())
+                            && (c.rise, c.fall, s.state.health.port.load(Relaxed)) == (4, 6, 99)
+                            && s.state.health.address.load().as_deref() == Some(&[10, 0, 0, 2].into())
                     })
             },
         ),
@@ -336,7 +364,6 @@ fn checks_are_scripts_with_what_was_implied_written_out() {
     let cases = [
         ("", "0 (connect)"),
         ("option tcp-check", "0 (connect)"),
-        ("option ldap-check\n no option ldap-check", "0 (connect)"),
         ("tcp-check send x", "0 (connect)"),
         ("option httpchk", "0 (connect) | 1 OPTIONS / HTTP/1.0[] | 2 expect"),
         ("option httpchk /a", "0 (connect) | 1 OPTIONS /a HTTP/1.0[] | 2 expect"),
