@@ -105,7 +105,6 @@ pub mod places {
     /// defaults, listen, backend, healthcheck.
     pub const DLBH: Where = DLB.or(Where::HEALTHCHECK);
     /// defaults, backend.
-    pub const DB: Where = Where(9);
     /// defaults, listen.
     pub const DL: Where = Where(5);
     /// global.

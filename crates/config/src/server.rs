@@ -333,6 +333,16 @@ pub(crate) fn delay(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Ou
     Ok(())
 }
 
+/// The time between two checks.
+pub(crate) fn interval(args: &mut Args<'_, '_>) -> Result<Duration, Diagnostic> {
+    let name = args.last().as_str();
+    let word = args.value()?;
+    let time = args.time(word, Milliseconds)?;
+    let server = args.statement.arguments().first().map_or("", |name| name.as_str());
+    args.warn_if_small(word, name, &format!("server '{server}'"));
+    Ok(time)
+}
+
 fn id<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     draft.id = Some(args.number(word, 1, i32::MAX as u32)?);

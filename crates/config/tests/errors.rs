@@ -180,6 +180,40 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [2] : 'server' : invalid port number 'x' in '1.1.1.1:x'"],
     ),
     (
+        "backend b\n timeout tarpit 10\n",
+        &[
+            "[WARNING] [2] : 'timeout tarpit 10' in backend 'b' is suspiciously small for a value in milliseconds. Please use an explicit unit ('10ms') if that was the intent.",
+        ],
+    ),
+    ("backend b\n timeout tarpit 10ms\n timeout check 100\n timeout queue 0\n", &[]),
+    (
+        "backend b\n server s 1.1.1.1:1 check inter 5 fastinter 6ms downinter 700\n",
+        &[
+            "[WARNING] [2] : 'inter 5' in server 's' is suspiciously small for a value in milliseconds. Please use an explicit unit ('5ms') if that was the intent.",
+        ],
+    ),
+    (
+        "backend b\n timeout server 7s\n timeout connect 1s\n timeout server 7s\n",
+        &["[WARNING] [4] : overwriting 'timeout server' which was already specified"],
+    ),
+    ("defaults\n timeout server 7s\n timeout server 8s\n", &[]),
+    (
+        "backend b\n mode tcp\n option checkcache\n option originalto\n stats enable\n stats uri /\n",
+        &[
+            "[WARNING] 'stats' statement ignored for backend 'b' as it requires HTTP mode.",
+            "[WARNING] 'option checkcache' ignored for backend 'b' as it requires HTTP mode.",
+            "[WARNING] 'option originalto' ignored for backend 'b' as it requires HTTP mode.",
+        ],
+    ),
+    (
+        "backend b\n server s 1.1.1.1:1 tfo\n",
+        &[
+            "[WARNING] [2] : 'server b/s' : server has tfo activated, the backend should be configured with at least 'conn-failure', 'empty-response' and 'response-timeout' or we wouldn't be able to retry the connection on failure.",
+        ],
+    ),
+    ("backend b\n retry-on conn-failure empty-response response-timeout\n server s 1.1.1.1:1 tfo\n", &[]),
+    ("listen l\n bind :1\n option http-drop-request-trailers\n", &[]),
+    (
         "defaults\n option dontlognull now\n",
         &["[ALERT] [2] : 'option dontlognull' cannot handle unexpected argument 'now'."],
     ),
@@ -223,7 +257,7 @@ const HAPROXY: &[(&str, &[&str])] = &[
     (
         "frontend f\n timeout client 1s\n bind :1 process 1\n",
         &[
-            "[ALERT] [3] : 'bind :1' in section 'frontend' : 'process 1' on 'bind' lines is not supported anymore, please use 'thread' instead.",
+            "[ALERT] [3] : 'bind :1' in section 'frontend': 'process 1' on 'bind' lines is not supported anymore, please use 'thread' instead.",
         ],
     ),
     (
@@ -376,6 +410,7 @@ fn messages_point_at_the_words_they_are_about() {
             &[
                 "2:19 `x` behind a time is ignored",
                 "3:18 `timeout server`: unexpected character '.' in `3.5s` (a whole number and one of: us, ms, s, m, h, d)",
+                "3:2 `timeout server` was said before: this line counts",
             ],
         ),
         (

@@ -389,7 +389,7 @@ fn a_check_of_defaults_is_inherited_until_a_line_of_its_own_begins_another() {
     let plan = plan(
         "defaults\n option httpchk GET /d\n http-check send hdr A b\nbackend a\n server s 10.0.0.1:80 check\n\
          backend b\n http-check send meth PUT\n server s 10.0.0.1:80 check\n\
-         backend c\n no option httpchk\n server s 10.0.0.1:80 check\n\
+         backend c\n option tcp-check\n server s 10.0.0.1:80 check\n\
          backend d\n server s 10.0.0.1:80 check\n",
     );
     let kind = |index: usize| plan.proxies[index].servers[0].check.as_ref().expect("a check").kind.clone();

@@ -83,6 +83,10 @@ pub(crate) fn server_settings(
                 Err(error) => context.diagnostics.push(error),
             }
         }
+        let retry_on = proxy.settings.retry_on.as_deref();
+        if draft.tfo && !retry_on.is_some_and(|on| on.empty_response && on.response_timeout) {
+            warn_of_fast_open(&own, statement, proxy, context);
+        }
         let outcome = finish_server(&mut own, &draft, statement, proxy, acls, context);
         context.note(outcome);
         let own = Arc::new(own);
@@ -94,6 +98,25 @@ pub(crate) fn server_settings(
         kinds.own = Some(check_kind(check, proxy, acls, &mut sources.shared, context));
     }
     (settings, kinds.own)
+}
+
+/// What is sent with the SYN is lost where the server does not take it so.
+fn warn_of_fast_open(
+    own: &ServerSettings,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) {
+    let title = format!("server {}/{}", proxy.settings.name, own.state.name);
+    context.diagnostics.push(
+        Diagnostic::warning(format!("`tfo` of `{title}` needs retries for when the first data are lost"))
+            .at(statement.keyword_span())
+            .help("`retry-on conn-failure empty-response response-timeout`")
+            .haproxy(format!(
+                "'{title}' : server has tfo activated, the backend should be configured with at least 'conn-failure', \
+                 'empty-response' and 'response-timeout' or we wouldn't be able to retry the connection on failure."
+            )),
+    );
 }
 
 /// How a server of a log backend gets its lines; and a word about parameters that only such servers have.

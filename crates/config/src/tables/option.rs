@@ -6,7 +6,7 @@ use base::network::Network;
 use diag::Diagnostic;
 
 use crate::args::Args;
-use crate::keyword::places::{DB, DFL, DFLB, DL, DLB};
+use crate::keyword::places::{DFL, DFLB, DL, DLB};
 use crate::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed};
 use crate::plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
 use crate::settings::{LogFormatChoice, Settings};
@@ -34,7 +34,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option h1-case-adjust-bogus-client", DFL,  "", "adjusts the case of header names towards clients",                   |s, a| flag(&mut s.options.h1_case_adjust_bogus_client, a)).negatable(),
     proxy("option h1-case-adjust-bogus-server", DLB,  "", "adjusts the case of header names towards servers",                   |s, a| flag(&mut s.options.h1_case_adjust_bogus_server, a)).negatable(),
     proxy("option http-buffer-request",         DFLB, "", "waits for the body, or a full buffer, before going on",              |s, a| flag(&mut s.options.http_buffer_request, a)).negatable(),
-    proxy("option http-drop-request-trailers",  DB,   "", "drops the trailers of requests",                                     |s, a| flag(&mut s.options.http_drop_request_trailers, a)).negatable(),
+    proxy("option http-drop-request-trailers",  DLB,  "", "drops the trailers of requests",                                     |s, a| flag(&mut s.options.http_drop_request_trailers, a)).negatable(),
     proxy("option http-drop-response-trailers", DL.or(crate::keyword::Where::F), "", "drops the trailers of responses",         |s, a| flag(&mut s.options.http_drop_response_trailers, a)).negatable(),
     proxy("option http-ignore-probes",          DFL,  "", "neither logs nor answers connections without a request",             |s, a| flag(&mut s.options.http_ignore_probes, a)).negatable(),
     proxy("option http-pretend-keepalive",      DLB,  "", "hides from servers that connections are closed afterwards",          |s, a| flag(&mut s.options.http_pretend_keepalive, a)).negatable(),
