@@ -196,7 +196,13 @@ fn id<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn mss<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.mss = Some(args.number(word, -65_535, 65_535)?);
+    let size: i32 = args.number(word, -65_535, 65_535)?;
+    if size == 0 {
+        return Err(args
+            .wrong("`mss` must not be zero")
+            .haproxy("'mss' : expects an MSS with an absolute value between 1 and 65535"));
+    }
+    draft.mss = Some(size);
     Ok(())
 }
 

@@ -339,6 +339,11 @@ pub(crate) fn interval(args: &mut Args<'_, '_>) -> Result<Duration, Diagnostic> 
     let word = args.value()?;
     let time = args.time(word, Milliseconds)?;
     let server = args.statement.arguments().first().map_or("", |name| name.as_str());
+    if time.is_zero() {
+        return Err(args
+            .wrong(format!("`{name}` must not be zero"))
+            .haproxy(format!("invalid value 0 for argument '{name}' of server {server}.")));
+    }
     args.warn_if_small(word, name, &format!("server '{server}'"));
     Ok(time)
 }

@@ -24,7 +24,7 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("error-limit",        "<count>",       "errors in a row before on-error acts",                      |d, a| number(&mut d.error_limit, a, 1, i32::MAX as u32)),
     row("fall",               "<count>",       "failed checks that take it down",                           |d, a| number(&mut d.fall, a, 1, i32::MAX as u32)),
     row("rise",               "<count>",       "passed checks that bring it up",                            |d, a| number(&mut d.rise, a, 1, i32::MAX as u32)),
-    row("inter",              "<delay>",       "between two checks",                                        inter),
+    row("inter",              "<delay>",       "between two checks",                                        |d, a| { d.inter = interval(a)?; Ok(()) }),
     row("fastinter",          "<delay>",       "between two checks while its state is changing",            |d, a| { d.fastinter = Some(interval(a)?); Ok(()) }),
     row("downinter",          "<delay>",       "between two checks while it is down",                       |d, a| { d.downinter = Some(interval(a)?); Ok(()) }),
     row("init-state",         "{ fully-up | up | down | fully-down | none }", "its state before the first check",   init_state),
@@ -45,17 +45,6 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("check-via-socks4",   "",              "checks go by the proxy of socks4 too",                      |d, _| { d.check_via_socks4 = true; Ok(()) }),
     row("healthcheck",        "<name>",        "the healthcheck section that says how it is checked",       |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
 ];
-
-fn inter<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let time = interval(args)?;
-    if time.is_zero() {
-        return Err(args
-            .wrong("`inter` must not be zero")
-            .haproxy("invalid value 0 for argument 'inter' of server."));
-    }
-    draft.inter = time;
-    Ok(())
-}
 
 fn port(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
     let word = args.value()?;

@@ -180,6 +180,22 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [2] : 'server' : invalid port number 'x' in '1.1.1.1:x'"],
     ),
     (
+        "backend b\n server s 1.1.1.1:1 check fastinter 0\n",
+        &["[ALERT] [2] : 'server b/s' : invalid value 0 for argument 'fastinter' of server s."],
+    ),
+    (
+        "frontend f\n timeout client 1s\n bind :1 mss 0\n",
+        &[
+            "[ALERT] [3] : 'bind :1' in section 'frontend': 'mss' : expects an MSS with an absolute value between 1 and 65535",
+        ],
+    ),
+    (
+        "global\n external-check\n insecure-fork-wanted\nbackend b\n option external-check\n external-check command true\n server s 1.1.1.1:1 check\n",
+        &[
+            "[ALERT] Proxy 'b': 'external-check command' does not have a leading '/' and 'external-check path' is not set.",
+        ],
+    ),
+    (
         "backend b\n timeout tarpit 10\n",
         &[
             "[WARNING] [2] : 'timeout tarpit 10' in backend 'b' is suspiciously small for a value in milliseconds. Please use an explicit unit ('10ms') if that was the intent.",
