@@ -264,10 +264,10 @@ fn server_parameters_set_the_server() {
             **s.state.address.load() == ServerAddress::Ip(([10, 0, 0, 1], 80).into())
                 && (s.state.id, s.state.initial_weight) == (1, 1)
                 && s.check.is_none()
-                && s.port_offset.is_none()
+                && s.state.port_offset().is_none()
         }),
-        ("server s 10.0.0.1", |s| s.port_offset == Some(0)),
-        ("server s 10.0.0.1:+8", |s| s.port_offset == Some(8)),
+        ("server s 10.0.0.1", |s| s.state.port_offset() == Some(0)),
+        ("server s 10.0.0.1:+8", |s| s.state.port_offset() == Some(8)),
         ("server s /run/x.sock", |s| **s.state.address.load() == ServerAddress::Unix("/run/x.sock".into())),
         ("server s [::1]:80 weight 0", |s| s.state.initial_weight == 0),
         ("server s 10.0.0.1:80 backup disabled id 9", |s| {

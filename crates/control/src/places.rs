@@ -1,16 +1,91 @@
-//! Where checks and agents ask: `set server … check-addr`, `check-port`, `agent-addr`, `agent-port` (management manual, 9.3).
-//! A port of 0 is the server's own. Nothing changes where any word is wrong.
+//! Where servers are, and where checks and agents ask: `set server … addr`, `check-addr`, `check-port`, `agent-addr`, `agent-port`
+//! (management manual, 9.3). Nothing changes where any word is wrong.
 
-use std::net::IpAddr;
+use std::fmt::{self, Display};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use state::Server;
-use state::server::Health;
+use state::server::{Health, ServerAddress};
 
 use crate::command::{Call, Reply, error, warning};
 
-/// What a command asks for: an address, a port, or both.
+/// A server's port: its own, or how far it is from the one that the client wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Port {
+    Own(u16),
+    Mapped(i32),
+}
+
+impl Port {
+    fn parse(text: &str) -> Option<Self> {
+        match text.starts_with(['+', '-']) {
+            true => text.parse().ok().filter(|offset| (-65_535..=65_535).contains(offset)).map(Self::Mapped),
+            false => text.parse().ok().map(Self::Own),
+        }
+    }
+}
+
+impl Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(port) => write!(f, "{port}"),
+            Self::Mapped(offset) => write!(f, "{offset:+}"),
+        }
+    }
+}
+
+const MAP_AND_CHECKS: &str = "can't change <port> to port map because it is incompatible with current health check port \
+    configuration (use 'port' statement from the 'server' directive).";
+
+/// `addr <address> [port <port>]`.
+pub(crate) fn of_server(call: &Call<'_>, server: &Server) -> Reply {
+    let text = call.arg(2);
+    if text.is_empty() {
+        return error("set server <b>/<s> addr requires an address and optionally a port.");
+    }
+    let old = server.address.load();
+    let ServerAddress::Ip(old) = **old else {
+        return warning(
+            "Update for the current server address family is only supported through configuration file.",
+        );
+    };
+    let Ok(ip) = text.parse::<IpAddr>() else {
+        return warning(format!("Invalid addr '{text}'"));
+    };
+    let before = server.port_offset().map_or(Port::Own(old.port()), Port::Mapped);
+    let port = match (call.arg(3), Port::parse(call.arg(4))) {
+        ("", _) => before,
+        ("port", Some(port)) => port,
+        ("port", None) => return warning(format!("problem converting port '{}' to an int", call.arg(4))),
+        (word, _) => return error(format!("unexpected argument '{word}'; 'port' was expected")),
+    };
+    // A check needs a port that stands.
+    let checked = server.health.configured.load(Relaxed) && server.health.port.load(Relaxed) == 0;
+    if checked && port != before && matches!(port, Port::Mapped(_)) {
+        return warning(MAP_AND_CHECKS);
+    }
+    let mut said = Vec::new();
+    if ip != old.ip() {
+        said.push(format!("IP changed from '{}' to '{ip}'", old.ip()));
+    }
+    if port != before {
+        said.push(format!("port changed from '{before}' to '{port}'"));
+    }
+    if said.is_empty() {
+        return warning("nothing changed");
+    }
+    let (own, offset) = match port {
+        Port::Own(port) => (port, None),
+        Port::Mapped(offset) => (0, Some(offset)),
+    };
+    server.set_port_offset(offset);
+    server.set_address(ServerAddress::Ip(SocketAddr::new(ip, own)));
+    warning(format!("{} by 'stats socket command'", said.join(", ")))
+}
+
+/// What a command asks for: an address, a port, or both. A port of 0 is the server's own.
 struct Asked {
     address: Option<String>,
     port: Option<u16>,

@@ -1,6 +1,5 @@
 //! Commands that change something: servers, frontends, limits, counters, and the connection's own settings.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -8,10 +7,9 @@ use std::time::Duration;
 use base::clock::now_ms;
 use base::units::{DefaultUnit, parse_duration};
 use state::proxy::Admission;
-use state::server::ServerAddress;
 use state::{Admin, Server};
 
-use crate::command::{Call, Reply, Severity, error, warning};
+use crate::command::{Call, Reply, Severity, error};
 use crate::view::{Level, ProxyView, Runtime, SeverityOutput, View};
 use crate::{admin, places};
 
@@ -99,7 +97,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         }
         "health" if admin::set_health(call.runtime, server, call.arg(2)) => Reply::Done,
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
-        "addr" => change_address(server, call),
+        "addr" => places::of_server(call, server),
         "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
         "fqdn" => change_fqdn(call, server),
         "agent" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
@@ -116,46 +114,6 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         "ssl" => Reply::Message(Severity::Notice, "server ssl setting not supported.".into()),
         _ => error(SET_SERVER_USAGE),
     })
-}
-
-fn change_address(server: &Server, call: &Call<'_>) -> Reply {
-    let text = call.arg(2);
-    if text.is_empty() {
-        return error("set server <b>/<s> addr requires an address and optionally a port.");
-    }
-    let Ok(ip) = text.parse::<IpAddr>() else {
-        return warning(format!("Invalid addr '{text}'"));
-    };
-    let old = server.address.load();
-    let ServerAddress::Ip(old) = **old else {
-        return warning(
-            "Update for the current server address family is only supported through configuration file.",
-        );
-    };
-    let port = match (call.arg(3), call.arg(4).parse::<u16>()) {
-        ("", _) => old.port(),
-        // Not a port, but how far the server's are from the client's.
-        ("port", _) if call.arg(4).starts_with(['+', '-']) => {
-            return error("a server's port map cannot be changed by 'stats socket command'");
-        }
-        ("port", Ok(port)) => port,
-        ("port", Err(_)) => {
-            return warning(format!("problem converting port '{}' to an int", call.arg(4)));
-        }
-        (word, _) => return error(format!("unexpected argument '{word}'; 'port' was expected")),
-    };
-    let mut said = Vec::new();
-    if ip != old.ip() {
-        said.push(format!("IP changed from '{}' to '{ip}'", old.ip()));
-    }
-    if port != old.port() {
-        said.push(format!("port changed from '{}' to '{port}'", old.port()));
-    }
-    if said.is_empty() {
-        return warning("nothing changed");
-    }
-    server.set_address(ServerAddress::Ip(SocketAddr::new(ip, port)));
-    warning(format!("{} by 'stats socket command'", said.join(", ")))
 }
 
 /// Only a server in maintenance, which nothing of the configuration calls by its name, may have another.

@@ -405,7 +405,8 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
         server.user_weight(),
         server.initial_weight,
         level,
-        server.port(),
+        // Of a server without a port of its own, how far it is from the client's.
+        server.port_offset().map_or(server.port(), |offset| offset.rem_euclid(1 << 16) as u16),
     )
 }
 

@@ -155,7 +155,8 @@ impl<'a> Line<'a> {
         if let (Some(ip), ServerAddress::Ip(own)) = (self.address, &**server.address.load())
             && own.ip().is_unspecified()
         {
-            let port = if self.port > 0 { self.port } else { own.port() };
+            let own_port = self.port == 0 || server.port_offset().is_some();
+            let port = if own_port { own.port() } else { self.port };
             server.set_address(ServerAddress::Ip(SocketAddr::new(ip, port)));
         }
         self.apply_name(server, now);

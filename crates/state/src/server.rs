@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, OnceLock};
@@ -91,6 +91,9 @@ pub enum Tally {
     Own,
 }
 
+/// An offset of ports that is none.
+const NOT_MAPPED: i32 = i32::MAX;
+
 /// One server of a backend.
 #[derive(Debug)]
 pub struct Server {
@@ -124,6 +127,8 @@ pub struct Server {
     doubt: OnceLock<Doubt>,
     /// The port of the configuration or of an SRV record: what a server without an address will have.
     pub service_port: AtomicU32,
+    /// How far its port is from the one that the client wanted (`addr:+8`); [`NOT_MAPPED`] where it has one of its own.
+    port_offset: AtomicI32,
     /// The weight of the configuration (`initial weight`), 0 to 256.
     pub initial_weight: u32,
     /// The weight as an administrator or agent set it, 0 to 256.
@@ -227,6 +232,7 @@ impl Server {
             resolved: AtomicBool::new(false),
             doubt: OnceLock::new(),
             service_port: AtomicU32::new(port.into()),
+            port_offset: AtomicI32::new(NOT_MAPPED),
             initial_weight: seed.weight,
             weight: AtomicU32::new(seed.weight),
             ramp: AtomicU32::new(100),
@@ -381,6 +387,17 @@ impl Server {
     /// The port that goes with an address found by a name, 0 for the client's own.
     pub fn port(&self) -> u16 {
         self.service_port.load(Relaxed) as u16
+    }
+
+    /// How far its port is from the one that the client wanted, if that is where it is.
+    #[inline]
+    pub fn port_offset(&self) -> Option<i32> {
+        Some(self.port_offset.load(Relaxed)).filter(|offset| *offset != NOT_MAPPED)
+    }
+
+    /// Sets that; call it before [`set_address`](Self::set_address), which ends the use of older connections.
+    pub fn set_port_offset(&self, offset: Option<i32>) {
+        self.port_offset.store(offset.unwrap_or(NOT_MAPPED), Relaxed);
     }
 
     /// Changes where connections go.

@@ -35,10 +35,9 @@ pub(crate) fn server_settings(
     let mut settings = Vec::with_capacity(servers.len());
     let mut kinds = Kinds::default();
     for (index, server) in servers.into_iter().enumerate() {
-        let MadeServer { statement, draft, state, port_offset, is_datagram } = server;
+        let MadeServer { statement, draft, state, is_datagram } = server;
         let mut own = ServerSettings {
             index,
-            port_offset,
             cookie: draft.cookie.map(Into::into),
             redirect: draft.redirect.map(Into::into),
             send_proxy: draft.send_proxy,

@@ -28,7 +28,6 @@ pub(crate) struct MadeServer<'a> {
     pub(crate) statement: &'a Statement,
     pub(crate) draft: ServerDraft<'a>,
     pub(crate) state: Arc<state::Server>,
-    pub(crate) port_offset: Option<i32>,
     pub(crate) is_datagram: bool,
 }
 
@@ -268,8 +267,8 @@ fn make_server<'a>(
         state.health.level.store(0, Relaxed);
     }
     // SRV records tell the port.
-    let port_offset = place.port_offset.filter(|_| state.srv_record.get().is_none());
-    MadeServer { statement, draft, state, port_offset, is_datagram: place.is_datagram }
+    state.set_port_offset(place.port_offset.filter(|_| state.srv_record.get().is_none()));
+    MadeServer { statement, draft, state, is_datagram: place.is_datagram }
 }
 
 /// Whether a name is that of SRV records (manual, 5.3.1).
