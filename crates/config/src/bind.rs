@@ -94,7 +94,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("mode",             "<mode>",        "the mode of a UNIX socket, in octal",              mode),
     row("mss",              "<maxseg>",      "TCP's maximum segment size",                       mss),
     row("name",             "<name>",        "its name in the statistics",                       |d, a| text(&mut d.name, a)),
-    row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| text(&mut d.namespace, a)),
+    row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| { d.namespace = Some(a.namespace()?); Ok(()) }),
     row("nice",             "<nice>",        "the priority of its connections' tasks",           |d, a| { let word = a.value()?; d.nice = a.number(word, -1024, 1024)?; Ok(()) }),
     row("process",          "<sets>",        "gone: `thread` says which threads accept",         process),
     row("proto",            "<name>",        "the protocol spoken",                              proto),

@@ -202,7 +202,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("maxconn",            "<count>",       "how many requests at once",                                 |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
     row("maxqueue",           "<count>",       "how many may wait for it",                                  |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
     row("minconn",            "<count>",       "how many requests at once under low load",                  |d, a| number(&mut d.minconn, a, 0, u32::MAX)),
-    row("namespace",          "<name>",        "the network namespace it is reached from",                  |d, a| text(&mut d.namespace, a)),
+    row("namespace",          "<name>",        "the network namespace it is reached from",                  namespace),
     row("non-stick",          "",              "never enters stick tables",                                 |d, a| { a.warn("`non-stick` has no effect: stick tables are not supported yet"); d.non_stick = true; Ok(()) }),
     row("stick",              "",              "may enter stick tables",                                    |d, _| { d.non_stick = false; Ok(()) }),
     row("pool-conn-name",     "<expression>",  "connections are used again only under the same name",       |d, a| { d.pool_conn_name = Some(a.value()?); Ok(()) }),
@@ -315,6 +315,12 @@ fn unknown(word: &Word, title: &str) -> Diagnostic {
 
 fn text<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.value()?);
+    Ok(())
+}
+
+/// `*` stands for that of the client's connection.
+fn namespace<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    draft.namespace = Some(if args.take("*") { "*" } else { args.namespace()? });
     Ok(())
 }
 

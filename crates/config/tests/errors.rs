@@ -196,6 +196,14 @@ const HAPROXY: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "backend b\n server s 1.1.1.1:1 namespace not-there\n server t 1.1.1.1:1 namespace *\n",
+        &["[ALERT] [2] : 'server b/s' : Cannot open namespace 'not-there'."],
+    ),
+    (
+        "frontend f\n timeout client 1s\n bind :1 namespace not-there\n",
+        &["[ALERT] [3] : 'bind :1' in section 'frontend': Cannot open namespace 'not-there'."],
+    ),
+    (
         "backend b\n timeout tarpit 10\n",
         &[
             "[WARNING] [2] : 'timeout tarpit 10' in backend 'b' is suspiciously small for a value in milliseconds. Please use an explicit unit ('10ms') if that was the intent.",
