@@ -38,6 +38,20 @@ fn full_load_is_a_tenth_of_what_frontends_may_bring_unless_it_is_said() {
 }
 
 #[test]
+fn a_server_without_checks_shows_health_only_below_a_default_server_line() {
+    for (lines, level) in [
+        ("server s 10.0.0.1:1", 0),
+        ("server s 10.0.0.1:1 check rise 4", 4),
+        ("default-server inter 1s\n server s 10.0.0.1:1", 2),
+        ("default-server rise 3\n server s 10.0.0.1:1 disabled", 0),
+    ] {
+        let plan = plan(&format!("backend b\n {lines}\n"));
+        let server = plan.backend("b").unwrap().state.server("s").unwrap();
+        assert_eq!(server.health.level.load(Relaxed), level, "{lines}");
+    }
+}
+
+#[test]
 fn a_lower_limit_without_a_higher_one_does_not_move() {
     for (words, limits) in [
         ("minconn 5", (5, 0)),

@@ -81,7 +81,9 @@ fn leave_maintenance(view: &View, server: &Arc<Server>, now: u64) {
     let state = match tracked {
         Some(tracked) => tracked.operational(),
         None => {
-            server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
+            if server.checked.load(Relaxed) {
+                server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
+            }
             Operational::Running
         }
     };

@@ -387,8 +387,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server) -> String {
         (place(&server.health), place(&server.agent));
     let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
     // Checks rest in maintenance, and nothing is known of the server's health.
-    let known = configured && !server.admin().in_maintenance();
-    let level = if known { server.health.level.load(Relaxed) } else { 0 };
+    let level = if server.admin().in_maintenance() { 0 } else { server.health.level.load(Relaxed) };
     let fqdn = server.fqdn.load();
     let fqdn = fqdn.as_ref().map_or("-", |name| name);
     let record = server.srv_record.get().map_or("-", |name| name);

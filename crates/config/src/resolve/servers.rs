@@ -234,12 +234,13 @@ fn make_server<'a>(
         disabled: draft.disabled,
         checked: draft.check,
     });
-    // Shown even of a server without checks; the first failure of one with checks brings it down.
-    for (value, number) in [
-        (&state.health.rise, draft.rise),
-        (&state.health.fall, draft.fall),
-        (&state.health.level, draft.rise),
-    ] {
+    // The first failure of a server with checks brings it down. Of one without, HAProxy shows it too where a `default-server` line
+    // stands above.
+    let shown = !draft.disabled && !proxy.settings.default_server_lines.is_empty();
+    let level = if draft.check || shown { draft.rise } else { 0 };
+    for (value, number) in
+        [(&state.health.rise, draft.rise), (&state.health.fall, draft.fall), (&state.health.level, level)]
+    {
         value.store(number, Relaxed);
     }
     state.health.configured.store(draft.check, Relaxed);
