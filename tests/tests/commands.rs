@@ -305,7 +305,7 @@ fn servers_that_get_nothing_show_their_weight_and_count_for_nothing() {
     let weir = Weir::start(
         "global\n  nbthread 1\n  stats socket runtime level admin\n\
          defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
-         backend b\n  server s1 127.0.0.1:1 weight 10\n  server s2 127.0.0.1:1 weight 20 track b/s1\n  \
+         backend b\n  server s1 127.0.0.1:1 weight 10 check inter 1h\n  server s2 127.0.0.1:1 weight 20 track b/s1\n  \
          server s3 127.0.0.1:1 weight 40 agent-check agent-port 7 agent-inter 1h\n  server s4 127.0.0.1:1 weight 80 disabled\n",
         &[],
     );
@@ -325,8 +325,10 @@ fn servers_that_get_nothing_show_their_weight_and_count_for_nothing() {
         ("set server b/s1 addr", "set server <b>/<s> addr requires an address and optionally a port."),
         (
             "set server b/s1 addr 127.0.0.2 port +1",
-            "a server's port map cannot be changed by 'stats socket command'",
+            "can't change <port> to port map because it is incompatible with current health check port configuration \
+             (use 'port' statement from the 'server' directive).",
         ),
+        ("set server b/s1 addr 127.0.0.2 port +", "problem converting port '+' to an int"),
     ];
     for (command, expected) in wrong {
         assert_eq!(weir.ask(command).trim_end(), expected, "{command}");
@@ -345,4 +347,41 @@ fn the_version_is_the_same_wherever_it_is_asked_for() {
     assert!(shown.starts_with("3.5-dev5-weir-"), "{shown}");
     assert!(said.starts_with(&format!("HAProxy version {shown} ")), "{shown}: {said}");
     assert!(weir.ask("show info").contains(&format!("\nVersion: {shown}\n")));
+}
+
+#[test]
+fn a_servers_port_becomes_a_map_and_a_port_again() {
+    let origin = Origin::text("here");
+    let (weir, port) = start("", &origin);
+    let offset = i32::from(origin.port()) - i32::from(port);
+    let state = |at: usize| {
+        let states = weir.ask("show servers state b");
+        let line = states.lines().find(|line| line.contains(" s ")).unwrap_or_default().to_owned();
+        line.split(' ').nth(at).unwrap_or_default().to_owned()
+    };
+    let status = || client::get(port, "/").map(|answer| answer.status);
+    let own = origin.port();
+    for (command, answer, reached) in [
+        (
+            format!("port {offset:+}"),
+            format!("port changed from '{own}' to '{offset:+}' by 'stats socket command'"),
+            true,
+        ),
+        (format!("port {offset:+}"), "nothing changed".to_owned(), true),
+        (
+            "port 1".to_owned(),
+            format!("port changed from '{offset:+}' to '1' by 'stats socket command'"),
+            false,
+        ),
+        (format!("port {own}"), format!("port changed from '1' to '{own}' by 'stats socket command'"), true),
+    ] {
+        assert_eq!(
+            weir.ask(&format!("set server b/s addr 127.0.0.1 {command}")).trim_end(),
+            answer,
+            "{command}"
+        );
+        assert_eq!(status() == Some(200), reached, "{command}");
+    }
+    weir.ask("set server b/s addr 127.0.0.1 port +7");
+    assert_eq!(state(18), "7");
 }

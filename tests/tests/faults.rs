@@ -580,3 +580,117 @@ fn a_connection_that_is_reset_is_told_by_the_side_that_it_is_of() {
     drop(stream);
     assert_eq!(scene.line_with_times(), "/more ERESET - CD");
 }
+
+/// `option redispatch …`, the request's cookie, attempts, the line, counts.
+type Redispatch = (&'static str, &'static str, [u32; 3], &'static str, [u32; 3]);
+
+/// `option redispatch …`, the request's cookie, and what HAProxy makes of five retries among three servers that are gone: how many
+/// attempts each saw, what the line says, and of the backend `wretr`, `wredis` and `lbtot`.
+#[rustfmt::skip]
+const REDISPATCHES: &[Redispatch] = &[
+    ("",                                    "",  [6, 0, 0], "b/a SCNN 5",  [5, 0, 1]),
+    ("option redispatch 0",                 "",  [6, 0, 0], "b/a SCNN 5",  [5, 0, 1]),
+    // Nothing binds it: another at once.
+    ("option redispatch",                   "",  [2, 2, 2], "b/c SCNN +5", [0, 5, 6]),
+    ("option redispatch 3",                 "",  [2, 2, 2], "b/c SCNN +5", [0, 5, 6]),
+    ("",                                    "a", [6, 0, 0], "b/a SCVN 5",  [5, 0, 0]),
+    ("option redispatch",                   "a", [5, 1, 0], "b/b SCDN +5", [4, 1, 1]),
+    ("option redispatch -2",                "a", [4, 1, 1], "b/c SCDN +5", [3, 2, 2]),
+    ("option redispatch -3",                "a", [4, 1, 1], "b/a SCDN +5", [2, 3, 3]),
+    ("option redispatch 1",                 "a", [2, 2, 2], "b/c SCDN +5", [0, 5, 5]),
+    ("option redispatch 2",                 "a", [3, 2, 1], "b/b SCDN +5", [1, 4, 4]),
+    ("option redispatch 3",                 "a", [4, 1, 1], "b/a SCDN +5", [2, 3, 3]),
+    ("option redispatch\n  force-persist if TRUE", "a", [6, 0, 0], "b/a SCVN 5", [5, 0, 0]),
+];
+
+#[test]
+fn retries_go_from_server_to_server_as_redispatch_says() {
+    for (option, cookie, attempts, line, counts) in REDISPATCHES {
+        let servers: String = ["a", "b", "c"]
+            .map(|name| format!("\n  server {name} 127.0.0.1:{} cookie {name}", free_port()))
+            .concat();
+        let scene = Scene::start(
+            "timeout connect 10ms\n  retries 5",
+            "",
+            &format!("{option}\n  cookie C insert{servers}"),
+        );
+        let cookie = if cookie.is_empty() { String::new() } else { format!("Cookie: C={cookie}\r\n") };
+        assert!(
+            scene.talk(&LAST.replace("\r\n\r\n", &format!("\r\n{cookie}\r\n"))).starts_with("HTTP/1.1 503 ")
+        );
+        let logged = scene.line();
+        let words: Vec<&str> = logged.split(' ').collect();
+        assert_eq!(format!("{} {} {}", words[0], words[3], words[4]), *line, "{option}: {logged}");
+        let of = |server: &str| scene.counts(&format!("b,{server}"), &["stot"]).concat();
+        let seen = ["a", "b", "c"].map(of);
+        assert_eq!(seen, attempts.map(|count| format!("stot={count}")), "{option} {cookie}");
+        let [retries, redispatches, chosen] = counts;
+        assert_eq!(
+            scene.counts("b,BACKEND", &["wretr", "wredis", "lbtot"]),
+            [format!("wretr={retries}"), format!("wredis={redispatches}"), format!("lbtot={chosen}")],
+            "{option} {cookie}"
+        );
+    }
+}
+
+#[test]
+fn a_server_counts_as_chosen_when_the_balancer_named_it_whether_it_was_reached_or_not() {
+    for (algorithm, chosen) in [("roundrobin", "lbtot=1"), ("uri", "lbtot=3")] {
+        let origin = Origin::raw(|mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            // Nothing is said until the other side leaves.
+            let _ = stream.read(&mut [0; 4096]);
+        });
+        let backend = format!("balance {algorithm}\n  server s 127.0.0.1:{} maxconn 1", origin.port());
+        let scene = Scene::start("", "", &backend);
+        let clients = [(); 3].map(|()| {
+            let mut client = Client::connect(scene.port);
+            client.send(GET);
+            client
+        });
+        let waiting =
+            || scene.counts("b,s", &["qcur"]).concat() + &scene.counts("b,BACKEND", &["qcur"]).concat();
+        assert!(eventually(|| waiting().contains('2')), "{}", waiting());
+        assert_eq!(
+            scene.counts("b,s", &["lbtot"]),
+            [chosen],
+            "{algorithm}: those in the backend's queue wait for any"
+        );
+        drop(clients);
+    }
+}
+
+#[test]
+fn odd_names_of_fields_are_refused_where_the_option_stands() {
+    let odd = "GET /x HTTP/1.1\r\nHost: h\r\nX_Y: 1\r\nConnection: close\r\n\r\n";
+    let reject = "option http-restrict-req-hdr-names reject";
+    let scene = Scene::start("", reject, "server s 127.0.0.1:1");
+    assert!(scene.talk(odd).starts_with("HTTP/1.1 403 "));
+    assert_eq!(scene.line(), "f/<NOSRV> 0/-1/-1/-1 403 PR-- 0 GET /x HTTP/1.1");
+    assert_eq!(scene.counts("f,FRONTEND", &["dreq"]), ["dreq=1"]);
+    assert_eq!(scene.counts("b,BACKEND", &["stot"]), ["stot=0"]);
+    let scene = Scene::start("", "", &format!("{reject}\n  server s 127.0.0.1:1"));
+    assert!(scene.talk(odd).starts_with("HTTP/1.1 403 "));
+    assert_eq!(scene.line(), "b/<NOSRV> 0/-1/-1/-1 403 PR-- 0 GET /x HTTP/1.1");
+    assert_eq!(scene.counts("b,BACKEND", &["dreq"]), ["dreq=1"]);
+    let delete = "option http-restrict-req-hdr-names delete\n  http-request return status 418 if { req.hdr(x_y) -m found }\n  \
+                  http-request return status 200";
+    let scene = Scene::start("", delete, "");
+    assert!(scene.talk(odd).starts_with("HTTP/1.1 200 "), "rules do not see it either");
+}
+
+#[test]
+fn an_error_file_is_sent_as_it_is_and_logged_as_the_status_of_its_rule() {
+    let file = weir_tests::scratch("errorfile").join("gone.http");
+    std::fs::write(&file, "HTTP/1.1 503 Gone away\r\nContent-Length: 3\r\n\r\nbye").expect("a file");
+    for (rule, logged) in [
+        ("return status 429 errorfile", "429 LR"),
+        ("return errorfile", "200 LR"),
+        ("deny status 404 errorfile", "404 PR"),
+        ("deny errorfile", "403 PR"),
+    ] {
+        let scene = Scene::start("", &format!("http-request {rule} {}", file.display()), "");
+        assert!(scene.talk(LAST).starts_with("HTTP/1.1 503 Gone away\r\n"), "{rule}");
+        assert_eq!(scene.line(), format!("f/<NOSRV> 0/-1/-1/-1 {logged}-- 0 GET /x HTTP/1.1"), "{rule}");
+    }
+}

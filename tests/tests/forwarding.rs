@@ -113,3 +113,18 @@ fn the_former_names_of_relaxing_options_still_act() {
     request = Client::connect(port).send(&request).read_to_end();
     assert!(request.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&request));
 }
+
+#[test]
+fn connections_to_a_server_without_a_purge_delay_are_not_kept() {
+    for (parameters, connections) in
+        [("", 1), ("pool-purge-delay 0", 3), ("pool-max-conn 0", 3), ("max-reuse 0", 3)]
+    {
+        let origin = Origin::text("ok");
+        let lines = format!("http-reuse always\n  default-server {parameters}");
+        let (_weir, port) = start(&lines, origin.port());
+        for _ in 0..3 {
+            assert!(talk(port, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").ends_with("ok"));
+        }
+        assert_eq!(origin.connections(), connections, "{parameters}");
+    }
+}

@@ -149,6 +149,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     limit_descriptors(&plan, &process, &limits);
     count_panics(&process);
     let teller = Teller::default();
+    plan.settle_full_loads(limits.max_connections);
     let view = view::of(&plan, &limits);
     states::restore(&plan, &view, messages);
     states::preload_counters(&plan, &view, messages);

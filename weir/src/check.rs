@@ -33,8 +33,9 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     if args.action == Action::Check && diagnostics.has_warnings() && !args.quiet {
         say(format_args!("Warnings were found."));
     }
-    if !listens {
-        return Err(no_listener(args, messages));
+    // A configuration is valid without any, but nothing starts with it.
+    if !listens && args.action != Action::Check {
+        return Err(no_listener(messages));
     }
     if args.action == Action::Check && args.verbose {
         say(format_args!("Configuration file is valid"));
@@ -42,13 +43,7 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     Ok(plan)
 }
 
-fn no_listener(args: &Args, messages: Messages) -> ExitCode {
-    if args.action == Action::Check {
-        if !args.quiet {
-            say(format_args!("Configuration file has no error but will not start (no listener) => exit(2)."));
-        }
-        return ExitCode::from(2);
-    }
+fn no_listener(messages: Messages) -> ExitCode {
     messages.say(
         Severity::Alert,
         "config : [haproxy.main()] No enabled listener found (check for 'bind' directives) ! Exiting.",

@@ -58,7 +58,6 @@ pub(crate) fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
         dynamic_weights: proxy.balance.algorithm.is_dynamic(proxy.balance.hash),
         cookie: proxy.cookie.as_ref().map(|cookie| cookie.name.clone()),
         description: proxy.description.clone(),
-        fullconn: proxy.fullconn,
         listeners: proxy.options.socket_stats,
         servers: servers(proxy),
     }
@@ -95,8 +94,6 @@ fn server_view(server: &ServerSettings) -> ServerView {
         state: server.state.clone(),
         cookie: server.cookie.clone(),
         tracks: server.track.as_ref().map(|(_, tracked)| tracked.clone()),
-        agent_port: server.agent.as_ref().map_or(0, |agent| agent.port),
-        check_port: server.check.as_ref().and_then(|check| check.port),
         pool_max: server.pool_max_conn,
         pool_purge: server.pool_purge_delay,
     }

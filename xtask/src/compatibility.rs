@@ -156,7 +156,7 @@ fn of_keyword(name: &str, places: Where) -> Status {
     match keyword::rows().find(matches).map(|row| row.apply) {
         None | Some(Apply::Unsupported) => Status::NotYet,
         Some(Apply::Ineffective(reason)) => Status::WithoutEffect(reason),
-        Some(Apply::Removed(_)) => Status::Removed,
+        Some(Apply::Removed(..)) => Status::Removed,
         Some(_) => Status::Done,
     }
 }

@@ -178,6 +178,34 @@ impl<'a, 'd> Args<'a, 'd> {
         self.time(word, unit)
     }
 
+    /// The name of a network namespace that exists.
+    pub fn namespace(&mut self) -> Result<&'a str, Diagnostic> {
+        let word = self.value()?;
+        if std::path::Path::new(&format!("/var/run/netns/{word}")).exists() {
+            return Ok(word);
+        }
+        Err(self
+            .wrong(format!("there is no network namespace `{word}`"))
+            .help("`ip netns list` shows those that there are")
+            .haproxy(format!("Cannot open namespace '{word}'.")))
+    }
+
+    /// Warns of a time of less than 100 without a unit: seconds were probably meant.
+    pub fn warn_if_small(&mut self, word: &Word, keyword: &str, within: &str) {
+        if !matches!(word.parse::<u32>(), Ok(1..100)) {
+            return;
+        }
+        self.diagnostics.push(
+            Diagnostic::warning(format!("`{keyword}` of {word} milliseconds is suspiciously small"))
+                .at(word.span())
+                .label(format!("`{word}ms` if that is meant"))
+                .haproxy(format!(
+                    "'{keyword} {word}' in {within} is suspiciously small for a value in milliseconds. Please use an explicit \
+                     unit ('{word}ms') if that was the intent."
+                )),
+        );
+    }
+
     /// Reads `word` as a time.
     pub fn time(&mut self, word: &Word, unit: DefaultUnit) -> Result<Duration, Diagnostic> {
         let keyword = self.keyword();

@@ -95,9 +95,9 @@ pub static TABLE: &[BindKeyword] = &[
     row("mode",             "<mode>",        "the mode of a UNIX socket, in octal",              mode),
     row("mss",              "<maxseg>",      "TCP's maximum segment size",                       mss),
     row("name",             "<name>",        "its name in the statistics",                       |d, a| text(&mut d.name, a)),
-    row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| text(&mut d.namespace, a)),
+    row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| { d.namespace = Some(a.namespace()?); Ok(()) }),
     row("nice",             "<nice>",        "the priority of its connections' tasks",           |d, a| { let word = a.value()?; d.nice = a.number(word, -1024, 1024)?; Ok(()) }),
-    row("process",          "<sets>",        "which threads accept; all do here",                without_effect),
+    row("process",          "<sets>",        "gone: `thread` says which threads accept",         process),
     row("proto",            "<name>",        "the protocol spoken",                              proto),
     row("severity-output",  "{ none | number | string }", "how answers of a command socket begin", severity_output),
     row("shards",           "{ <number> | by-thread | by-group }", "how many sockets of one address", shards),
@@ -182,6 +182,13 @@ fn without_effect<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome
     Ok(())
 }
 
+fn process<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    Err(args.wrong("`process` of a bind line is gone: use `thread` instead").haproxy(format!(
+        "'process {word}' on 'bind' lines is not supported anymore, please use 'thread' instead."
+    )))
+}
+
 fn id<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     draft.id = Some(args.number(word, 1, i32::MAX as u32)?);
@@ -190,7 +197,13 @@ fn id<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn mss<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.mss = Some(args.number(word, -65_535, 65_535)?);
+    let size: i32 = args.number(word, -65_535, 65_535)?;
+    if size == 0 {
+        return Err(args
+            .wrong("`mss` must not be zero")
+            .haproxy("'mss' : expects an MSS with an absolute value between 1 and 65535"));
+    }
+    draft.mss = Some(size);
     Ok(())
 }
 

@@ -350,20 +350,25 @@ fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagn
         return Err(Diagnostic::alert(format!("`{prefix}` cannot stand before `{name}`"))
             .at(prefix.span())
             .label("only options, `log` and a few others can be negated")
-            .haproxy(format!(
-                "negation/default currently supported only for options and log; got '{prefix} {name}'."
-            )));
+            .haproxy(match name.strip_prefix("option ") {
+                Some(option) => format!("negation/default is not supported for option '{option}'."),
+                None => {
+                    format!("negation/default currently supported only for options and log; got '{prefix} {name}'.")
+                }
+            }));
     }
     let statement =
         Statement { keyword, negation, words: words.drain(..).collect(), span: line.span, line: line.number };
     match keyword.apply {
-        Apply::Removed(way_out) => Err(Diagnostic::alert(format!("the keyword `{}` is gone", keyword.name))
-            .at(statement.keyword_span())
-            .label(way_out)
-            .haproxy(format!(
-                "the '{}' directive is not supported anymore since HAProxy 2.1. {way_out}.",
-                keyword.name
-            ))),
+        Apply::Removed(version, way_out) => {
+            Err(Diagnostic::alert(format!("the keyword `{}` is gone", keyword.name))
+                .at(statement.keyword_span())
+                .label(way_out)
+                .haproxy(format!(
+                    "the '{}' directive is not supported anymore since HAProxy {version}. {way_out}.",
+                    keyword.name
+                )))
+        }
         Apply::Unsupported => Err(not_supported(keyword.name).at(statement.keyword_span())),
         _ => Ok(statement),
     }
@@ -371,7 +376,12 @@ fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagn
 
 fn environment_arity(statement: &Statement) -> Result<(), Diagnostic> {
     let name = statement.keyword.name;
-    let wanted = if matches!(name, "setenv" | "presetenv") { 2 } else { 1 };
+    let wanted = match name {
+        "setenv" | "presetenv" => 2,
+        // Without names none is kept.
+        "resetenv" => 0,
+        _ => 1,
+    };
     if statement.arguments().len() >= wanted {
         return Ok(());
     }

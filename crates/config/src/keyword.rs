@@ -105,7 +105,6 @@ pub mod places {
     /// defaults, listen, backend, healthcheck.
     pub const DLBH: Where = DLB.or(Where::HEALTHCHECK);
     /// defaults, backend.
-    pub const DB: Where = Where(9);
     /// defaults, listen.
     pub const DL: Where = Where(5);
     /// global.
@@ -132,8 +131,8 @@ pub enum Apply {
     Resolvers(tables::resolvers::Read),
     /// Understood, without effect here: a warning with the reason.
     Ineffective(&'static str),
-    /// Once a keyword: an error with the way out.
-    Removed(&'static str),
+    /// Once a keyword: an error with the version of HAProxy that it went with, and the way out.
+    Removed(&'static str, &'static str),
     /// Understood, not built.
     Unsupported,
 }
@@ -173,7 +172,7 @@ impl Keyword {
 
     /// Whether it does something here.
     pub fn is_supported(&self) -> bool {
-        !matches!(self.apply, Apply::Unsupported | Apply::Removed(_))
+        !matches!(self.apply, Apply::Unsupported | Apply::Removed(..))
     }
 }
 
@@ -211,7 +210,18 @@ pub const fn ineffective(name: &'static str, places: Where, reason: &'static str
 
 /// A row of a keyword that is gone, with the way out.
 pub const fn removed(name: &'static str, places: Where, way_out: &'static str) -> Keyword {
-    Keyword { name, places, signature: "", negatable: false, doc: "removed", apply: Apply::Removed(way_out) }
+    removed_since(name, places, "2.1", way_out)
+}
+
+/// Likewise, with the version of HAProxy that it went with.
+pub const fn removed_since(
+    name: &'static str,
+    places: Where,
+    version: &'static str,
+    way_out: &'static str,
+) -> Keyword {
+    let apply = Apply::Removed(version, way_out);
+    Keyword { name, places, signature: "", negatable: false, doc: "removed", apply }
 }
 
 /// A row of a keyword that is not built.
@@ -227,6 +237,9 @@ impl Keyword {
         self
     }
 }
+
+/// Any section of a proxy but defaults.
+const PROXIES: Where = Where(Where::F.0 | Where::L.0 | Where::B.0);
 
 /// Every row by its first word.
 static INDEX: OnceLock<HashMap<&'static str, Vec<&'static Keyword>>> = OnceLock::new();
@@ -259,7 +272,10 @@ pub fn find(words: &[Word], within: &Section) -> Result<&'static Keyword, Diagno
     if let Some(row) = rows.iter().filter(|row| row.places.holds(place)).find(matches) {
         return Ok(row);
     }
-    if let Some(row) = rows.iter().find(matches) {
+    // Of several of that name the one that is nearest tells most.
+    let of_proxies =
+        |row: &&&'static Keyword| within.kind.is_proxy() && row.places.holds(PROXIES) && matches(row);
+    if let Some(row) = rows.iter().find(of_proxies).or_else(|| rows.iter().find(matches)) {
         return Err(misplaced(words, row, within));
     }
     if rows.iter().any(|row| row.places.holds(place)) {
@@ -279,11 +295,10 @@ fn names(word: &Word, part: &str) -> bool {
 fn misplaced(words: &[Word], row: &Keyword, within: &Section) -> Diagnostic {
     let (name, section) = (row.name, within.keyword.as_str());
     let span = words[0].span().to(words[row.words() - 1].span());
-    let proxies = Where(Where::F.0 | Where::L.0 | Where::B.0);
-    let only_a_side = within.kind.is_proxy() && row.places.holds(proxies);
+    let only_a_side = within.kind.is_proxy() && row.places.holds(PROXIES);
     let side = if within.kind == Kind::Frontend { "backend" } else { "frontend" };
     if !only_a_side {
-        let haproxy = match row.places.holds(proxies) && within.kind == Kind::Defaults {
+        let haproxy = match row.places.holds(PROXIES) && within.kind == Kind::Defaults {
             true => format!("'{name}' not allowed in 'defaults' section."),
             false => format!("unknown keyword '{name}' in '{section}' section"),
         };
@@ -294,7 +309,7 @@ fn misplaced(words: &[Word], row: &Keyword, within: &Section) -> Diagnostic {
     }
     let title = format!("{section} `{}` has no {side}'s side", within.name);
     let own = format!("{section} '{}' has no {side} capability.", within.name);
-    if name.starts_with("server") || name == "default-server" {
+    if matches!(name, "server" | "server-template" | "default-server") {
         Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
             .at(span)
             .label(format!("allowed in: {}", sections(row.places)))
@@ -303,7 +318,15 @@ fn misplaced(words: &[Word], row: &Keyword, within: &Section) -> Diagnostic {
         Diagnostic::warning(format!("`{name}` is ignored: {title}"))
             .at(span)
             .label(format!("allowed in: {}", sections(row.places)))
-            .haproxy(format!("'{name}' ignored because {own}"))
+            .haproxy(format!("'{name}' ignored because {own}{}", instead(name)))
+    }
+}
+
+/// What was probably meant.
+fn instead(name: &str) -> &'static str {
+    match name {
+        "maxconn" => " Maybe you want 'fullconn' instead ?",
+        _ => "",
     }
 }
 

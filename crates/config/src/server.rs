@@ -202,7 +202,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("maxconn",            "<count>",       "how many requests at once",                                 |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
     row("maxqueue",           "<count>",       "how many may wait for it",                                  |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
     row("minconn",            "<count>",       "how many requests at once under low load",                  |d, a| number(&mut d.minconn, a, 0, u32::MAX)),
-    row("namespace",          "<name>",        "the network namespace it is reached from",                  |d, a| text(&mut d.namespace, a)),
+    row("namespace",          "<name>",        "the network namespace it is reached from",                  namespace),
     row("non-stick",          "",              "never enters stick tables",                                 |d, a| { a.warn("`non-stick` has no effect: stick tables are not supported yet"); d.non_stick = true; Ok(()) }),
     row("stick",              "",              "may enter stick tables",                                    |d, _| { d.non_stick = false; Ok(()) }),
     row("pool-conn-name",     "<expression>",  "connections are used again only under the same name",       |d, a| { d.pool_conn_name = Some(a.value()?); Ok(()) }),
@@ -318,6 +318,12 @@ fn text<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
     Ok(())
 }
 
+/// `*` stands for that of the client's connection.
+fn namespace<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    draft.namespace = Some(if args.take("*") { "*" } else { args.namespace()? });
+    Ok(())
+}
+
 pub(crate) fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
 where
     T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
@@ -331,6 +337,21 @@ pub(crate) fn delay(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Ou
     let word = args.value()?;
     *value = Some(args.time(word, Milliseconds)?);
     Ok(())
+}
+
+/// The time between two checks.
+pub(crate) fn interval(args: &mut Args<'_, '_>) -> Result<Duration, Diagnostic> {
+    let name = args.last().as_str();
+    let word = args.value()?;
+    let time = args.time(word, Milliseconds)?;
+    let server = args.statement.arguments().first().map_or("", |name| name.as_str());
+    if time.is_zero() {
+        return Err(args
+            .wrong(format!("`{name}` must not be zero"))
+            .haproxy(format!("invalid value 0 for argument '{name}' of server {server}.")));
+    }
+    args.warn_if_small(word, name, &format!("server '{server}'"));
+    Ok(time)
 }
 
 fn id<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {

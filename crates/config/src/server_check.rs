@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use base::address::{Accepts, Place, PortRule};
-use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 
 use crate::args::Args;
@@ -11,7 +10,7 @@ use crate::keyword::{Outcome, not_supported};
 use crate::plan::check::InitState;
 use crate::plan::server::{Observe, OnError};
 use crate::resolve::names::resolve_host;
-use crate::server::{ServerDraft, ServerKeyword, delay, number, row};
+use crate::server::{ServerDraft, ServerKeyword, delay, interval, number, row};
 
 /// The rows.
 #[rustfmt::skip]
@@ -25,9 +24,9 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("error-limit",        "<count>",       "errors in a row before on-error acts",                      |d, a| number(&mut d.error_limit, a, 1, i32::MAX as u32)),
     row("fall",               "<count>",       "failed checks that take it down",                           |d, a| number(&mut d.fall, a, 1, i32::MAX as u32)),
     row("rise",               "<count>",       "passed checks that bring it up",                            |d, a| number(&mut d.rise, a, 1, i32::MAX as u32)),
-    row("inter",              "<delay>",       "between two checks",                                        inter),
-    row("fastinter",          "<delay>",       "between two checks while its state is changing",            |d, a| delay(&mut d.fastinter, a)),
-    row("downinter",          "<delay>",       "between two checks while it is down",                       |d, a| delay(&mut d.downinter, a)),
+    row("inter",              "<delay>",       "between two checks",                                        |d, a| { d.inter = interval(a)?; Ok(()) }),
+    row("fastinter",          "<delay>",       "between two checks while its state is changing",            |d, a| { d.fastinter = Some(interval(a)?); Ok(()) }),
+    row("downinter",          "<delay>",       "between two checks while it is down",                       |d, a| { d.downinter = Some(interval(a)?); Ok(()) }),
     row("init-state",         "{ fully-up | up | down | fully-down | none }", "its state before the first check",   init_state),
     row("observe",            "{ none | layer4 | layer7 }", "takes errors of traffic as failed checks",     observe),
     row("on-error",           "{ fastinter | fail-check | sudden-death | mark-down }", "what errors of traffic do", on_error),
@@ -40,24 +39,12 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("no-agent-check",     "",              "asks no agent",                                             |d, _| { d.agent = false; Ok(()) }),
     row("agent-addr",         "<address>",     "where the agent is",                                        agent_addr),
     row("agent-port",         "<port>",        "the agent's port",                                          |d, a| { d.agent_port = Some(port(a)?); Ok(()) }),
-    row("agent-inter",        "<delay>",       "between two questions to the agent",                        |d, a| { let word = a.value()?; d.agent_inter = a.time(word, Milliseconds)?; Ok(()) }),
+    row("agent-inter",        "<delay>",       "between two questions to the agent",                        |d, a| { d.agent_inter = interval(a)?; Ok(()) }),
     row("agent-send",         "<string>",      "what the agent is told first",                              |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
     row("check-proto",        "<name>",        "the protocol that checks speak",                            check_proto),
     row("check-via-socks4",   "",              "checks go by the proxy of socks4 too",                      |d, _| { d.check_via_socks4 = true; Ok(()) }),
     row("healthcheck",        "<name>",        "the healthcheck section that says how it is checked",       |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
 ];
-
-fn inter<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.value()?;
-    let time = args.time(word, Milliseconds)?;
-    if time.is_zero() {
-        return Err(args
-            .wrong("`inter` must not be zero")
-            .haproxy("invalid value 0 for argument 'inter' of server."));
-    }
-    draft.inter = time;
-    Ok(())
-}
 
 fn port(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
     let word = args.value()?;

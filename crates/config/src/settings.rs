@@ -14,10 +14,8 @@ use sample::bandwidth::BandwidthFilter;
 use state::Mode;
 use syntax::Word;
 
-use crate::args::Args;
 pub(crate) use crate::check::{CheckDraft, CheckMode};
 use crate::draft::{Kind, Section, Statement};
-use crate::keyword::Negation;
 use crate::plan::filter::TraceFilter;
 use crate::plan::global::{Global, UnixBind};
 use crate::plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
@@ -375,12 +373,6 @@ impl<'a> Settings<'a> {
             check.tcp.clear();
         }
         check
-    }
-
-    /// Chooses the kind of check that an `option` line names, or none when it is negated.
-    pub fn set_check_mode(&mut self, mode: CheckMode, args: &Args<'a, '_>) {
-        self.own_check().mode =
-            if args.statement.negation == Negation::None { mode } else { CheckMode::Connect };
     }
 
     /// Whether it has a frontend's side.

@@ -180,8 +180,135 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [2] : 'server' : invalid port number 'x' in '1.1.1.1:x'"],
     ),
     (
+        "backend b\n server s 1.1.1.1:1 check fastinter 0\n",
+        &["[ALERT] [2] : 'server b/s' : invalid value 0 for argument 'fastinter' of server s."],
+    ),
+    (
+        "frontend f\n timeout client 1s\n bind :1 mss 0\n",
+        &[
+            "[ALERT] [3] : 'bind :1' in section 'frontend': 'mss' : expects an MSS with an absolute value between 1 and 65535",
+        ],
+    ),
+    (
+        "global\n external-check\n insecure-fork-wanted\nbackend b\n option external-check\n external-check command true\n server s 1.1.1.1:1 check\n",
+        &[
+            "[ALERT] Proxy 'b': 'external-check command' does not have a leading '/' and 'external-check path' is not set.",
+        ],
+    ),
+    (
+        "backend b\n server s 1.1.1.1:1 namespace not-there\n server t 1.1.1.1:1 namespace *\n",
+        &["[ALERT] [2] : 'server b/s' : Cannot open namespace 'not-there'."],
+    ),
+    (
+        "frontend f\n timeout client 1s\n bind :1 namespace not-there\n",
+        &["[ALERT] [3] : 'bind :1' in section 'frontend': Cannot open namespace 'not-there'."],
+    ),
+    (
+        "backend b\n timeout tarpit 10\n",
+        &[
+            "[WARNING] [2] : 'timeout tarpit 10' in backend 'b' is suspiciously small for a value in milliseconds. Please use an explicit unit ('10ms') if that was the intent.",
+        ],
+    ),
+    ("backend b\n timeout tarpit 10ms\n timeout check 100\n timeout queue 0\n", &[]),
+    (
+        "backend b\n server s 1.1.1.1:1 check inter 5 fastinter 6ms downinter 700\n",
+        &[
+            "[WARNING] [2] : 'inter 5' in server 's' is suspiciously small for a value in milliseconds. Please use an explicit unit ('5ms') if that was the intent.",
+        ],
+    ),
+    (
+        "backend b\n timeout server 7s\n timeout connect 1s\n timeout server 7s\n",
+        &["[WARNING] [4] : overwriting 'timeout server' which was already specified"],
+    ),
+    ("defaults\n timeout server 7s\n timeout server 8s\n", &[]),
+    (
+        "backend b\n mode tcp\n option checkcache\n option originalto\n stats enable\n stats uri /\n",
+        &[
+            "[WARNING] 'stats' statement ignored for backend 'b' as it requires HTTP mode.",
+            "[WARNING] 'option checkcache' ignored for backend 'b' as it requires HTTP mode.",
+            "[WARNING] 'option originalto' ignored for backend 'b' as it requires HTTP mode.",
+        ],
+    ),
+    (
+        "backend b\n server s 1.1.1.1:1 tfo\n",
+        &[
+            "[WARNING] [2] : 'server b/s' : server has tfo activated, the backend should be configured with at least 'conn-failure', 'empty-response' and 'response-timeout' or we wouldn't be able to retry the connection on failure.",
+        ],
+    ),
+    ("backend b\n retry-on conn-failure empty-response response-timeout\n server s 1.1.1.1:1 tfo\n", &[]),
+    ("listen l\n bind :1\n option http-drop-request-trailers\n", &[]),
+    (
+        "defaults\n option dontlognull now\n",
+        &["[ALERT] [2] : 'option dontlognull' cannot handle unexpected argument 'now'."],
+    ),
+    (
+        "defaults\n no option abortonclose x\n",
+        &["[ALERT] [2] : 'option abortonclose' cannot handle unexpected argument 'x'."],
+    ),
+    (
+        "defaults\n no option forwardfor\n",
+        &["[ALERT] [2] : negation/default is not supported for option 'forwardfor'."],
+    ),
+    (
+        "backend b\n no option httpchk\n",
+        &["[ALERT] [2] : negation/default is not supported for option 'httpchk'."],
+    ),
+    (
+        "backend b\n no cookie C\n",
+        &["[ALERT] [2] : negation/default currently supported only for options and log; got 'no cookie'."],
+    ),
+    (
+        "backend b\n maxconn 5\n",
+        &[
+            "[WARNING] [2] : 'maxconn' ignored because backend 'b' has no frontend capability. Maybe you want 'fullconn' instead ?",
+        ],
+    ),
+    (
+        "frontend f\n timeout client 1s\n bind :1\n server-state-file-name x\n",
+        &["[WARNING] [4] : 'server-state-file-name' ignored because frontend 'f' has no backend capability."],
+    ),
+    ("defaults\n server-state-file-name x\n", &[]),
+    (
+        "backend b\n http-send-name-header\n",
+        &["[ALERT] [2] : 'http-send-name-header' expects a header name as argument."],
+    ),
+    (
+        "global\n nbproc 2\n",
+        &[
+            "[ALERT] [2] : the 'nbproc' directive is not supported anymore since HAProxy 2.5. There is one process; `nbthread` says how many threads it has.",
+        ],
+    ),
+    (
+        "frontend f\n timeout client 1s\n bind :1 process 1\n",
+        &[
+            "[ALERT] [3] : 'bind :1' in section 'frontend': 'process 1' on 'bind' lines is not supported anymore, please use 'thread' instead.",
+        ],
+    ),
+    (
         "backend b\n server x 1.1.1.1:1\n server y 1.1.1.1:1 track nope\n",
-        &["[ALERT] [3] : 'server b/y' : unable to find required proxy or server 'nope' for tracking."],
+        &["[ALERT] [3] : 'server b/y' : unable to find required server 'nope' for tracking."],
+    ),
+    (
+        "backend b\n server y 1.1.1.1:1 track c/x\n",
+        &["[ALERT] [2] : 'server b/y' : unable to find required proxy 'c' for tracking."],
+    ),
+    (
+        "backend b\n server x 1.1.1.1:1\n server y 1.1.1.1:1 track b/x\n",
+        &[
+            "[ALERT] [3] : 'server b/y' : unable to use b/x for tracking as it does not have any check nor agent enabled.",
+        ],
+    ),
+    ("backend b\n server x 1.1.1.1:1 check\n server y 1.1.1.1:1 track z\n server z 1.1.1.1:1 track x\n", &[]),
+    ("backend b\n server x 1.1.1.1:1 agent-check agent-port 1\n server y 1.1.1.1:1 track x\n", &[]),
+    (
+        "backend b\n server x 1.1.1.1:1 track x\n",
+        &[
+            "[ALERT] [2] : 'server b/x' : unable to track b/x as it belongs to a tracking chain looping back to b/x.",
+        ],
+    ),
+    (
+        "backend b\n server x 1.1.1.1:1 check track y\n server y 1.1.1.1:1 check\n",
+        &["[ALERT] [2] : 'server b/x' : unable to enable checks and tracking at the same time!"],
     ),
     (
         "backend b\n server x name.invalid:80\n",
@@ -307,6 +434,7 @@ fn messages_point_at_the_words_they_are_about() {
             &[
                 "2:19 `x` behind a time is ignored",
                 "3:18 `timeout server`: unexpected character '.' in `3.5s` (a whole number and one of: us, ms, s, m, h, d)",
+                "3:2 `timeout server` was said before: this line counts",
             ],
         ),
         (

@@ -25,6 +25,48 @@ fn seconds(count: u64) -> Option<Duration> {
 }
 
 #[test]
+fn full_load_is_a_tenth_of_what_frontends_may_bring_unless_it_is_said() {
+    let text = "defaults\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n mode http\n\
+        frontend f\n bind :1\n maxconn 55\n use_backend a if TRUE\n use_backend b if TRUE\n use_backend a if FALSE\n default_backend b\n\
+        frontend g\n bind :2\n use_backend %[path]\n default_backend a\n\
+        listen l\n bind :3\n maxconn 1\n\
+        backend a\nbackend b\nbackend c\nbackend d\n fullconn 7\n";
+    let plan = plan(text);
+    plan.settle_full_loads(1000);
+    let full = |name: &str| plan.backend(name).unwrap().state.fullconn.load(Relaxed);
+    assert_eq!(["a", "b", "c", "d", "l"].map(full), [106, 6, 1, 7, 1]);
+}
+
+#[test]
+fn a_server_without_checks_shows_health_only_below_a_default_server_line() {
+    for (lines, level) in [
+        ("server s 10.0.0.1:1", 0),
+        ("server s 10.0.0.1:1 check rise 4", 4),
+        ("default-server inter 1s\n server s 10.0.0.1:1", 2),
+        ("default-server rise 3\n server s 10.0.0.1:1 disabled", 0),
+    ] {
+        let plan = plan(&format!("backend b\n {lines}\n"));
+        let server = plan.backend("b").unwrap().state.server("s").unwrap();
+        assert_eq!(server.health.level.load(Relaxed), level, "{lines}");
+    }
+}
+
+#[test]
+fn a_lower_limit_without_a_higher_one_does_not_move() {
+    for (words, limits) in [
+        ("minconn 5", (5, 0)),
+        ("minconn 10 maxconn 5", (10, 0)),
+        ("minconn 5 maxconn 5", (5, 0)),
+        ("minconn 2 maxconn 5", (5, 2)),
+        ("maxconn 5", (5, 0)),
+    ] {
+        let plan = plan(&format!("backend b\n server s 10.0.0.1:1 {words}\n"));
+        let server = plan.backend("b").unwrap().state.server("s").unwrap();
+        assert_eq!((server.maxconn.load(Relaxed), server.minconn), limits, "{words}");
+    }
+}
+
+#[test]
 fn global_keywords_set_the_process() {
     let cases: &[GlobalCase] = &[
         ("daemon", |g| g.daemon),
@@ -236,10 +278,10 @@ fn server_parameters_set_the_server() {
             **s.state.address.load() == ServerAddress::Ip(([10, 0, 0, 1], 80).into())
                 && (s.state.id, s.state.initial_weight) == (1, 1)
                 && s.check.is_none()
-                && s.port_offset.is_none()
+                && s.state.port_offset().is_none()
         }),
-        ("server s 10.0.0.1", |s| s.port_offset == Some(0)),
-        ("server s 10.0.0.1:+8", |s| s.port_offset == Some(8)),
+        ("server s 10.0.0.1", |s| s.state.port_offset() == Some(0)),
+        ("server s 10.0.0.1:+8", |s| s.state.port_offset() == Some(8)),
         ("server s /run/x.sock", |s| **s.state.address.load() == ServerAddress::Unix("/run/x.sock".into())),
         ("server s [::1]:80 weight 0", |s| s.state.initial_weight == 0),
         ("server s 10.0.0.1:80 backup disabled id 9", |s| {
@@ -264,8 +306,8 @@ fn server_parameters_set_the_server() {
                 s.state.initial_weight == 7
                     && s.check.as_ref().is_some_and(|c| {
                         c.inter == Duration::from_secs(5)
-                            && (c.rise, c.fall, c.port) == (4, 6, Some(99))
-                            && c.address == Some([10, 0, 0, 2].into())
+                            && (c.rise, c.fall, s.state.health.port.load(Relaxed)) == (4, 6, 99)
+                            && s.state.health.address.load().as_deref() == Some(&[10, 0, 0, 2].into())
                     })
             },
         ),
@@ -336,7 +378,6 @@ fn checks_are_scripts_with_what_was_implied_written_out() {
     let cases = [
         ("", "0 (connect)"),
         ("option tcp-check", "0 (connect)"),
-        ("option ldap-check\n no option ldap-check", "0 (connect)"),
         ("tcp-check send x", "0 (connect)"),
         ("option httpchk", "0 (connect) | 1 OPTIONS / HTTP/1.0[] | 2 expect"),
         ("option httpchk /a", "0 (connect) | 1 OPTIONS /a HTTP/1.0[] | 2 expect"),
@@ -362,7 +403,7 @@ fn a_check_of_defaults_is_inherited_until_a_line_of_its_own_begins_another() {
     let plan = plan(
         "defaults\n option httpchk GET /d\n http-check send hdr A b\nbackend a\n server s 10.0.0.1:80 check\n\
          backend b\n http-check send meth PUT\n server s 10.0.0.1:80 check\n\
-         backend c\n no option httpchk\n server s 10.0.0.1:80 check\n\
+         backend c\n option tcp-check\n server s 10.0.0.1:80 check\n\
          backend d\n server s 10.0.0.1:80 check\n",
     );
     let kind =

@@ -26,14 +26,20 @@ pub(crate) fn refresh(runtime: &Runtime, proxy: &Proxy) {
 /// `set server … state`; `false` for a state that does not exist.
 pub(crate) fn set_state(runtime: &Runtime, server: &Arc<Server>, state: &str) -> bool {
     let (set, clear) = match state {
-        "ready" => (0, Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT | Admin::FORCED_DRAIN),
-        "drain" => (Admin::FORCED_DRAIN, Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT),
-        "maint" => (Admin::FORCED_MAINT, 0),
+        "ready" => (0, Admin::FORCED_MAINT | Admin::FORCED_DRAIN),
+        "drain" => (Admin::FORCED_DRAIN, Admin::FORCED_MAINT),
+        "maint" => (Admin::FORCED_MAINT, Admin::FORCED_DRAIN),
         _ => return false,
     };
     let view = runtime.view();
     change(runtime, &view, server, set, clear, "");
     true
+}
+
+/// Sets or clears one administrative flag.
+pub(crate) fn set_flag(runtime: &Runtime, server: &Arc<Server>, flag: u32, on: bool) {
+    let (set, clear) = if on { (flag, 0) } else { (0, flag) };
+    change(runtime, &runtime.view(), server, set, clear, "");
 }
 
 /// The backend of a server.
@@ -75,7 +81,9 @@ fn leave_maintenance(view: &View, server: &Arc<Server>, now: u64) {
     let state = match tracked {
         Some(tracked) => tracked.operational(),
         None => {
-            server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
+            if server.checked.load(Relaxed) {
+                server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
+            }
             Operational::Running
         }
     };

@@ -15,6 +15,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Severity {
     Error,
+    Warning,
     Notice,
 }
 
@@ -23,6 +24,7 @@ impl Severity {
     pub(crate) fn names(self) -> (u8, &'static str) {
         match self {
             Self::Error => (3, "err"),
+            Self::Warning => (4, "warning"),
             Self::Notice => (5, "notice"),
         }
     }
@@ -49,6 +51,11 @@ pub(crate) enum Reply {
 /// An error message.
 pub(crate) fn error(text: impl Into<String>) -> Reply {
     Reply::Message(Severity::Error, text.into())
+}
+
+/// A message that something is otherwise than was asked for, or changed.
+pub(crate) fn warning(text: impl Into<String>) -> Reply {
+    Reply::Message(Severity::Warning, text.into())
 }
 
 /// A command being run.

@@ -68,6 +68,10 @@ const ACTIONS: &[(&str, &str)] = &[
     ("hrunn", "Health: force UP"),
     ("hnolb", "Health: force NOLB"),
     ("hdown", "Health: force DOWN"),
+    ("dagent", "Agent: disable checks"),
+    ("eagent", "Agent: enable checks"),
+    ("arunn", "Agent: force UP"),
+    ("adown", "Agent: force DOWN"),
     ("shutdown", "Kill sessions"),
 ];
 
@@ -76,10 +80,9 @@ const OUTCOMES: &[(&str, &str, &str)] = &[
     ("DONE", "up", "Action processed successfully."),
     ("NONE", "idle", "Nothing was changed: no server or no action was chosen."),
     ("PART", "warn", "Action partially processed: some servers do not exist."),
-    ("ERRP", "down", "Action not processed: invalid parameters."),
+    ("ERRP", "down", "Action not processed: unknown action, backend or servers."),
     ("DENY", "down", "Action denied."),
     ("EXCD", "down", "Action not processed: too many servers in one form."),
-    ("UNKN", "down", "Action not processed: unknown action."),
 ];
 
 /// A page being made.

@@ -1,6 +1,5 @@
 //! Commands that change something: servers, frontends, limits, counters, and the connection's own settings.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -8,13 +7,11 @@ use std::time::Duration;
 use base::clock::now_ms;
 use base::units::{DefaultUnit, parse_duration};
 use state::proxy::Admission;
-use state::server::{Health, ServerAddress};
-
 use state::{Admin, Server};
 
-use crate::admin;
 use crate::command::{Call, Reply, Severity, error};
 use crate::view::{Level, ProxyView, Runtime, SeverityOutput, View};
+use crate::{admin, places};
 
 /// The server that `backend/server` names, or the error.
 pub(crate) fn server(view: &View, name: &str) -> Result<(ProxyView, Arc<Server>), Reply> {
@@ -63,7 +60,7 @@ pub(crate) fn enable_health(call: &mut Call<'_>) -> Reply {
         if !server.health.configured.load(Relaxed) {
             return error("Health check was not configured on this server, cannot enable.");
         }
-        server.checked.store(true, Relaxed);
+        server.enable_checks(now_ms());
         Reply::Done
     })
 }
@@ -85,6 +82,8 @@ pub(crate) fn enable_agent(call: &mut Call<'_>) -> Reply {
     })
 }
 
+const NO_AGENT: &str = "agent checks are not enabled on this server.";
+
 const SET_SERVER_USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
 agent-send | check-addr | check-port | fqdn | health | name | ssl | state | weight";
 
@@ -98,104 +97,23 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         }
         "health" if admin::set_health(call.runtime, server, call.arg(2)) => Reply::Done,
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
-        "addr" => change_address(server, call),
+        "addr" => places::of_server(call, server),
         "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
         "fqdn" => change_fqdn(call, server),
-        "check-addr" | "check-port" if !server.health.configured.load(Relaxed) => {
-            error("health checks are not enabled on this server")
-        }
-        "agent-addr" | "agent-port" if !server.agent.configured.load(Relaxed) => {
-            error("agent checks are not enabled on this server")
-        }
-        option @ ("check-addr" | "check-port") => change_check(&server.health, option, call),
-        option @ ("agent-addr" | "agent-port") => change_check(&server.agent, option, call),
-        "agent-send" if !server.agent.configured.load(Relaxed) => {
-            error("agent checks are not enabled on this server.")
-        }
+        "agent" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
+        "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => Reply::Done,
+        "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
+        "name" => rename(proxy, server, call.arg(2)),
+        "agent-addr" | "agent-port" => places::of_agent(call, server),
+        "agent-send" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
         "agent-send" => {
             server.agent.send.store(Some(Arc::new(call.arg(2).as_bytes().into())));
             Reply::Done
         }
-        "agent" if !server.agent.configured.load(Relaxed) => {
-            error("agent checks are not enabled on this server.")
-        }
-        "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => Reply::Done,
-        "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
-        "name" => rename(proxy, server, call.arg(2)),
-        "ssl" => error("server ssl setting not supported."),
+        "check-addr" | "check-port" => places::of_check(call, server),
+        "ssl" => Reply::Message(Severity::Notice, "server ssl setting not supported.".into()),
         _ => error(SET_SERVER_USAGE),
     })
-}
-
-/// Where checks or the agent are from now on: `… check-addr <addr> [port <port>]`, `… check-port <port>`, and so for the agent.
-fn change_check(health: &Health, option: &str, call: &Call<'_>) -> Reply {
-    let value = call.arg(2);
-    let set_port = |text: &str| match text.parse::<u16>() {
-        Ok(port) => {
-            health.port.store(port.into(), Relaxed);
-            Reply::Done
-        }
-        Err(_) if text.parse::<i64>().is_ok() => error("provided port is not in range 1-65535"),
-        Err(_) => error("provided port is not an integer"),
-    };
-    if option.ends_with("-port") {
-        if value.is_empty() {
-            return error(format!("set server <b>/<s> {option} requires a port."));
-        }
-        return set_port(value);
-    }
-    if value.is_empty() {
-        return error(format!("set server <b>/<s> {option} requires an address and optionally a port."));
-    }
-    let Ok(ip) = value.parse::<IpAddr>() else { return error(format!("invalid addr '{value}'")) };
-    let reply = match call.arg(3) {
-        "" => Reply::Done,
-        "port" => set_port(call.arg(4)),
-        other => error(format!("unexpected argument '{other}'; 'port' was expected")),
-    };
-    if matches!(reply, Reply::Done) {
-        health.address.store(Some(Arc::new(ip)));
-    }
-    reply
-}
-
-fn change_address(server: &Server, call: &Call<'_>) -> Reply {
-    let text = call.arg(2);
-    if text.is_empty() {
-        return error("set server <b>/<s> addr requires an address and optionally a port.");
-    }
-    let Ok(ip) = text.parse::<IpAddr>() else {
-        return error(format!("Invalid addr '{text}' by 'stats socket command'"));
-    };
-    let old = server.address.load();
-    let ServerAddress::Ip(old) = **old else {
-        return error("The server has no IP address to replace.");
-    };
-    let port = match (call.arg(3), call.arg(4).parse::<u16>()) {
-        ("", _) => old.port(),
-        // Not a port, but how far the server's are from the client's.
-        ("port", _) if call.arg(4).starts_with(['+', '-']) => {
-            return error("a server's port map cannot be changed by 'stats socket command'");
-        }
-        ("port", Ok(port)) => port,
-        ("port", Err(_)) => return error("problem converting string to int. by 'stats socket command'"),
-        (word, _) => return error(format!("unexpected argument '{word}'; 'port' was expected")),
-    };
-    let mut said = Vec::new();
-    if ip == old.ip() {
-        said.push("no need to change the addr".to_owned());
-    } else {
-        said.push(format!("IP changed from '{}' to '{ip}'", old.ip()));
-    }
-    if call.arg(3) == "port" {
-        if port == old.port() {
-            said.push("no need to change the port".to_owned());
-        } else {
-            said.push(format!("port changed from '{}' to '{port}'", old.port()));
-        }
-    }
-    server.set_address(ServerAddress::Ip(SocketAddr::new(ip, port)));
-    Reply::Message(Severity::Notice, format!("{} by 'stats socket command'", said.join(", ")))
 }
 
 /// Only a server in maintenance, which nothing of the configuration calls by its name, may have another.
@@ -210,11 +128,13 @@ fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
         return error("Server name contains invalid characters.");
     }
     if server.referenced.load(Relaxed) {
-        return error("This server is statically referenced by its name in the configuration.");
+        return error(
+            "Cannot rename: server's name is statically referenced (use-server, track, or sample argument).",
+        );
     }
     let servers = proxy.state.servers.load();
     if servers.iter().any(|other| other.id != server.id && *other.name == *name) {
-        return error("A server with the same name already exists in backend.");
+        return error("A server with the same name already exists in this backend.");
     }
     server.name.set(name);
     Reply::Message(Severity::Notice, "Server name updated.".into())
@@ -243,6 +163,14 @@ fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> Reply {
     Reply::Message(Severity::Notice, text)
 }
 
+/// The number that a text begins with, and what follows it; `None` when it begins with none.
+fn leading_number(text: &str) -> Option<(i64, &str)> {
+    let digits = text.trim_start_matches(['-', '+']);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let (number, rest) = text.split_at(text.len() - digits.len() + end);
+    number.parse().ok().map(|number| (number, rest))
+}
+
 /// Absolute weights from 0 to 256, or a percentage of the initial one. Static algorithms allow 0 and all only.
 fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &str) -> Reply {
     if text.is_empty() {
@@ -252,16 +180,17 @@ fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &s
         Some(digits) => (digits, true),
         None => (text, false),
     };
-    let Ok(number) = digits.parse::<u32>() else {
-        return error(if digits.starts_with('-') {
-            "Relative weight must be positive."
-        } else {
-            "Trailing garbage in weight string."
-        });
+    let number = match leading_number(digits) {
+        None => return error("Empty weight string empty or preceded by garbage"),
+        Some((_, rest)) if !rest.is_empty() => return error("Trailing garbage in weight string"),
+        Some((number, _)) => number,
     };
-    if !relative && number > 256 {
-        return error("Absolute weight can only be between 0 and 256 inclusive.");
+    if relative && number < 0 {
+        return error("Relative weight must be positive.");
     }
+    let Some(number) = u32::try_from(number).ok().filter(|number| relative || *number <= 256) else {
+        return error("Absolute weight can only be between 0 and 256 inclusive.");
+    };
     let initial = u64::from(server.initial_weight);
     let weight = if relative { (initial * u64::from(number) / 100).min(256) as u32 } else { number };
     if !proxy.dynamic_weights && weight != 0 && weight != server.initial_weight {
@@ -400,13 +329,17 @@ pub(crate) fn maxconn_frontend(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn maxconn_server(call: &mut Call<'_>) -> Reply {
-    with_server(call, |call, _, server| match call.arg(1).parse::<u32>() {
-        Ok(limit) => {
-            server.set_maxconn(limit);
-            Reply::Done
-        }
-        Err(_) if call.arg(1).is_empty() => error("Require <maxconn>."),
-        Err(_) => error("Trailing garbage in maxconn string."),
+    with_server(call, |call, _, server| match leading_number(call.arg(1)) {
+        _ if call.arg(1).is_empty() => error("Require <maxconn>."),
+        None => error("maxconn string empty or preceded by garbage"),
+        Some((_, rest)) if !rest.is_empty() => error("Trailing garbage in maxconn string"),
+        Some((limit, _)) => match u32::try_from(limit) {
+            Ok(limit) => {
+                server.set_maxconn(limit);
+                Reply::Done
+            }
+            Err(_) => error("Value out of range."),
+        },
     })
 }
 

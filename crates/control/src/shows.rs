@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::{WallTime, now_ms};
 use runtime::{shard, topology, worker};
-use state::Server;
 use state::counters;
+use state::server::Health;
+use state::{Admin, Server};
 
 use crate::anonymous::Anonymous;
 use crate::column::{C, COLUMNS, Row};
@@ -364,10 +365,15 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         _ => 2,
     };
     let configured = server.health.configured.load(Relaxed);
+    // Checks of a server that began in maintenance are marked as resting whether there are any or not.
+    let rests = match configured {
+        true => server.admin().in_maintenance(),
+        false => server.admin().0 & Admin::CONFIGURED_MAINT != 0,
+    };
     let state = u32::from(server.health.running.load(Relaxed))
         | if configured { 2 } else { 0 }
         | if server.checked.load(Relaxed) { 4 } else { 0 }
-        | if configured && server.admin().in_maintenance() { 8 } else { 0 };
+        | if rests { 8 } else { 0 };
     // 16 tells an agent's state from a check's.
     let agent = match (server.agent.configured.load(Relaxed), server.agent_checked.load(Relaxed)) {
         (false, _) => 0,
@@ -375,19 +381,13 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
             16 | 2 | if enabled { 4 } else { 0 } | u32::from(server.agent.running.load(Relaxed))
         }
     };
-    let check_port = match server.health.port.load(Relaxed) {
-        0 => proxy.server(server.id).and_then(|view| view.check_port).unwrap_or(0),
-        port => port as u16,
+    let place = |of: &Health| {
+        let address = of.address.load();
+        let ip = address.as_ref().map_or_else(|| "-".to_owned(), |ip| ip.to_string());
+        (anonymous.address(&ip).into_owned(), of.port.load(Relaxed))
     };
-    let agent_port = match server.agent.port.load(Relaxed) {
-        0 => proxy.server(server.id).map_or(0, |view| view.agent_port),
-        port => port as u16,
-    };
-    let changed = |health: &state::server::Health| {
-        let ip = health.address.load_full().map_or_else(|| "-".to_owned(), |ip| ip.to_string());
-        anonymous.address(&ip).into_owned()
-    };
-    let (check_address, agent_address) = (changed(&server.health), changed(&server.agent));
+    let ((check_address, check_port), (agent_address, agent_port)) =
+        (place(&server.health), place(&server.agent));
     let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
     // Checks rest in maintenance, and nothing is known of the server's health.
     let level = if server.admin().in_maintenance() { 0 } else { server.health.level.load(Relaxed) };
@@ -395,7 +395,8 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
     let fqdn = fqdn.as_ref().map_or("-".into(), |name| anonymous.word(name));
     let record = server.srv_record.get().map_or("-", |name| name);
     format!(
-        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 {fqdn} {} {record} 0 {check_port} {check_address} {agent_address} {agent_port}\n",
+        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 {fqdn} {} {record} 0 {check_port} {check_address} \
+         {agent_address} {agent_port}\n",
         proxy.state.id,
         anonymous.word(&proxy.state.name),
         server.id,
@@ -406,7 +407,8 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         server.user_weight(),
         server.initial_weight,
         level,
-        server.port(),
+        // Of a server without a port of its own, how far it is from the client's.
+        server.port_offset().map_or(server.port(), |offset| offset.rem_euclid(1 << 16) as u16),
     )
 }
 

@@ -269,8 +269,7 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     row.put(C::qmax, proxy.queue.max.load(Relaxed));
     row.put(C::scur, current);
     row.put(C::smax, (max.max(0) as u32).max(current));
-    // Without `fullconn`, a tenth of what the frontends may bring.
-    row.put(C::slim, if view.fullconn == 0 { show.maxconn.div_ceil(10) } else { view.fullconn });
+    row.put(C::slim, proxy.fullconn.load(Relaxed));
     row.put(C::dreq, sum(shards, |b| b.traffic.denied_requests.get()));
     let servers = proxy.servers.load();
     let usable = |backup| servers.iter().filter(|s| s.backup == backup && s.effective_weight() > 0).count();
@@ -349,14 +348,16 @@ pub(crate) fn server_status(server: &Server, view: Option<&ServerView>) -> Strin
     let (level, rise, fall) =
         (health.level.load(Relaxed), health.rise.load(Relaxed), health.fall.load(Relaxed));
     let checked = is_checked(server, view);
+    let asked = tracked.unwrap_or(server).agent_checked.load(Relaxed);
     let falling = checked && level + 1 < rise + fall;
     let falls = level.saturating_sub(rise) + 1;
     match server.operational() {
-        Operational::Stopped if server.agent_says_down() => "DOWN (agent)".to_owned(),
-        Operational::Stopped if checked && level > 0 => format!("DOWN {level}/{rise}"),
+        Operational::Stopped if tracked.unwrap_or(server).agent_says_down() => "DOWN (agent)".to_owned(),
+        Operational::Stopped if (checked || asked) && level > 0 => format!("DOWN {level}/{rise}"),
         Operational::Stopped => "DOWN".to_owned(),
         Operational::Stopping if falling => format!("NOLB {falls}/{fall}"),
         Operational::Stopping => "NOLB".to_owned(),
+        _ if admin.draining() && asked => "DRAIN (agent)".to_owned(),
         _ if admin.draining() && falling => format!("DRAIN {falls}/{fall}"),
         _ if admin.draining() => "DRAIN".to_owned(),
         _ if !checked => "no check".to_owned(),
@@ -399,25 +400,31 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     row.put(C::need_conn_est, served);
     row.put(C::priv_idle_cur, 0u32);
     row.put(C::srid, 0u32);
+    // In maintenance neither says anything.
+    let rests = server.admin().in_maintenance();
     if server.checked.load(Relaxed) {
         let down = server.down_ms.load(Relaxed) + if server.is_up() { 0 } else { since };
         row.put(C::downtime, (down / 1000) as u32);
         row.put(C::chkdown, u64::from(server.downs.load(Relaxed)));
-        check_columns(&mut row, server);
+        row.put(C::chkfail, u64::from(server.health.failed.load(Relaxed)));
+        if !rests {
+            check_columns(&mut row, server);
+        }
     }
-    if server.agent.configured.load(Relaxed) {
+    if server.agent_checked.load(Relaxed) && !rests {
         agent_columns(&mut row, server);
     }
     if show.legends {
         row.put(C::addr, address_text(&server.address.load()));
-        row.put(C::cookie, view.and_then(|view| view.cookie.as_ref()).map(ToString::to_string));
+        let own = view.and_then(|view| view.cookie.as_ref()).map(ToString::to_string);
+        let dynamic = || proxy.state.cookie_key().and_then(|key| server.dynamic_cookie(&key));
+        row.put(C::cookie, own.or_else(dynamic));
     }
     row
 }
 
 fn check_columns(row: &mut Row, server: &Server) {
     let health = &server.health;
-    row.put(C::chkfail, u64::from(health.failed.load(Relaxed)));
     let last = health.last.load();
     let (status, description, ..) = *last.meaning();
     let running = if health.running.load(Relaxed) { "* " } else { "" };

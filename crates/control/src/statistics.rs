@@ -1,13 +1,10 @@
-//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out, and the actions of
-//! its forms. A pure function over the state; `proxy` does the matching of the URI, the authentication and the sending.
+//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out; what its forms ask for is done by
+//! `forms`. A pure function over the state; `proxy` does the matching of the URI, the authentication and the sending.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::{shard, worker};
-use state::sessions::{self, Kill};
-
-use crate::admin;
+use crate::forms::{self, Outcome};
 use crate::info::Format;
 use crate::page;
 use crate::shows::{self, StatPieces};
@@ -109,7 +106,7 @@ pub(crate) fn options(uri: &str, own: &str) -> Options {
     options
 }
 
-fn decode(text: &str) -> String {
+pub(crate) fn decode(text: &str) -> String {
     let mut out = Vec::new();
     if http::uri::url_decode(text.as_bytes(), true, &mut out) {
         String::from_utf8_lossy(&out).into_owned()
@@ -122,7 +119,7 @@ fn decode(text: &str) -> String {
 pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> PageResponse {
     let options = options(request.uri, &settings.uri);
     if request.method == http::Method::Post {
-        return redirect(settings, &options, act(runtime, settings, request));
+        return redirect(settings, &options, forms::act(runtime, settings, request));
     }
     let view = runtime.view();
     let filter = Filter {
@@ -161,38 +158,11 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
                 .to_owned(),
         ));
     }
-    if let Some(refresh) = settings.refresh.filter(|_| !options.no_refresh && options.format == Output::Html)
-    {
+    if let Some(refresh) = settings.refresh.filter(|_| !options.no_refresh) {
         headers.push(("refresh", refresh.as_secs().max(1).to_string()));
     }
     let body = if request.method == http::Method::Head { Box::new(std::iter::empty()) } else { body };
     PageResponse { status: 200, headers, body }
-}
-
-/// How an action ended; the page tells it after the redirect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    None,
-    Part,
-    Error,
-    Deny,
-    Unknown,
-    TooLarge,
-}
-
-impl Outcome {
-    fn code(self) -> &'static str {
-        match self {
-            Self::Done => "DONE",
-            Self::None => "NONE",
-            Self::Part => "PART",
-            Self::Error => "ERRP",
-            Self::Deny => "DENY",
-            Self::Unknown => "UNKN",
-            Self::TooLarge => "EXCD",
-        }
-    }
 }
 
 /// Back to the page, so that reloading it does not act again.
@@ -216,82 +186,6 @@ fn redirect(settings: &PageSettings, options: &Options, outcome: Outcome) -> Pag
         ("location", location),
     ];
     PageResponse { status: 303, headers, body: Box::new(std::iter::empty()) }
-}
-
-/// The largest form taken.
-const MAX_FORM: usize = 64 * 1024;
-
-/// Carries out `s=<server>&…&action=<action>&b=<backend>`.
-fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> Outcome {
-    if !request.admin {
-        return Outcome::Deny;
-    }
-    if request.body.len() > MAX_FORM {
-        return Outcome::TooLarge;
-    }
-    let (mut servers, mut action, mut backend) = (Vec::new(), String::new(), String::new());
-    for (name, value) in http::uri::params(request.body, false, None) {
-        let value = decode(&String::from_utf8_lossy(value.unwrap_or_default()));
-        match name {
-            b"s" => servers.push(value),
-            b"action" => action = value,
-            b"b" => backend = value,
-            _ => {}
-        }
-    }
-    let view = runtime.view();
-    let Some(proxy) = view.backend(&backend) else { return Outcome::Error };
-    if !settings.scope.is_empty() && !settings.scope.contains(&proxy.state.name) {
-        return Outcome::Deny;
-    }
-    if servers.is_empty() || action.is_empty() {
-        return Outcome::None;
-    }
-    let (mut done, mut failed) = (0, 0);
-    for name in &servers {
-        match proxy.state.server(name).map(|server| apply(runtime, &server, &action)) {
-            Some(Some(())) => done += 1,
-            Some(None) => return Outcome::Unknown,
-            None => failed += 1,
-        }
-    }
-    match (done, failed) {
-        (0, _) => Outcome::Error,
-        (_, 0) => Outcome::Done,
-        _ => Outcome::Part,
-    }
-}
-
-/// One action on one server; `None` for an action that does not exist.
-fn apply(runtime: &Arc<Runtime>, server: &Arc<state::Server>, action: &str) -> Option<()> {
-    use std::sync::atomic::Ordering::Relaxed;
-    match action {
-        "ready" | "drain" | "maint" => admin::set_state(runtime, server, action).then_some(()),
-        "enable" => admin::set_state(runtime, server, "ready").then_some(()),
-        "disable" => admin::set_state(runtime, server, "maint").then_some(()),
-        "stop" => admin::set_state(runtime, server, "drain").then_some(()),
-        "hrunn" => admin::set_health(runtime, server, "up").then_some(()),
-        "hnolb" => admin::set_health(runtime, server, "stopping").then_some(()),
-        "hdown" => admin::set_health(runtime, server, "down").then_some(()),
-        "dhlth" => {
-            admin::disable_checks(server);
-            Some(())
-        }
-        "ehlth" => {
-            server.checked.store(server.health.configured.load(Relaxed), Relaxed);
-            Some(())
-        }
-        "shutdown" => {
-            for index in 0..shard::workers() {
-                let server = server.clone();
-                worker::post(index, move || {
-                    sessions::kill_server(Kill::Operator, &server);
-                });
-            }
-            Some(())
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

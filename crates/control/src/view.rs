@@ -53,10 +53,6 @@ pub struct ServerView {
     pub cookie: Option<Box<str>>,
     /// `track`: the server followed.
     pub tracks: Option<Arc<state::Server>>,
-    /// The port that checks use, if their own.
-    pub check_port: Option<u16>,
-    /// `agent-port`, 0 without an agent.
-    pub agent_port: u16,
     /// `pool-max-conn`, -1 for no limit.
     pub pool_max: i64,
     /// `pool-purge-delay`.
@@ -76,8 +72,6 @@ pub struct ProxyView {
     pub cookie: Option<Box<str>>,
     /// `description`.
     pub description: Option<Box<str>>,
-    /// `fullconn`.
-    pub fullconn: u32,
     /// `option socket-stats`: listeners have lines of their own.
     pub listeners: bool,
     /// Servers of the configuration, by id.

@@ -55,8 +55,6 @@ fn proxy(id: u32, name: &str, is_frontend: bool, is_backend: bool, servers: Vec<
     let view = |state: Arc<Server>| ServerView {
         cookie: Some(format!("c{}", state.id).into()),
         tracks: None,
-        check_port: None,
-        agent_port: 0,
         pool_max: -1,
         pool_purge: Duration::from_secs(5),
         state,
@@ -68,7 +66,6 @@ fn proxy(id: u32, name: &str, is_frontend: bool, is_backend: bool, servers: Vec<
         dynamic_weights: true,
         cookie: None,
         description: None,
-        fullconn: 200,
         listeners: false,
     }
 }
@@ -140,9 +137,9 @@ fn messages_are_those_of_haproxy() {
         ("set weight be s1",                      "Require 'backend/server'.\n"),
         ("set weight be/s1 500",                  "Absolute weight can only be between 0 and 256 inclusive.\n"),
         ("set server be/s1 state foo",            "'set server <srv> state' expects 'ready', 'drain' and 'maint'.\n"),
-        ("set server be/s1 addr zz",              "Invalid addr 'zz' by 'stats socket command'\n"),
+        ("set server be/s1 addr zz",               "Invalid addr 'zz'\n"),
         ("set server be/s1 addr 127.0.0.2 port 80", "IP changed from '127.0.0.1' to '127.0.0.2', port changed from '8001' to '80' by 'stats socket command'\n"),
-        ("set server be/s1 addr 127.0.0.2 port 80", "no need to change the addr, no need to change the port by 'stats socket command'\n"),
+        ("set server be/s1 addr 127.0.0.2 port 80", "nothing changed\n"),
         ("set server be/s1 fqdn x",               "set server <b>/<s> fqdn failed because no resolution is configured.\n"),
         ("enable health be/s2",                   "Health check was not configured on this server, cannot enable.\n"),
         ("disable frontend fe",                   ""),
@@ -508,12 +505,69 @@ fn the_page_shows_every_proxy_and_acts_only_for_administrators() {
     assert!(be(&runtime).server("s2").unwrap().admin().in_maintenance());
     for (form, outcome) in [
         ("s=s1&action=maint&b=nope", "ERRP"),
-        ("s=s1&action=bogus&b=be", "UNKN"),
+        ("s=s1&action=bogus&b=be", "ERRP"),
         ("s=s1&s=zz&action=ready&b=be", "PART"),
         ("action=ready&b=be", "NONE"),
+        ("s=s1&b=be", "NONE"),
+        // One that is in maintenance is not disabled again, nor counted.
+        ("s=s1&action=disable&b=be", "DONE"),
+        ("s=s1&action=disable&b=be", "NONE"),
+        ("s=s1&action=enable&b=be", "DONE"),
+        ("s=s1&action=start&b=be", "NONE"),
+        ("s=s1&action=stop&b=be", "DONE"),
+        ("s=s1&action=start&b=be", "DONE"),
+        ("s=s1&action=dhlth&b=be", "DONE"),
+        ("s=s2&action=dhlth&b=be", "NONE"),
+        ("s=s1&action=eagent&b=be", "NONE"),
+        ("s=s1&action=adown&b=be", "NONE"),
     ] {
-        assert!(page(&runtime, Post, "/stats", form, true).1.contains(outcome), "{form}");
+        let location = page(&runtime, Post, "/stats", form, true).1;
+        assert!(location.contains(&format!("st={outcome}")), "{form}: {location}");
     }
+    assert!(page(&runtime, Get, "/stats;csv", "", false).1.contains("refresh: 5"));
+    let s1 = be(&runtime).server("s1").unwrap();
+    s1.agent.configured.store(true, Relaxed);
+    for (action, outcome) in
+        [("arunn", "NONE"), ("eagent", "DONE"), ("adown", "DONE"), ("arunn", "DONE"), ("dagent", "DONE")]
+    {
+        let form = format!("s=s1&action={action}&b=be");
+        assert!(page(&runtime, Post, "/stats", &form, true).1.contains(outcome), "{form}");
+        assert_eq!(s1.operational() == Operational::Stopped, action == "adown", "{action}");
+    }
+}
+
+#[test]
+fn a_form_reaches_only_what_the_page_shows() {
+    let runtime = runtime();
+    let settings = PageSettings { uri: "/".into(), scope: vec!["other".into()], ..PageSettings::default() };
+    for backend in ["be", "nope"] {
+        let body = format!("s=s1&action=maint&b={backend}");
+        let request =
+            PageRequest { method: http::Method::Post, uri: "/", body: body.as_bytes(), admin: true };
+        let headers = respond(&runtime, &settings, &request).headers;
+        assert!(headers.iter().any(|(_, value)| value.contains("st=DENY")), "{backend}: {headers:?}");
+    }
+    assert!(!be(&runtime).server("s1").unwrap().admin().in_maintenance());
+}
+
+#[test]
+fn what_checks_and_agents_said_is_not_shown_in_maintenance() {
+    let runtime = runtime();
+    let s1 = be(&runtime).server("s1").unwrap();
+    s1.agent.configured.store(true, Relaxed);
+    s1.agent_checked.store(true, Relaxed);
+    s1.agent.level.store(1, Relaxed);
+    let shown = |column: &str| csv(&runtime, "be", "s1")[column].clone();
+    assert_eq!((shown("check_status"), shown("agent_status")), ("INI".into(), "INI".into()));
+    ask(&runtime, "set server be/s1 state drain\n");
+    assert_eq!(shown("status"), "DRAIN (agent)");
+    ask(&runtime, "set server be/s1 state maint\n");
+    assert_eq!(
+        (shown("check_status"), shown("agent_status"), shown("chkfail")),
+        ("".into(), "".into(), "0".into())
+    );
+    ask(&runtime, "set server be/s1 state ready;disable agent be/s1\n");
+    assert_eq!((shown("check_status"), shown("agent_status")), ("INI".into(), "".into()));
 }
 
 #[test]
@@ -611,4 +665,129 @@ fn states_that_were_dumped_can_be_put_back() {
     assert_eq!(control::state_file::load(&dump, &after.view(), Some("other")), Ok(0));
     assert_eq!(control::state_file::load("1\n9 gone 1 s1 - 2\nbroken\n", &after.view(), None), Ok(0));
     assert!(control::state_file::load("2\n", &after.view(), None).is_err());
+}
+
+#[test]
+fn where_checks_and_agents_ask_is_set_shown_and_put_back() {
+    let runtime = runtime();
+    let server = be(&runtime).server("s1").unwrap();
+    server.health.configured.store(true, Relaxed);
+    server.agent.configured.store(true, Relaxed);
+    server.agent_checked.store(true, Relaxed);
+    #[rustfmt::skip]
+    let cases = [
+        ("check-addr",                     "set server <b>/<s> check-addr requires an address and optionally a port.\n"),
+        ("check-port",                     "set server <b>/<s> check-port requires a port.\n"),
+        ("check-addr nonsense",            "invalid addr 'nonsense'\n"),
+        ("check-port x",                   "provided port is not an integer\n"),
+        ("check-port 65536",               "provided port is invalid\n"),
+        ("check-addr 192.0.2.7 port -1",   "provided port is invalid\n"),
+        ("check-addr 192.0.2.7",           ""),
+        ("check-port 81",                  ""),
+        ("agent-addr",                     "set server <b>/<s> agent-addr requires an address and optionally a port.\n"),
+        ("agent-addr name.invalid",        "invalid addr 'name.invalid'\n"),
+        ("agent-addr 2001:db8::1 port 82", ""),
+        ("agent-send hello",               ""),
+        ("ssl on",                         "server ssl setting not supported.\n"),
+    ];
+    for (words, answer) in cases {
+        let said = ask(&runtime, &format!("set server be/s1 {words}\n"));
+        assert_eq!(said.trim_end_matches('\n'), answer.trim_end_matches('\n'), "{words}");
+    }
+    assert_eq!(server.agent.send.load().as_deref().map(|send| &**send), Some(&b"hello"[..]));
+    for (words, what) in
+        [("check-addr 192.0.2.7", "health"), ("agent-addr 192.0.2.7", "agent"), ("agent-port 1", "agent")]
+    {
+        let said = ask(&runtime, &format!("set server be/s2 {words}\n"));
+        assert_eq!(said, format!("{what} checks are not enabled on this server\n\n"), "{words}");
+    }
+    ask(&runtime, "disable agent be/s1\n");
+    let said = ask(&runtime, "set server be/s1 agent-send x\n");
+    assert_eq!(said, "agent checks are not enabled on this server.\n\n");
+    let dump = ask(&runtime, "show servers state\n");
+    let line = dump.lines().find(|line| line.contains(" s1 ")).unwrap();
+    assert!(line.ends_with(" 0 81 192.0.2.7 2001:db8::1 82"), "{line}");
+    let after = self::runtime();
+    let restored = be(&after).server("s1").unwrap();
+    restored.health.configured.store(true, Relaxed);
+    restored.agent.configured.store(true, Relaxed);
+    restored.agent_checked.store(true, Relaxed);
+    control::state_file::load(&dump, &after.view(), None).unwrap();
+    let again = ask(&after, "show servers state\n");
+    assert!(again.lines().any(|line| line.ends_with(" 0 81 192.0.2.7 2001:db8::1 82")), "{again}");
+    assert!(!restored.agent_checked.load(Relaxed), "turned off by hand, and so it stays");
+}
+
+#[test]
+fn disabled_of_the_configuration_is_a_mark_that_outlives_the_maintenance() {
+    let runtime = runtime();
+    let server = |disabled| {
+        Server::new(ServerSeed {
+            id: 4,
+            name: "s4".into(),
+            proxy: "be".into(),
+            backup: false,
+            maxconn: 0,
+            minconn: 0,
+            maxqueue: 0,
+            address: ServerAddress::Ip(SocketAddr::from(([127, 0, 0, 1], 80))),
+            weight: 1,
+            disabled,
+            checked: false,
+        })
+    };
+    let place = |disabled| {
+        let server = server(disabled);
+        be(&runtime).servers.store(Arc::new(vec![server.clone()]));
+        server
+    };
+    let own = place(true);
+    for (command, admin, maintenance) in
+        [("maint", 5, true), ("ready", 4, false), ("drain", 12, false), ("maint", 5, true)]
+    {
+        if command == "maint" && own.admin().0 == 5 {
+            assert!(own.admin().in_maintenance(), "as it was made");
+        }
+        ask(&runtime, &format!("set server be/s4 state {command}\n"));
+        assert_eq!((own.admin().0, own.admin().in_maintenance()), (admin, maintenance), "{command}");
+    }
+    // What the file says, what the configuration says, what comes of it.
+    let cases = [
+        (0, false, 0),
+        (1, false, 1),
+        (8, false, 8),
+        (4, true, 4),
+        (5, true, 5),
+        (12, true, 12),
+        // The configuration changed: it counts.
+        (5, false, 0),
+        (4, false, 0),
+        (0, true, 5),
+        (8, true, 5),
+        // Inherited states are found out anew.
+        (2 | 16 | 32, false, 0),
+    ];
+    for (old, disabled, new) in cases {
+        let own = place(disabled);
+        let text = format!("1\n3 be 4 s4 127.0.0.1 2 {old} 1 1 5 1 0 2 0 0 0 0 - 80 - 0 0 - - 0\n");
+        assert_eq!(control::state_file::load(&text, &runtime.view(), None), Ok(1));
+        assert_eq!(own.admin().0, new, "{old} where disabled is {disabled}");
+    }
+}
+
+#[test]
+fn the_value_of_a_dynamic_cookie_is_shown() {
+    let runtime = runtime();
+    let mut view = View::clone(&runtime.view());
+    view.proxies[1].servers.get_mut(&2).unwrap().cookie = None;
+    runtime.replace(view);
+    be(&runtime).dynamic_cookies.store(true, Relaxed);
+    assert_eq!(csv(&runtime, "be", "s2")["cookie"], "");
+    ask(&runtime, "set dynamic-cookie-key backend be secret\n");
+    let shown = csv(&runtime, "be", "s2")["cookie"].clone();
+    let made = be(&runtime).server("s2").unwrap().dynamic_cookie("secret").unwrap();
+    assert_eq!((shown.len(), shown), (16, made));
+    assert_eq!(csv(&runtime, "be", "s1")["cookie"], "c1", "its own");
+    ask(&runtime, "disable dynamic-cookie backend be\n");
+    assert_eq!(csv(&runtime, "be", "s2")["cookie"], "");
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use base::clock::now_ms;
 use config::plan::check::AgentSettings;
 use net::dial::Target;
-use state::Admin;
 use state::server::{Operational, ServerAddress};
 use state::transition;
+use state::{Admin, Server};
 
 use crate::link::{ConnectError, Link, LinkError, open_plain};
 use crate::outcome::{Outcome, Verdict, connect_error, error_text};
@@ -125,7 +125,7 @@ async fn converse(
         LinkError::Timeout => Outcome::new("L7TOUT", 0, ""),
         LinkError::Io(error) => Outcome::new("SOCKERR", 0, error_text(&error)),
     };
-    let target = target(peer, settings).ok_or_else(|| Outcome::new("SOCKERR", 0, ""))?;
+    let target = target(peer.server()).ok_or_else(|| Outcome::new("SOCKERR", 0, ""))?;
     let limit = settings.timeout.unwrap_or(settings.inter);
     let opened = open_plain(peer, &target, settings.connect_timeout, limit).await;
     let mut link = opened.map_err(|error| match error {
@@ -134,10 +134,9 @@ async fn converse(
         ConnectError::Broken(error) => Outcome::new("L4CON", 0, error_text(&error)),
         ConnectError::Unknown(text) => Outcome::new("SOCKERR", 0, text),
     })?;
-    let changed = peer.server().agent.send.load_full();
-    let send = changed.as_ref().map_or(&*settings.send, |send| send);
-    if !send.is_empty() {
-        link.write_all(send).await.map_err(broken)?;
+    let send = peer.server().agent.send.load_full();
+    if let Some(send) = send {
+        link.write_all(&send).await.map_err(broken)?;
     }
     let (mut line, most) = (Vec::new(), MAX_LINE.min(context.buffer));
     loop {
@@ -151,17 +150,18 @@ async fn converse(
     }
 }
 
-fn target(peer: &Peer, settings: &AgentSettings) -> Option<Target> {
-    let agent = &peer.server().agent;
-    let changed = agent.address.load_full().map(|ip| *ip);
-    let ip = match &**peer.server().address.load() {
-        _ if changed.is_some() => changed,
-        _ if settings.address.is_some() => settings.address,
-        ServerAddress::Ip(address) => Some(address.ip()),
+/// Where the agent is: at the server's address and port unless it has its own.
+fn target(server: &Server) -> Option<Target> {
+    let own = match &**server.address.load() {
+        ServerAddress::Ip(address) => Some(*address),
         _ => None,
     };
-    let port = u16::try_from(agent.port.load(Relaxed)).ok().filter(|port| *port > 0);
-    ip.map(|ip| Target::Ip(SocketAddr::new(ip, port.unwrap_or(settings.port))))
+    let ip = server.agent.address.load().as_deref().copied().or(own.map(|own| own.ip()))?;
+    let port = match server.agent.port.load(Relaxed) as u16 {
+        0 => own.map_or(0, |own| own.port()),
+        port => port,
+    };
+    Some(Target::Ip(SocketAddr::new(ip, port)))
 }
 
 /// Does what a line says.
@@ -260,7 +260,7 @@ fn administer(peer: &Peer, state: &str, context: &Arc<Context>) {
     let (set, clear) = match state {
         "ready" => (0, Admin::FORCED_MAINT | Admin::FORCED_DRAIN),
         "drain" => (Admin::FORCED_DRAIN, Admin::FORCED_MAINT),
-        _ => (Admin::FORCED_MAINT, 0),
+        _ => (Admin::FORCED_MAINT, Admin::FORCED_DRAIN),
     };
     let before = server.admin();
     let was_down = server.operational() == Operational::Stopped;

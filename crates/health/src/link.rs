@@ -161,24 +161,23 @@ fn dial(peer: &Peer) -> Dial<'_> {
     }
 }
 
-/// Where the check goes: what the step says, then what the server line says of checks, then the server's address.
+/// Where the check goes: what the step says, then what the server line or the runtime socket says of checks, then the server's address.
 fn target(subject: &Subject, step: &Connect, facts: &Facts) -> Result<Target, &'static str> {
-    let settings = &subject.settings;
+    let health = &subject.server().health;
     let address = subject.server().address.load();
     let asked = match &step.port {
         None => None,
         Some(Port::Fixed(port)) => Some(*port),
         Some(Port::Expression(expression)) => facts.port(expression),
     };
-    let forced = u16::try_from(subject.server().health.port.load(Relaxed)).ok();
+    let checked = Some(health.port.load(Relaxed) as u16);
     let own = match &**address {
         ServerAddress::Ip(address) => Some(address.port()),
         _ => None,
     };
-    let port = [asked, step.address.and_then(|(_, port)| port), forced, settings.port, own];
+    let port = [asked, step.address.and_then(|(_, port)| port), checked, own];
     let port = port.into_iter().flatten().find(|port| *port > 0);
-    let changed = subject.server().health.address.load_full().map(|ip| *ip);
-    if let Some(ip) = step.address.map(|(ip, _)| ip).or(changed).or(settings.address) {
+    if let Some(ip) = step.address.map(|(ip, _)| ip).or(health.address.load().as_deref().copied()) {
         return Ok(Target::Ip(SocketAddr::new(ip, port.unwrap_or(0))));
     }
     match &**address {

@@ -298,29 +298,40 @@ impl Head {
     }
 
     /// Takes what concerns this connection only out of the `Connection` header (`close`, `keep-alive`), keeping other
-    /// tokens, and an `Upgrade` to h2c, which a proxy must not pass on. Called before forwarding; the flags stay readable.
+    /// tokens, and out of `Upgrade` h2c and h2, which a proxy must not pass on. Called before forwarding; the flags stay readable.
     pub fn clean_connection(&mut self) {
         if self.flags & (CLOSE | KEEP_ALIVE) != 0 {
-            for i in 0..self.fields.len() {
-                let f = self.fields[i];
-                if f.known != KnownName::Connection || f.is_dead() {
-                    continue;
-                }
-                let ours = |v: &&[u8]| eq_ignore_case(v, b"close") || eq_ignore_case(v, b"keep-alive");
-                let value = f.value(&self.bytes);
-                if list_values(value).all(|v| v.is_empty() || ours(&v)) {
-                    self.remove_at(i);
-                } else if list_values(value).any(|v| ours(&v)) {
-                    let kept: Vec<&[u8]> = list_values(value).filter(|v| !v.is_empty() && !ours(v)).collect();
-                    let kept = kept.join(&b","[..]);
-                    self.replace_value_at(i, &kept);
-                }
-            }
+            let ours = |v: &[u8]| eq_ignore_case(v, b"close") || eq_ignore_case(v, b"keep-alive");
+            self.remove_listed(KnownName::Connection, ours);
         }
-        let h2c = |v: &[u8]| eq_ignore_case(v, b"h2c") || eq_ignore_case(v, b"h2");
-        if self.get_known(KnownName::Upgrade).is_some_and(|value| list_values(value).any(h2c)) {
-            self.remove_known(KnownName::Upgrade);
-            self.remove_known(KnownName::Http2Settings);
+        if self.get_known(KnownName::Upgrade).is_some() {
+            self.remove_listed(KnownName::Upgrade, |v| eq_ignore_case(v, b"h2c") || eq_ignore_case(v, b"h2"));
+        }
+    }
+
+    /// Takes `upgrade` out of the `Connection` header of a request that names nothing to upgrade to.
+    pub fn clean_vain_upgrade(&mut self) {
+        if self.flags & UPGRADE != 0 && self.get_known(KnownName::Upgrade).is_none() {
+            self.remove_listed(KnownName::Connection, |v| eq_ignore_case(v, b"upgrade"));
+            self.flags &= !UPGRADE;
+        }
+    }
+
+    /// Takes the values that `unwanted` names out of all lists of one name, and lists that are then empty.
+    fn remove_listed(&mut self, name: KnownName, unwanted: impl Fn(&[u8]) -> bool) {
+        for i in 0..self.fields.len() {
+            let f = self.fields[i];
+            if f.known != name || f.is_dead() {
+                continue;
+            }
+            let value = f.value(&self.bytes);
+            if list_values(value).all(|v| v.is_empty() || unwanted(v)) {
+                self.remove_at(i);
+            } else if list_values(value).any(&unwanted) {
+                let kept: Vec<&[u8]> = list_values(value).filter(|v| !v.is_empty() && !unwanted(v)).collect();
+                let kept = kept.join(&b","[..]);
+                self.replace_value_at(i, &kept);
+            }
         }
     }
 

@@ -335,6 +335,35 @@ fn edits_show_in_lookups_and_in_what_is_written() {
 }
 
 #[test]
+fn an_upgrade_to_http_2_is_not_passed_on_and_leaves_no_trace() {
+    for (fields, rest) in [
+        ("Connection: Upgrade\r\nUpgrade: h2c\r\n", ""),
+        ("Connection: upgrade\r\nUpgrade: H2\r\n", ""),
+        ("Upgrade: h2c\r\n", ""),
+        ("Connection: Upgrade\r\n", ""),
+        (
+            "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAM\r\n",
+            "Connection: HTTP2-Settings\r\nHTTP2-Settings: AAM\r\n",
+        ),
+        ("Connection: Upgrade\r\nUpgrade: h2c, foo\r\n", "Connection: Upgrade\r\nUpgrade: foo\r\n"),
+        ("Connection: Upgrade\r\nUpgrade: foo\r\n", "Connection: Upgrade\r\nUpgrade: foo\r\n"),
+    ] {
+        let text = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+        let mut head = request(text.as_bytes(), &ParseOptions::default()).unwrap();
+        head.clean_connection();
+        head.clean_vain_upgrade();
+        assert_eq!(written(&head), format!("GET / HTTP/1.1\r\n{rest}\r\n"), "{fields}");
+        assert_eq!(head.has_upgrade(), rest.contains("Upgrade: "), "{fields}");
+    }
+    // In a response the word stays.
+    let mut head = Head::new();
+    let bytes = b"HTTP/1.1 200 OK\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    parse_response(bytes, &mut head, &ParseOptions::default()).unwrap();
+    head.clean_connection();
+    assert_eq!(written(&head), "HTTP/1.1 200 OK\r\nConnection: Upgrade\r\n\r\n");
+}
+
+#[test]
 fn connection_headers_lose_what_concerns_one_hop() {
     for (connection, rest, flags) in [
         ("close", "", (true, false)),

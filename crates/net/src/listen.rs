@@ -112,7 +112,8 @@ fn configure(socket: &Socket, address: SocketAddr, options: &Options<'_>) -> io:
         set_mss(socket, mss)?;
     }
     if options.defer_accept {
-        sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 60)?;
+        // One second: until the first retransmission at the latest (manual, 5.1).
+        sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 1)?;
     }
     if let Some(queue) = options.fast_open {
         let _ = sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue);

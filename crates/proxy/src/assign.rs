@@ -59,28 +59,38 @@ impl Drop for Lease {
     }
 }
 
-/// What persistence asks for.
+/// The server that the request is for, whatever the balancer would choose.
 #[derive(Clone)]
 pub(crate) struct Bound {
     /// The server.
     pub(crate) server: Rc<LocalServer>,
     /// Whether it is to be used even when it is down (`force-persist`, `option persist`).
     pub(crate) even_down: bool,
+    /// Not persistence: it is tried once more because it just failed.
+    pub(crate) again: bool,
 }
 
 /// How many requests a server may serve now: `maxconn`, lowered towards `minconn` while the backend is not
-/// busy (`fullconn`). 0 for no limit.
+/// busy (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
 fn limit(backend: &Proxy, server: &state::Server) -> u32 {
     let most = server.maxconn.load(Relaxed);
-    if server.minconn == 0 || server.minconn >= most || backend.fullconn == 0 {
-        return most;
+    if most == 0 {
+        return 0;
     }
+    let limit = if server.minconn == 0 { most } else { dynamic_limit(backend, server, most) };
+    match server.ramp() {
+        100.. => limit,
+        percent => (u64::from(limit) * u64::from(percent) / 100).max(1) as u32,
+    }
+}
+
+fn dynamic_limit(backend: &Proxy, server: &state::Server, most: u32) -> u32 {
+    let full = u64::from(backend.state.fullconn.load(Relaxed).max(1));
     let busy = state::counters::current(&backend.state.backend, |shard| shard.traffic.sessions.get());
-    if busy >= u64::from(backend.fullconn) {
+    if busy >= full {
         return most;
     }
-    let share = u64::from(most) * busy / u64::from(backend.fullconn);
-    (share as u32).max(server.minconn)
+    ((u64::from(most) * busy / full) as u32).max(server.minconn)
 }
 
 /// Finds a server and takes a place there, waiting for it if need be. `avoid` just failed.
@@ -88,8 +98,9 @@ pub(crate) async fn assign(
     client: &mut Connection,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
-    avoid: Option<usize>,
+    avoid: Option<&LocalServer>,
 ) -> Result<Lease, Fault> {
+    let avoid = avoid.map(|server| server.index);
     match try_assign(client, x, backend, avoid)? {
         Assigned::Place(lease) => {
             x.txn.times.queued = x.txn.times.request.max(x.txn.times.queued);
@@ -112,7 +123,8 @@ fn try_assign(
     avoid: Option<usize>,
 ) -> Result<Assigned, Fault> {
     if let Some(bound) = &x.bound {
-        if bound.server.state.is_up() || bound.even_down {
+        let again = bound.again && !bound.server.state.removed.load(Relaxed);
+        if bound.server.state.is_up() || bound.even_down || again {
             return Ok(match enter(backend, &bound.server, x.txn.times.request) {
                 Some(lease) => Assigned::Place(lease),
                 None => Assigned::Wait(Some(bound.server.clone())),
@@ -124,12 +136,24 @@ fn try_assign(
     let preferred = preferred(client, backend, avoid);
     let is_preferred = preferred.is_some();
     let picked = preferred.or_else(|| pick(backend, wish)).ok_or(Fault::NoServer)?;
+    // Persistence, the last server once more and what comes out of the backend's queue are no choices of the balancer (`lbtot`).
+    let count = || {
+        if !is_preferred && Some(picked.index) != avoid {
+            picked.state.counters.mine().chosen.add(1);
+            backend.state.backend.mine().chosen.add(1);
+        }
+    };
     if backend.state.queue.is_empty()
         && let Some(lease) = enter(backend, &picked, x.txn.times.request)
     {
+        count();
         return Ok(Assigned::Place(lease));
     }
-    Ok(Assigned::Wait((x.hash.is_some() || is_preferred).then_some(picked)))
+    if x.hash.is_none() && !is_preferred {
+        return Ok(Assigned::Wait(None));
+    }
+    count();
+    Ok(Assigned::Wait(Some(picked)))
 }
 
 /// The balancer's choice.

@@ -152,7 +152,7 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
         || !matches!(foreign, None | Some(UseSource::No | UseSource::Fixed(_)));
     let by_destination = settings.send_proxy != SendProxy::None
         || x.server_address.is_some()
-        || settings.port_offset.is_some()
+        || settings.state.port_offset().is_some()
         || settings.state.is_unspecified();
     let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
     if !by_source && !by_destination && !marked && settings.pool_conn_name.is_none() {
@@ -395,7 +395,7 @@ fn target(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Optio
                 if address.port() == 0 {
                     address.set_port(x.destination(client).port().unwrap_or(0));
                 }
-            } else if let Some(offset) = settings.port_offset {
+            } else if let Some(offset) = settings.state.port_offset() {
                 let port = i32::from(x.destination(client).port().unwrap_or(0)) + offset;
                 address.set_port(u16::try_from(port).ok()?);
             }

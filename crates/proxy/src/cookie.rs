@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base::hash;
 use config::plan::ServerSettings;
 use config::plan::proxy::{Cookie, CookieOperation};
 use config::plan::servers::ServerAt;
@@ -64,16 +63,7 @@ fn value_of(key: Option<&str>, server: &ServerSettings) -> Option<Box<[u8]>> {
     if let Some(value) = &server.cookie {
         return Some(value.as_bytes().into());
     }
-    let key = key?;
-    // HAProxy's own recipe, so that a cluster of both agrees: key, address, port in four bytes.
-    let mut seed = key.as_bytes().to_vec();
-    let state::server::ServerAddress::Ip(address) = &**server.state.address.load() else { return None };
-    match address.ip() {
-        std::net::IpAddr::V4(ip) => seed.extend_from_slice(&ip.octets()),
-        std::net::IpAddr::V6(ip) => seed.extend_from_slice(&ip.octets()),
-    }
-    seed.extend_from_slice(&u32::from(address.port()).to_be_bytes());
-    Some(format!("{:016x}", hash::xxh64(&seed, 0)).into_bytes().into())
+    server.state.dynamic_cookie(key?).map(|value| value.into_bytes().into())
 }
 
 fn find_server(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
@@ -141,7 +131,7 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &LocalP
             state = b'D';
         }
         if up || forced || backend.options.persist {
-            x.bound = Some(Bound { server: server.clone(), even_down: !up });
+            x.bound = Some(Bound { server: server.clone(), even_down: !up, again: false });
             x.cookie = Seen::Server(server);
         } else {
             x.cookie = Seen::Other;

@@ -17,14 +17,15 @@ use state::Answer;
 use crate::assign::{self, Bound, Lease};
 use crate::connection::Connection;
 use crate::cookie;
-use crate::fault::{Fault, RetryKind};
+use crate::fault::Fault;
 use crate::flow::Flow;
 use crate::local::{LocalProxy, LocalServer};
 use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
 use crate::sockets::{self, ServerSocket};
 use crate::{
-    cacheable, connect, fields, finish, report, request, respond, response, route, rules_step, tunnel, upload,
+    cacheable, connect, fields, finish, report, request, respond, response, retry, route, rules_step, tunnel,
+    upload,
 };
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
@@ -275,43 +276,46 @@ async fn obtain_response(
     backend: &Rc<LocalProxy>,
 ) -> Result<(Box<Upstream>, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
-    let mut avoid = None;
+    let mut avoid: Option<Rc<LocalServer>> = None;
     loop {
         x.phase = Phase::Queue;
-        let lease = assign::assign(client, x, backend, avoid).await?;
-        note_server(client, x, &lease, backend);
+        let lease = assign::assign(client, x, backend, avoid.as_deref()).await?;
+        note_server(client, x, &lease, backend, avoid.as_deref());
         if let Some(prefix) = &lease.server().redirect {
             to_server_itself(x, prefix)?;
         }
         x.phase = Phase::Connect;
-        let fault = match attempt(client, x, backend, &lease).await {
-            Ok(upstream) => {
-                lease.answered(answer(x.txn.server_status));
-                return Ok((upstream, lease));
-            }
-            Err((fault, reused)) => {
-                if reused && is_stale(x, fault) {
+        let outcome = loop {
+            match attempt(client, x, backend, &lease).await {
+                Err((fault, true)) if retry::is_stale(x, fault) => {
                     // The server closed an idle connection just as we used it: not its fault, nor a retry.
                     x.fresh = true;
                     x.txn.response.clear();
                     upload::rewind(client, x);
-                    continue;
                 }
-                fault
+                Ok(upstream) => break Ok(upstream),
+                Err((fault, _)) => break Err(fault),
             }
+        };
+        let fault = match outcome {
+            Ok(upstream) => {
+                lease.answered(answer(x.txn.server_status));
+                return Ok((upstream, lease));
+            }
+            Err(fault) => fault,
         };
         // What broke a connection that stood was noted when it did.
         if !matches!(fault, Fault::EmptyResponse | Fault::SendFailed) {
             x.txn.server_error = fault.connection_error();
         }
-        let last = x.txn.retries >= retries || !may_retry(x, backend, fault);
+        let last = x.txn.retries >= retries || !retry::may_retry(x, backend, fault);
         count_failure(backend, &lease, fault, last);
         if last {
             return Err(fault.into());
         }
         x.txn.response.clear();
         upload::rewind(client, x);
-        avoid = before_retry(client, x, backend, lease, fault).await?;
+        avoid = retry::before_retry(client, x, backend, lease, fault).await?;
     }
 }
 
@@ -333,41 +337,6 @@ fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
     x.reply_body.clear();
     x.txn.termination.set(sample::Cause::Local, Phase::Connect);
     Err(Stop::Reply)
-}
-
-/// Counts a retry after `fault`, gives the failed server's place back and chooses between another server, which is
-/// returned as the one to avoid, and the same once more.
-///
-/// # Errors
-/// The client left meanwhile, or an operator ended the connection.
-pub(crate) async fn before_retry(
-    client: &mut Connection,
-    x: &mut Exchange,
-    backend: &Proxy,
-    lease: Lease,
-    fault: Fault,
-) -> Result<Option<usize>, Fault> {
-    let retries = x.txn.max_retries.unwrap_or(backend.retries);
-    x.txn.retries += 1;
-    let failed = lease.server().clone();
-    let avoid = redispatch(x, backend, &failed, retries);
-    if avoid.is_none() {
-        failed.state.counters.mine().retries.add(1);
-        backend.state.backend.mine().retries.add(1);
-    }
-    drop(lease);
-    let refused = fault.retry_kind() == Some(RetryKind::Connection) && fault != Fault::ConnectTimeout;
-    if avoid.is_none() {
-        x.bound.get_or_insert(Bound { server: failed, even_down: false });
-    }
-    if avoid.is_none() && refused {
-        // The same server: not at once, but after a second, or `timeout connect` if that is less (manual, `retries`).
-        let second = Duration::from_secs(1);
-        let pause = backend.timeouts.connect.unwrap_or(second).min(second);
-        let watch = assign::aborts_on_close(client, backend);
-        assign::pause(client, pause, watch).await?;
-    }
-    Ok(avoid)
 }
 
 async fn attempt(
@@ -397,60 +366,30 @@ async fn attempt(
     }
 }
 
-/// Whether a request on a connection that had been idle met its closing, and may be sent again: nothing came
-/// back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
-fn is_stale(x: &Exchange, fault: Fault) -> bool {
-    matches!(fault, Fault::EmptyResponse | Fault::SendFailed)
-        && x.txn.request.method_id().is_idempotent()
-        && upload::can_rewind(x)
-}
-
-fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
-    let wanted = match fault.retry_kind() {
-        None => false,
-        Some(RetryKind::Connection) => backend.retry_on.conn_failure,
-        // `disable-l7-retry`: what was sent once is not sent again.
-        Some(_) if x.txn.no_replay => false,
-        Some(RetryKind::Empty) => backend.retry_on.empty_response,
-        Some(RetryKind::Junk) => backend.retry_on.junk_response,
-        Some(RetryKind::Timeout) => backend.retry_on.response_timeout,
-        Some(RetryKind::Status(status)) => backend.retry_on.statuses.contains(&status),
-    };
-    wanted && upload::can_rewind(x)
-}
-
-/// Whether this retry goes to another server than the one that `failed` (`option redispatch`).
-fn redispatch(x: &mut Exchange, backend: &Proxy, failed: &LocalServer, retries: u32) -> Option<usize> {
-    let interval = backend.redispatch;
-    let now = match interval {
-        0 => x.bound.is_none() && !failed.state.is_up(),
-        1.. => x.txn.retries.is_multiple_of(interval as u32),
-        _ => {
-            let from_last = (retries + 1).saturating_sub(x.txn.retries);
-            from_last.is_multiple_of(interval.unsigned_abs())
+/// Notes the server that was chosen, `instead` of another that had failed.
+pub(crate) fn note_server(
+    client: &Connection,
+    x: &mut Exchange,
+    lease: &Lease,
+    backend: &Proxy,
+    instead: Option<&LocalServer>,
+) {
+    let server = lease.server();
+    client.entry.set_server(&server.held);
+    x.txn.server = Some(server.held.clone());
+    match instead {
+        None => {}
+        // There was no other.
+        Some(failed) if failed.is(server) => retry::count_retry(backend, failed),
+        Some(failed) => {
+            if x.cookie.names(failed) {
+                // What its cookie asked for is down, for all that is known.
+                x.txn.termination.cookie = b'D';
+            }
+            x.txn.redispatched = true;
+            backend.state.backend.mine().redispatches.add(1);
+            failed.state.counters.mine().redispatches.add(1);
         }
-    };
-    if !now {
-        return None;
-    }
-    x.bound = None;
-    if x.cookie.names(failed) {
-        // What its cookie asked for is down, for all that is known.
-        x.txn.termination.cookie = b'D';
-    }
-    x.txn.redispatched = true;
-    backend.state.backend.mine().redispatches.add(1);
-    failed.state.counters.mine().redispatches.add(1);
-    Some(failed.index)
-}
-
-pub(crate) fn note_server(client: &Connection, x: &mut Exchange, lease: &Lease, backend: &Proxy) {
-    x.txn.server = Some(lease.server().held.clone());
-    client.entry.set_server(&lease.server().held);
-    // Persistence, or a retry, chooses nothing (`lbtot`).
-    if x.bound.is_none() {
-        lease.server().state.counters.mine().chosen.add(1);
-        backend.state.backend.mine().chosen.add(1);
     }
 }
 

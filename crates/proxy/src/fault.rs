@@ -23,8 +23,6 @@ pub(crate) enum Fault {
     ClientLeft,
     /// The client sent or took nothing for too long.
     ClientTimeout,
-    /// A rule refused the request, with this status.
-    Denied(u16),
     /// No backend serves this request.
     NoBackend,
     /// No server of the backend can be used.
@@ -79,7 +77,6 @@ impl Fault {
             Self::BadRequestBody | Self::RequestCut | Self::ClientLeft => 400,
             Self::RequestTimeout | Self::ClientTimeout => 408,
             Self::RequestAborted | Self::ClientAborted => return None,
-            Self::Denied(status) => status,
             Self::NoBackend
             | Self::NoServer
             | Self::QueueFull
@@ -108,7 +105,6 @@ impl Fault {
             Self::RequestAborted | Self::RequestCut => (Cause::Client, Phase::Request),
             Self::ClientAborted | Self::ClientLeft => (Cause::Client, phase),
             Self::ClientTimeout => (Cause::ClientTimeout, phase),
-            Self::Denied(_) => (Cause::Proxy, Phase::Request),
             Self::BadResponse(_) => (Cause::Proxy, Phase::Headers),
             Self::BadResponseBody => (Cause::Proxy, Phase::Data),
             Self::NoBackend | Self::NoServer => (Cause::Server, Phase::Connect),
@@ -182,7 +178,6 @@ mod tests {
             (Fault::BadResponse(ErrorKind::StatusCode), Some(502), "PH"),
             (Fault::ResponseTimeout, Some(504), "sH"),
             (Fault::Truncated, Some(502), "SD"),
-            (Fault::Denied(403), Some(403), "PR"),
         ];
         for (fault, status, letters) in cases {
             let (cause, phase) = fault.termination(Phase::Data);

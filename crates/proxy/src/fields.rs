@@ -5,15 +5,12 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use config::plan::Proxy;
-use config::plan::proxy::{
-    ConnectionMode, ForwardFor, Forwarded, ForwardedHost, ForwardedNode, RestrictNames, excepted,
-};
+use config::plan::proxy::{ConnectionMode, ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 use http::{BodyLength, KnownName, Method, Name};
 
 use crate::connection::Connection;
 use crate::envs;
 use crate::exchange::{Exchange, Stop};
-use crate::fault::Fault;
 use crate::flow::Recoding;
 use crate::pool::Upstream;
 use crate::response::{connection_mode, may_keep_client};
@@ -26,7 +23,6 @@ pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Op
 
 /// Makes the request's head what the server is to see.
 pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
-    restrict_names(client, x, backend)?;
     unique_id_header(client, x);
     let both = [&client.frontend, backend];
     let (source, destination) = (x.source(client).ip(), x.destination(client).ip());
@@ -36,6 +32,7 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Pr
         forwarded(client, x, option);
     }
     x.txn.request.clean_connection();
+    x.txn.request.clean_vain_upgrade();
     if x.txn.request.method_id() == Method::Connect {
         // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would read the tunnel's bytes.
         x.txn.request.remove_body_length();
@@ -52,17 +49,6 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Pr
         x.txn.request.append(b"connection", b"keep-alive");
     }
     Ok(())
-}
-
-/// `option http-restrict-req-hdr-names`.
-fn restrict_names(client: &Connection, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
-    let policy = match (backend.options.restrict_header_names, client.frontend.options.restrict_header_names)
-    {
-        (RestrictNames::Reject, _) | (_, RestrictNames::Reject) => http::RestrictNames::Reject,
-        (RestrictNames::Delete, _) | (_, RestrictNames::Delete) => http::RestrictNames::Delete,
-        _ => return Ok(()),
-    };
-    if x.txn.request.restrict_names(policy) { Ok(()) } else { Err(Fault::Denied(403).into()) }
 }
 
 /// `unique-id-format` and `unique-id-header`.

@@ -26,6 +26,7 @@ mod report;
 mod request;
 mod respond;
 mod response;
+mod retry;
 mod route;
 mod rules_step;
 mod service;

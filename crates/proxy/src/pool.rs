@@ -244,7 +244,8 @@ impl Pools {
         if limit >= 0 && state::counters::current(counters, |shard| shard.idle.get()) as i64 >= limit {
             return Some(upstream);
         }
-        if self.process.uses(&self.process.idle_from_fds) {
+        // Without a delay they would all be purged at once.
+        if settings.pool_purge_delay.is_zero() || self.process.uses(&self.process.idle_from_fds) {
             return Some(upstream);
         }
         if settings.max_reuse >= 0 && i64::from(upstream.uses) > settings.max_reuse {

@@ -113,11 +113,11 @@ async fn reach(
     backend: &Rc<LocalProxy>,
 ) -> Result<(Box<Upstream>, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
-    let mut avoid = None;
+    let mut avoid: Option<Rc<crate::local::LocalServer>> = None;
     loop {
         x.phase = Phase::Queue;
-        let lease = assign::assign(client, x, backend, avoid).await?;
-        crate::exchange::note_server(client, x, &lease, backend);
+        let lease = assign::assign(client, x, backend, avoid.as_deref()).await?;
+        crate::exchange::note_server(client, x, &lease, backend, avoid.as_deref());
         x.phase = Phase::Connect;
         crate::exchange::count_attempt(x, &lease);
         let fault = match connect::obtain(client, x, backend, &lease).await {
@@ -135,7 +135,7 @@ async fn reach(
         if last {
             return Err(fault.into());
         }
-        avoid = crate::exchange::before_retry(client, x, backend, lease, fault).await?;
+        avoid = crate::retry::before_retry(client, x, backend, lease, fault).await?;
     }
 }
 

@@ -113,7 +113,7 @@ pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &Local
             let server = backend.server(place)?;
             let up = server.state.is_up();
             if up || backend.options.persist || forced() {
-                return Some(Bound { server, even_down: !up });
+                return Some(Bound { server, even_down: !up, again: false });
             }
         }
         None

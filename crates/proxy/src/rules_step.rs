@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::plan::Proxy;
+use config::plan::proxy::RestrictNames;
 use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 use sample::transaction::TimeoutSlot;
@@ -105,6 +106,7 @@ fn has_nothing_to_ask(proxy: &Proxy) -> bool {
         && proxy.stats.is_none()
         && proxy.monitor_uri.is_none()
         && !proxy.options.http_buffer_request
+        && proxy.options.restrict_header_names == RestrictNames::default()
 }
 
 /// All that the backend says, unless it is the frontend too.
@@ -130,6 +132,7 @@ async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Proxy) ->
         }
         accepted?;
     }
+    restrict_names(client, x, proxy)?;
     if !proxy.http_request.is_empty() {
         run(client, x, proxy, &proxy.http_request, None).await?;
     }
@@ -140,6 +143,22 @@ async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Proxy) ->
         Box::pin(service::statistics(client, x, proxy)).await?;
     }
     Ok(())
+}
+
+/// `option http-restrict-req-hdr-names`: before the proxy's rules see the request.
+fn restrict_names(client: &Connection, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
+    let policy = match proxy.options.restrict_header_names {
+        RestrictNames::Reject => http::RestrictNames::Reject,
+        RestrictNames::Delete => http::RestrictNames::Delete,
+        _ => return Ok(()),
+    };
+    if x.txn.request.restrict_names(policy) {
+        return Ok(());
+    }
+    count_denied_request(client, x);
+    x.txn.termination.set(Cause::Proxy, Phase::Request);
+    respond::error(client, x, 403);
+    Err(Stop::Reply)
 }
 
 /// Which message a rule set is about.
@@ -364,6 +383,11 @@ fn answer(client: &Connection, x: &mut Exchange, reply: &Arc<rules::Reply>) -> S
         (_, rules::Content::Challenge(realm)) => {
             respond::error(client, x, reply.status);
             rules::challenge(reply.status, realm, &mut x.txn.response);
+        }
+        (_, rules::Content::Message(_)) => {
+            respond::render(client, x, reply);
+            // The file is sent as it is; logs and statistics tell what the rule says.
+            x.error_status = reply.status;
         }
         _ => respond::render(client, x, reply),
     }

@@ -30,7 +30,10 @@ const TURN: Duration = Duration::from_micros(200);
 /// `stats uri`: the page, after its own rules.
 pub(crate) async fn statistics(client: &mut Connection, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     let Some(page) = proxy.stats.clone() else { return Ok(()) };
-    if !x.txn.request.target().starts_with(page.uri.as_bytes()) {
+    let method = x.txn.request.method_id();
+    if !matches!(method, http::Method::Get | http::Method::Head | http::Method::Post)
+        || !x.txn.request.target().starts_with(page.uri.as_bytes())
+    {
         return Ok(());
     }
     let accepted = rules_step::run(client, x, proxy, &page.rules, None).await?;
@@ -40,8 +43,7 @@ pub(crate) async fn statistics(client: &mut Connection, x: &mut Exchange, proxy:
         x.txn.termination.set(Cause::Local, Phase::Request);
         return Err(Stop::Reply);
     }
-    let is_post = x.txn.request.method_id() == http::Method::Post;
-    if is_post {
+    if method == http::Method::Post {
         rules_step::hold_body(client, x, proxy, usize::MAX, None).await?;
     }
     let admin = envs::with(client, x, |env| page.admin.iter().any(|condition| holds(Some(condition), env)));

@@ -408,20 +408,13 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
             Source::None => Content::Bare,
             Source::DefaultErrorfiles => return Ok(Reply::page(self.with_page(default)?)),
             Source::Message(bytes, span) => {
-                let mut reply =
-                    Reply::raw(status, &bytes).map_err(|error| Diagnostic::alert(error).at(span))?;
-                if let (Some((status, _)), Content::Message(page)) = (self.status, &mut reply.content) {
-                    Arc::make_mut(page).status = status;
-                }
-                return Ok(reply);
+                let status = self.with_page(default)?;
+                return Reply::raw(status, &bytes).map_err(|error| Diagnostic::alert(error).at(span));
             }
             Source::Errorfiles(section, span) => {
                 let status = self.with_page(default)?;
                 let Some((_, bytes)) = section.iter().find(|(code, _)| *code == status) else {
-                    return Err(Diagnostic::alert(format!(
-                        "that http-errors section has no page for {status}"
-                    ))
-                    .at(span));
+                    return Ok(Reply { status, content: Content::Bare });
                 };
                 return Reply::raw(status, bytes).map_err(|error| Diagnostic::alert(error).at(span));
             }

@@ -22,11 +22,12 @@ pub struct Health {
     pub running: AtomicBool,
     /// Checks exist in the configuration, so that `enable health` may turn them on.
     pub configured: AtomicBool,
-    /// `set server … check-port` or `agent-port`: 0 for the configuration's own.
-    pub port: AtomicU32,
-    /// `set server … check-addr` or `agent-addr`, before the configuration's own.
+    /// Where the check or agent is asked: `addr` or `agent-addr` of the configuration, or as the runtime socket set it; `None` for
+    /// the server's own address.
     pub address: ArcSwapOption<IpAddr>,
-    /// `set server … agent-send`, before the configuration's own.
+    /// Its port, likewise: 0 for the server's own.
+    pub port: AtomicU32,
+    /// What an agent is told first (`agent-send`), likewise.
     pub send: ArcSwapOption<Box<[u8]>>,
     /// Errors in a row seen on real traffic (`observe`).
     pub errors: AtomicU32,

@@ -75,6 +75,8 @@ pub struct Proxy {
     pub maxconn: AtomicU32,
     /// `rate-limit sessions`, 0 for none; `set rate-limit` is the process's own.
     pub session_limit: AtomicU32,
+    /// How many requests of the backend count as full load (`fullconn`), at least 1. Written once, at boot.
+    pub fullconn: AtomicU32,
     admission: AtomicU8,
     /// Requests that wait for any server.
     pub queue: Queue,
@@ -153,6 +155,7 @@ impl Proxy {
             connections: Padded::default(),
             connections_max: AtomicU32::new(0),
             maxconn: AtomicU32::new(seed.maxconn),
+            fullconn: AtomicU32::new(1),
             session_limit: AtomicU32::new(seed.session_limit),
             admission: AtomicU8::new(if seed.disabled { Admission::Stopped } else { Admission::Open } as u8),
             queue: Queue::default(),

@@ -3,8 +3,9 @@
 //! Written by the runtime socket and by health checks through the methods here; read by request tasks on
 //! every pick. What is read on that path is one atomic each.
 
+use std::net::IpAddr;
 use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, OnceLock};
@@ -40,7 +41,7 @@ impl Admin {
     pub const FORCED_MAINT: u32 = 0x01;
     /// In maintenance because the tracked server is.
     pub const INHERITED_MAINT: u32 = 0x02;
-    /// In maintenance by the configuration (`disabled`).
+    /// The configuration says `disabled`: a mark of where the maintenance came from, which outlives it.
     pub const CONFIGURED_MAINT: u32 = 0x04;
     /// `set server … state drain`.
     pub const FORCED_DRAIN: u32 = 0x08;
@@ -51,8 +52,7 @@ impl Admin {
     /// The name to resolve was set on the runtime socket.
     pub const FQDN_SET: u32 = 0x40;
     /// All that means maintenance.
-    pub const MAINT: u32 =
-        Self::FORCED_MAINT | Self::INHERITED_MAINT | Self::CONFIGURED_MAINT | Self::RESOLUTION_MAINT;
+    pub const MAINT: u32 = Self::FORCED_MAINT | Self::INHERITED_MAINT | Self::RESOLUTION_MAINT;
     /// All that means draining.
     pub const DRAIN: u32 = Self::FORCED_DRAIN | Self::INHERITED_DRAIN;
 
@@ -93,6 +93,9 @@ pub enum Tally {
     Place,
 }
 
+/// An offset of ports that is none.
+const NOT_MAPPED: i32 = i32::MAX;
+
 /// One server of a backend.
 #[derive(Debug)]
 pub struct Server {
@@ -128,6 +131,8 @@ pub struct Server {
     doubt: OnceLock<Doubt>,
     /// The port of the configuration or of an SRV record: what a server without an address will have.
     pub service_port: AtomicU32,
+    /// How far its port is from the one that the client wanted (`addr:+8`); [`NOT_MAPPED`] where it has one of its own.
+    port_offset: AtomicI32,
     /// The weight of the configuration (`initial weight`), 0 to 256.
     pub initial_weight: u32,
     /// The weight as an administrator or agent set it, 0 to 256.
@@ -231,6 +236,7 @@ impl Server {
             resolved: AtomicBool::new(false),
             doubt: OnceLock::new(),
             service_port: AtomicU32::new(port.into()),
+            port_offset: AtomicI32::new(NOT_MAPPED),
             initial_weight: seed.weight,
             weight: AtomicU32::new(seed.weight),
             ramp: AtomicU32::new(100),
@@ -347,6 +353,8 @@ impl Server {
     pub fn set_ramp(&self, percent: u32) {
         if self.ramp.swap(percent.min(100), Relaxed) != percent.min(100) {
             self.touch();
+            // The limit of connections rises with it.
+            self.queue.wake_all();
         }
     }
 
@@ -384,6 +392,17 @@ impl Server {
         self.service_port.load(Relaxed) as u16
     }
 
+    /// How far its port is from the one that the client wanted, if that is where it is.
+    #[inline]
+    pub fn port_offset(&self) -> Option<i32> {
+        Some(self.port_offset.load(Relaxed)).filter(|offset| *offset != NOT_MAPPED)
+    }
+
+    /// Sets that; call it before [`set_address`](Self::set_address), which ends the use of older connections.
+    pub fn set_port_offset(&self, offset: Option<i32>) {
+        self.port_offset.store(offset.unwrap_or(NOT_MAPPED), Relaxed);
+    }
+
     /// Changes where connections go.
     pub fn set_address(&self, address: ServerAddress) {
         if let ServerAddress::Ip(address) = &address {
@@ -409,6 +428,29 @@ impl Server {
         }
         self.note_change(was_up, now_ms);
         true
+    }
+
+    /// Lets checks begin again; what the server is until the first one is as at the start (`init-state`).
+    pub fn enable_checks(&self, now_ms: u64) {
+        let was_up = self.is_up();
+        self.checked.store(true, Relaxed);
+        if self.admin().0 & (Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT) == 0 {
+            self.begin_anew();
+            self.note_change(was_up, now_ms);
+        }
+    }
+
+    /// The value that means this server in cookies made with `key` (`dynamic-cookie-key`): HAProxy's own recipe of key, address and
+    /// port in four bytes, so that a cluster of both agrees. `None` for a server without an IP address.
+    pub fn dynamic_cookie(&self, key: &str) -> Option<String> {
+        let ServerAddress::Ip(address) = &**self.address.load() else { return None };
+        let mut seed = key.as_bytes().to_vec();
+        match address.ip() {
+            IpAddr::V4(ip) => seed.extend_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => seed.extend_from_slice(&ip.octets()),
+        }
+        seed.extend_from_slice(&u32::from(address.port()).to_be_bytes());
+        Some(format!("{:016x}", base::hash::xxh64(&seed, 0)))
     }
 
     /// A server that is checked and has an `init-state` is again what it was at the start.

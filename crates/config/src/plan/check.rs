@@ -12,7 +12,7 @@ use sample::format::Format;
 use sample::regex::Regex;
 use sample::vars::{SetConditions, Var};
 
-/// Health checks of one server: when, where to, and what.
+/// Health checks of one server: when, and what. Where to is the server's state, which the runtime socket changes.
 #[derive(Debug, Clone)]
 pub struct CheckSettings {
     /// `inter`: between two checks of a server that is steadily up.
@@ -25,10 +25,6 @@ pub struct CheckSettings {
     pub rise: u32,
     /// `fall`.
     pub fall: u32,
-    /// `addr`: where to check instead.
-    pub address: Option<IpAddr>,
-    /// `port`, likewise.
-    pub port: Option<u16>,
     /// `check-send-proxy`, or the server's own `send-proxy` where the check goes where requests go.
     pub send_proxy: bool,
     /// `check-via-socks4`: the proxy of `socks4`.
@@ -61,17 +57,11 @@ pub enum InitState {
     FullyDown,
 }
 
-/// The agent of a server (`agent-check`).
+/// The agent of a server (`agent-check`). Where it is and what it is told is the server's state, which the runtime socket changes.
 #[derive(Debug, Clone)]
 pub struct AgentSettings {
-    /// `agent-addr`; `None` for the server's own.
-    pub address: Option<IpAddr>,
-    /// `agent-port`.
-    pub port: u16,
     /// `agent-inter`.
     pub inter: Duration,
-    /// `agent-send`.
-    pub send: Box<[u8]>,
     /// `timeout check`; `None` for `inter`.
     pub timeout: Option<Duration>,
     /// `timeout connect`.

@@ -4,6 +4,7 @@ pub mod backends;
 pub mod bind;
 pub mod check;
 pub mod filter;
+mod full_load;
 pub mod global;
 pub mod grown;
 pub mod log;

@@ -18,8 +18,6 @@ pub struct ServerSettings {
     pub state: Arc<state::Server>,
     /// Its place in the backend's list.
     pub index: usize,
-    /// Where the port comes from when the address has none or a relative one: added to the client's destination port.
-    pub port_offset: Option<i32>,
     /// `cookie`: the value that means this server.
     pub cookie: Option<Box<str>>,
     /// `redir`.

@@ -141,6 +141,13 @@ fn check_external(
     let missing = match (context.global.external_check, draft.command) {
         (false, _) => "global.external-check",
         (true, None) => "external-check command",
+        (true, Some(command)) if !command.starts_with('/') && draft.path.is_none() => {
+            return Err(Diagnostic::alert(format!("it is not said where the program `{command}` of backend `{name}` is"))
+                .help("write it with its path, or set `external-check path`")
+                .haproxy(format!(
+                    "Proxy '{name}': 'external-check command' does not have a leading '/' and 'external-check path' is not set."
+                )));
+        }
         (true, Some(_)) => {
             if !context.global.insecure_fork_wanted {
                 warnings.push(

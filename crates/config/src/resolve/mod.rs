@@ -25,6 +25,7 @@ mod rules;
 mod sections;
 mod server_settings;
 mod servers;
+mod track;
 mod warnings;
 
 use std::cell::RefCell;
@@ -82,6 +83,8 @@ pub(crate) struct Context<'a> {
     pub(crate) log: log::LogNames,
     /// Servers whose lines were refused, as `backend/server`: what refers to them is not wrong too.
     pub(crate) refused: HashSet<String>,
+    /// What `track` says, as `backend/server` of who follows and of who is followed.
+    pub(crate) tracks: HashMap<String, String>,
     /// Addresses that servers had before.
     pub(crate) last: last::LastAddresses,
     /// Addresses of server names already looked up.
@@ -135,6 +138,7 @@ pub(crate) fn resolve(
         placement: Placement::default(),
         log: log::LogNames::default(),
         refused: HashSet::new(),
+        tracks: HashMap::new(),
         last: last::LastAddresses::default(),
         hosts: HashMap::new(),
         guids: guids::Guids::default(),

@@ -208,7 +208,8 @@ fn stats_page(
         realm: own(stats.realm.unwrap_or("HAProxy Statistics")),
         users: stats.users.iter().map(|(user, password)| (own(user), own(password))).collect(),
         refresh: stats.refresh,
-        scope: stats.scope.iter().map(|name| own(name)).collect(),
+        // The proxy that has the page is meant by a dot.
+        scope: stats.scope.iter().map(|name| own(if *name == "." { settings.name } else { name })).collect(),
         hide_version: stats.hide_version,
         show_legends: stats.show_legends,
         node: stats.node.map(|name| match (name, &context.global.node) {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use diag::Diagnostic;
 use sample::Place;
@@ -14,14 +13,14 @@ use state::{Mode, Ring};
 use crate::check::CheckMode;
 use crate::draft::{Kind, Statement};
 use crate::keyword::Outcome;
-use crate::plan::check::{AgentSettings, CheckKind, CheckSettings, InitState};
+use crate::plan::check::{AgentSettings, CheckKind, CheckSettings};
 use crate::plan::log::{LogServer, RingPeer, RingServer};
 use crate::plan::resolvers::Resolution;
 use crate::plan::server::{SendProxy, ServerSettings};
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{Context, Pending, track};
 use crate::server::ServerDraft;
 use crate::settings::Settings;
 
@@ -36,10 +35,9 @@ pub(crate) fn server_settings(
     let mut settings = Vec::with_capacity(servers.len());
     let mut kinds = Kinds::default();
     for (index, server) in servers.into_iter().enumerate() {
-        let MadeServer { statement, draft, state, port_offset, is_datagram } = server;
+        let MadeServer { statement, draft, state, is_datagram } = server;
         let mut own = ServerSettings {
             index,
-            port_offset,
             cookie: draft.cookie.map(Into::into),
             redirect: draft.redirect.map(Into::into),
             send_proxy: draft.send_proxy,
@@ -84,6 +82,10 @@ pub(crate) fn server_settings(
                 Err(error) => context.diagnostics.push(error),
             }
         }
+        let retry_on = proxy.settings.retry_on.as_deref();
+        if draft.tfo && !retry_on.is_some_and(|on| on.empty_response && on.response_timeout) {
+            warn_of_fast_open(&own, statement, proxy, context);
+        }
         let outcome = finish_server(&mut own, &draft, statement, proxy, acls, context);
         context.note(outcome);
         let own = Arc::new(own);
@@ -95,6 +97,25 @@ pub(crate) fn server_settings(
         kinds.own = Some(check_kind(check, proxy, acls, &mut sources.shared, context));
     }
     (settings, kinds.own)
+}
+
+/// What is sent with the SYN is lost where the server does not take it so.
+fn warn_of_fast_open(
+    own: &ServerSettings,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) {
+    let title = format!("server {}/{}", proxy.settings.name, own.state.name);
+    context.diagnostics.push(
+        Diagnostic::warning(format!("`tfo` of `{title}` needs retries for when the first data are lost"))
+            .at(statement.keyword_span())
+            .help("`retry-on conn-failure empty-response response-timeout`")
+            .haproxy(format!(
+                "'{title}' : server has tfo activated, the backend should be configured with at least 'conn-failure', \
+                 'empty-response' and 'response-timeout' or we wouldn't be able to retry the connection on failure."
+            )),
+    );
 }
 
 /// How a server of a log backend gets its lines; and a word about parameters that only such servers have.
@@ -188,12 +209,9 @@ impl<'a> Kinds<'a> {
 
 /// The agent's settings; that it has a port is seen to where the server is finished.
 fn agent_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>) -> Option<AgentSettings> {
-    let port = draft.agent_port.filter(|_| draft.agent)?;
+    draft.agent_port.filter(|_| draft.agent)?;
     Some(AgentSettings {
-        address: draft.agent_address,
-        port,
         inter: draft.agent_inter,
-        send: draft.agent_send.clone(),
         timeout: settings.timeouts.check,
         connect_timeout: settings.timeouts.connect,
     })
@@ -209,8 +227,6 @@ fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: Arc<Ch
         downinter: draft.downinter,
         rise: draft.rise,
         fall: draft.fall,
-        address: draft.check_address,
-        port: draft.check_port,
         send_proxy: draft.check_send_proxy || (sends_proxy && !elsewhere),
         socks4: draft.socks4.filter(|_| draft.check_via_socks4),
         timeout: settings.timeouts.check,
@@ -271,45 +287,8 @@ fn finish_server(
                 "'{title}' : 'agent-check' : 'agent-port' is required, as no port is specified for the agent."
             )));
     }
-    let Some(track) = draft.track else { return Ok(()) };
-    let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));
-    let found = context
-        .names
-        .backends
-        .get(backend)
-        .and_then(|backend| Some((backend.clone(), backend.server(name)?)));
-    let title = format!("server {}/{}", proxy.settings.name, own.state.name);
-    let Some((backend, server)) = found else {
-        if context.refused.contains(&format!("{backend}/{name}")) {
-            return Ok(());
-        }
-        return Err(Diagnostic::alert(format!("there is no server `{track}` to track"))
-            .at(track.span())
-            .haproxy(format!(
-                "'{title}' : unable to find required proxy or server '{track}' for tracking."
-            )));
-    };
-    if Arc::ptr_eq(&server, &own.state) {
-        return Err(Diagnostic::alert("a server cannot track itself")
-            .at(track.span())
-            .haproxy(format!("'{title}' : unable to track itself.")));
+    match draft.track {
+        Some(word) => track::follow(own, word, draft, statement, proxy, context),
+        None => Ok(()),
     }
-    if draft.initial != InitState::None {
-        return Err(Diagnostic::alert("a server that tracks another has no `init-state` of its own")
-            .at(statement.keyword_span().to(track.span()))
-            .haproxy(format!("'{title}' : unable to set init-state and tracking at the same time!")));
-    }
-    if draft.check {
-        return Err(Diagnostic::alert("a server that tracks another cannot be checked itself")
-            .at(statement.keyword_span().to(track.span()))
-            .haproxy(format!(
-                "'{title}' : unable to use {backend}/{name} for tracking: tracking disabled.",
-                backend = backend.name
-            )));
-    }
-    // A chain of servers that follow each other stays whole.
-    server.referenced.store(true, Relaxed);
-    own.state.referenced.store(true, Relaxed);
-    own.track = Some((backend, server));
-    Ok(())
 }

@@ -28,7 +28,6 @@ pub(crate) struct MadeServer<'a> {
     pub(crate) statement: &'a Statement,
     pub(crate) draft: ServerDraft<'a>,
     pub(crate) state: Arc<state::Server>,
-    pub(crate) port_offset: Option<i32>,
     pub(crate) is_datagram: bool,
 }
 
@@ -220,36 +219,48 @@ fn make_server<'a>(
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
     let ServerLine { statement, name, draft, place, .. } = line;
+    if let Some(track) = draft.track {
+        let own = proxy.settings.name;
+        let followed = if track.contains('/') { track.to_string() } else { format!("{own}/{track}") };
+        context.tracks.insert(format!("{own}/{name}"), followed);
+    }
     let unresolved = address == ServerAddress::Unresolved;
     let state = state::Server::new(ServerSeed {
         id,
         name,
         proxy: proxy.settings.name.into(),
         backup: draft.backup,
-        maxconn: draft.maxconn,
-        minconn: draft.minconn,
+        // Of a `minconn` that is no less, or alone, comes a limit that does not move.
+        maxconn: draft.maxconn.max(draft.minconn),
+        minconn: if draft.minconn < draft.maxconn { draft.minconn } else { 0 },
         maxqueue: draft.maxqueue,
         address,
         weight: draft.weight,
         disabled: draft.disabled,
         checked: draft.check,
     });
-    // Shown even of a server without checks; the first failure of one with checks brings it down.
-    for (value, number) in [
-        (&state.health.rise, draft.rise),
-        (&state.health.fall, draft.fall),
-        (&state.health.level, draft.rise),
-    ] {
+    // The first failure of a server with checks brings it down. Of one without, HAProxy shows it too where a `default-server` line
+    // stands above.
+    let shown = !draft.disabled && !proxy.settings.default_server_lines.is_empty();
+    let level = if draft.check || shown { draft.rise } else { 0 };
+    for (value, number) in
+        [(&state.health.rise, draft.rise), (&state.health.fall, draft.fall), (&state.health.level, level)]
+    {
         value.store(number, Relaxed);
     }
     if let Some(guid) = draft.guid {
         context.guids.name(guid.as_str().to_owned(), &state.guid, guid, context.diagnostics);
     }
     state.health.configured.store(draft.check, Relaxed);
+    state.health.address.store(draft.check_address.map(Arc::new));
+    state.health.port.store(draft.check_port.unwrap_or(0).into(), Relaxed);
     for value in [&state.agent.rise, &state.agent.fall, &state.agent.level] {
         value.store(1, Relaxed);
     }
     state.agent.configured.store(draft.agent, Relaxed);
+    state.agent.address.store(draft.agent_address.map(Arc::new));
+    state.agent.port.store(draft.agent_port.unwrap_or(0).into(), Relaxed);
+    state.agent.send.store((!draft.agent_send.is_empty()).then(|| Arc::new(draft.agent_send.clone())));
     state.agent_checked.store(draft.agent, Relaxed);
     state.resolved.store(draft.resolvers.is_some(), Relaxed);
     if let Place::Ip { host: Host::Name { name, .. }, ports } = &place.place {
@@ -265,8 +276,8 @@ fn make_server<'a>(
         state.health.level.store(0, Relaxed);
     }
     // SRV records tell the port.
-    let port_offset = place.port_offset.filter(|_| state.srv_record.get().is_none());
-    MadeServer { statement, draft, state, port_offset, is_datagram: place.is_datagram }
+    state.set_port_offset(place.port_offset.filter(|_| state.srv_record.get().is_none()));
+    MadeServer { statement, draft, state, is_datagram: place.is_datagram }
 }
 
 /// Whether a name is that of SRV records (manual, 5.3.1).

@@ -38,6 +38,7 @@ pub(crate) fn check(
     }
     log_format(proxy, loggers, context);
     unused_checks(proxy, context);
+    timeouts_said_twice(proxy, context);
     missing_timeouts(proxy, servers, context);
 }
 
@@ -154,6 +155,23 @@ pub(crate) fn misplaced_rules(settings: &Settings<'_>, context: &mut Context<'_>
     }
 }
 
+/// Options about HTTP alone.
+const ABOUT_HTTP: &[&str] = &[
+    "option accept-unsafe-violations-in-http-request",
+    "option accept-unsafe-violations-in-http-response",
+    "option checkcache",
+    "option forwarded",
+    "option forwardfor",
+    "option http-buffer-request",
+    "option http-drop-response-trailers",
+    "option http-ignore-probes",
+    "option http-pretend-keepalive",
+    "option http-use-proxy-header",
+    "option idle-close-on-response",
+    "option originalto",
+    "option prefer-last-server",
+];
+
 fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
     let settings = &proxy.settings;
     let sets = [
@@ -169,9 +187,16 @@ fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
     }
     // Only what the proxy says itself: defaults are shared with HTTP proxies.
     let own = |name: &str| proxy.section.statements.iter().any(|statement| statement.keyword.name == name);
-    if settings.forward_for.is_some() && own("option forwardfor") {
+    let pages = proxy.section.statements.iter().any(|one| one.keyword.name.starts_with("stats "));
+    let lines = [("stats", pages), ("monitor-uri", own("monitor-uri"))];
+    for (line, _) in lines.iter().filter(|(_, said)| *said) {
         warn(proxy, context, |kind, name| {
-            format!("'option forwardfor' ignored for {kind} '{name}' as it requires HTTP mode.")
+            format!("'{line}' statement ignored for {kind} '{name}' as it requires HTTP mode.")
+        });
+    }
+    for option in ABOUT_HTTP.iter().filter(|option| own(option)) {
+        warn(proxy, context, |kind, name| {
+            format!("'{option}' ignored for {kind} '{name}' as it requires HTTP mode.")
         });
     }
     if settings.cookie.is_some() && own("cookie") {
@@ -213,6 +238,21 @@ fn log_format(proxy: &Pending<'_>, loggers: &[Logger], context: &mut Context<'_>
         warn(proxy, context, |kind, name| {
             format!("log format ignored for {kind} '{name}' since it has no log address.")
         });
+    }
+}
+
+fn timeouts_said_twice(proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let timeouts = || proxy.section.statements.iter().filter(|one| one.keyword.name.starts_with("timeout "));
+    for (at, statement) in timeouts().enumerate() {
+        let name = statement.keyword.name;
+        if let Some(first) = timeouts().take(at).find(|earlier| earlier.keyword.name == name) {
+            context.diagnostics.push(
+                Diagnostic::warning(format!("`{name}` was said before: this line counts"))
+                    .at(statement.keyword_span())
+                    .related(first.keyword_span(), "the first stands here")
+                    .haproxy(format!("overwriting '{name}' which was already specified")),
+            );
+        }
     }
 }
 

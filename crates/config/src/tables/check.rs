@@ -40,7 +40,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("tcp-check unset-var",      DLBH, "(<var>)",           "empties a variable",                                unset_var),
     proxy("external-check command",   DLB,  "<command>",         "the program that checks servers",                   |s, a| { s.own_check().command = Some(a.required("<command>")?); a.finish() }),
     proxy("external-check path",      DLB,  "<path>",            "where that program finds others",                   |s, a| { s.own_check().path = Some(a.required("<path>")?); a.finish() }),
-    proxy("option external-check",    DLB,  "",                  "checks servers by a program",                       external).negatable(),
+    proxy("option external-check",    DLB,  "",                  "checks servers by a program",                       external),
 ];
 
 const CONNECT: &str =
@@ -237,6 +237,6 @@ fn unset_var<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
 
 fn external<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()?;
-    settings.set_check_mode(CheckMode::External, args);
+    settings.own_check().mode = CheckMode::External;
     Ok(())
 }

@@ -5,23 +5,19 @@ use super::check_protocol::{ldap, mysql, pgsql, redis, smtp, spop, ssl_hello};
 use crate::args::Args;
 use crate::check::{CheckMode, RequestDraft, ValueDraft};
 use crate::keyword::places::DLB;
-use crate::keyword::{Keyword, Negation, Outcome, Where, proxy};
+use crate::keyword::{Keyword, Outcome, Where, proxy};
 use crate::settings::Settings;
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                where              arguments                                              what it does                                    setting
-    proxy("option httpchk",   DLB,               "[ <method> ] [ <uri> ] [ <version> ] [ <host> ]",     "checks servers by a request",                  httpchk).negatable(),
-    proxy("option tcp-check", DLB,               "",                                                    "checks servers by a script of tcp-check lines", tcp_check).negatable(),
+    proxy("option httpchk",   DLB,               "[ <method> ] [ <uri> ] [ <version> ] [ <host> ]",     "checks servers by a request",                  httpchk),
+    proxy("option tcp-check", DLB,               "",                                                    "checks servers by a script of tcp-check lines", tcp_check),
     proxy("type",             Where::HEALTHCHECK, "<type> [<parameter>...]",                            "the kind of the check",                        kind),
 ];
 
 fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    if args.statement.negation != Negation::None {
-        settings.set_check_mode(CheckMode::Http, args);
-        return args.finish();
-    }
     let mut request = RequestDraft { from_option: true, ..RequestDraft::default() };
     let (first, second) = (args.next(), args.next());
     let (method, uri) = match (first, second) {
@@ -50,7 +46,7 @@ fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
 
 fn tcp_check<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()?;
-    settings.set_check_mode(CheckMode::Tcp, args);
+    settings.own_check().mode = CheckMode::Tcp;
     Ok(())
 }
 

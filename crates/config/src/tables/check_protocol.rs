@@ -5,9 +5,9 @@ use diag::Diagnostic;
 use sample::regex::Regex;
 
 use crate::args::Args;
-use crate::check::{ActionDraft, CheckMode, ConnectDraft, ExpectDraft, MatcherDraft, RuleDraft};
+use crate::check::{ActionDraft, ConnectDraft, ExpectDraft, MatcherDraft, RuleDraft};
 use crate::keyword::places::DLB;
-use crate::keyword::{Keyword, Negation, Outcome, proxy};
+use crate::keyword::{Keyword, Outcome, proxy};
 use crate::plan::check::Spelling;
 use crate::settings::Settings;
 
@@ -15,23 +15,19 @@ use crate::settings::Settings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                   where  arguments                                what it does                                       setting
-    proxy("option redis-check",   DLB, "",                                      "checks servers by a PING of Redis",               redis).negatable(),
-    proxy("option smtpchk",       DLB, "[ <hello> <domain> ]",                  "checks servers by a greeting of SMTP",            smtp).negatable(),
-    proxy("option ldap-check",    DLB, "",                                      "checks servers by an anonymous bind of LDAPv3",   ldap).negatable(),
-    proxy("option pgsql-check",   DLB, "user <username>",                       "checks servers by the startup of PostgreSQL",     pgsql).negatable(),
-    proxy("option mysql-check",   DLB, "[ user <username> [ { post-41 | pre-41 | post-80 } ] ]", "checks servers by the handshake of MySQL", mysql).negatable(),
-    proxy("option ssl-hello-chk", DLB, "",                                      "checks servers by a TLS hello",                   ssl_hello).negatable(),
-    proxy("option spop-check",    DLB, "",                                      "checks servers by the hello of SPOE",             spop).negatable(),
+    proxy("option redis-check",   DLB, "",                                      "checks servers by a PING of Redis",               redis),
+    proxy("option smtpchk",       DLB, "[ <hello> <domain> ]",                  "checks servers by a greeting of SMTP",            smtp),
+    proxy("option ldap-check",    DLB, "",                                      "checks servers by an anonymous bind of LDAPv3",   ldap),
+    proxy("option pgsql-check",   DLB, "user <username>",                       "checks servers by the startup of PostgreSQL",     pgsql),
+    proxy("option mysql-check",   DLB, "[ user <username> [ { post-41 | pre-41 | post-80 } ] ]", "checks servers by the handshake of MySQL", mysql),
+    proxy("option ssl-hello-chk", DLB, "",                                      "checks servers by a TLS hello",                   ssl_hello),
+    proxy("option spop-check",    DLB, "",                                      "checks servers by the hello of SPOE",             spop),
 ];
 
-/// Makes the script the backend's check, or the plain check again when negated.
+/// Makes the script the backend's check.
 fn set<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, steps: Vec<RuleDraft<'a>>) -> Outcome {
     args.finish()?;
-    if args.statement.negation == Negation::None {
-        settings.own_check().set_protocol(steps);
-    } else {
-        settings.own_check().mode = CheckMode::Connect;
-    }
+    settings.own_check().set_protocol(steps);
     Ok(())
 }
 
@@ -141,10 +137,8 @@ fn user<'a>(args: &mut Args<'a, '_>) -> Result<Option<&'a str>, Diagnostic> {
 }
 
 pub(super) fn pgsql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let negated = args.statement.negation != Negation::None;
     let name = match user(args)? {
         Some(name) => name,
-        None if negated => "",
         None => {
             args.required("'user <username>'")?;
             ""

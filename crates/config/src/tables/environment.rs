@@ -19,7 +19,7 @@ pub static TABLE: &[Keyword] = &[
     row("setenv",    "<name> <value>", "sets an environment variable",                    setenv),
     row("presetenv", "<name> <value>", "sets an environment variable that does not exist", presetenv),
     row("unsetenv",  "<name>...",      "removes environment variables",                   unsetenv),
-    row("resetenv",  "<name>...",      "removes all environment variables but those named", resetenv),
+    row("resetenv",  "[<name>...]",    "removes all environment variables but those named", resetenv),
 ];
 
 fn setenv(environment: &mut Environment, words: &[Word]) {

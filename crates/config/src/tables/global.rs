@@ -9,7 +9,7 @@ use sample::convert::jwe;
 
 use crate::args::Args;
 use crate::keyword::places::G;
-use crate::keyword::{Keyword, Outcome, global, ineffective, removed, unsupported};
+use crate::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since, unsupported};
 use crate::plan::global::DefaultPath;
 use crate::resolve::names::{group_id, user_id};
 use crate::settings::GlobalSettings;
@@ -77,7 +77,7 @@ pub static TABLE: &[Keyword] = &[
     global("expose-deprecated-directives",   "",               "allows deprecated keywords",                             |_, a| a.finish()),
     global("master-worker",           "[no-exit-on-failure]",  "a master process over the worker (deprecated: -W)",      master_worker),
 
-    ineffective("nbproc",             G, "only one process was ever left to choose; remove it"),
+    removed_since("nbproc",           G, "2.5", "There is one process; `nbthread` says how many threads it has"),
     ineffective("numa-cpu-mapping",   G, "`cpu-policy` decides here"),
     ineffective("noepoll",            G, POLLER),
     ineffective("nopoll",             G, POLLER),

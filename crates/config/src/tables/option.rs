@@ -6,7 +6,7 @@ use base::network::Network;
 use diag::Diagnostic;
 
 use crate::args::Args;
-use crate::keyword::places::{DB, DFL, DFLB, DL, DLB};
+use crate::keyword::places::{DFL, DFLB, DL, DLB};
 use crate::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed};
 use crate::plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
 use crate::settings::{LogFormatChoice, Settings};
@@ -24,7 +24,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option checkcache",                  DLB,  "", "refuses cacheable responses that set a cookie",                      |s, a| flag(&mut s.options.checkcache, a)).negatable(),
     proxy("option clitcpka",                    DFL,  "", "TCP keep-alive towards clients",                                     |s, a| flag(&mut s.options.clitcpka, a)).negatable(),
     proxy("option srvtcpka",                    DLB,  "", "TCP keep-alive towards servers",                                     |s, a| flag(&mut s.options.srvtcpka, a)).negatable(),
-    proxy("option tcpka",                       DFLB, "", "TCP keep-alive on both sides",                                       tcpka).negatable(),
+    proxy("option tcpka",                       DFLB, "", "TCP keep-alive on both sides",                                       tcpka),
     proxy("option contstats",                   DFL,  "", "counts bytes while they flow, not at the end",                       |s, a| flag(&mut s.options.contstats, a)).negatable(),
     proxy("option dontlog-normal",              DFL,  "", "logs only what went wrong",                                          |s, a| flag(&mut s.options.dontlog_normal, a)).negatable(),
     proxy("option dontlognull",                 DFL,  "", "does not log connections without data",                              |s, a| flag(&mut s.options.dontlognull, a)).negatable(),
@@ -34,7 +34,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option h1-case-adjust-bogus-client", DFL,  "", "adjusts the case of header names towards clients",                   |s, a| flag(&mut s.options.h1_case_adjust_bogus_client, a)).negatable(),
     proxy("option h1-case-adjust-bogus-server", DLB,  "", "adjusts the case of header names towards servers",                   |s, a| flag(&mut s.options.h1_case_adjust_bogus_server, a)).negatable(),
     proxy("option http-buffer-request",         DFLB, "", "waits for the body, or a full buffer, before going on",              |s, a| flag(&mut s.options.http_buffer_request, a)).negatable(),
-    proxy("option http-drop-request-trailers",  DB,   "", "drops the trailers of requests",                                     |s, a| flag(&mut s.options.http_drop_request_trailers, a)).negatable(),
+    proxy("option http-drop-request-trailers",  DLB,  "", "drops the trailers of requests",                                     |s, a| flag(&mut s.options.http_drop_request_trailers, a)).negatable(),
     proxy("option http-drop-response-trailers", DL.or(crate::keyword::Where::F), "", "drops the trailers of responses",         |s, a| flag(&mut s.options.http_drop_response_trailers, a)).negatable(),
     proxy("option http-ignore-probes",          DFL,  "", "neither logs nor answers connections without a request",             |s, a| flag(&mut s.options.http_ignore_probes, a)).negatable(),
     proxy("option http-pretend-keepalive",      DLB,  "", "hides from servers that connections are closed afterwards",          |s, a| flag(&mut s.options.http_pretend_keepalive, a)).negatable(),
@@ -55,13 +55,13 @@ pub static TABLE: &[Keyword] = &[
     proxy("option http-server-close",           DFLB, "", "closes the server's side after each response",                       |s, a| connection(s, a, ConnectionMode::ServerClose)).negatable(),
     proxy("option httpclose",                   DFLB, "", "closes both sides after each response",                              |s, a| connection(s, a, ConnectionMode::Close)).negatable(),
     proxy("option redispatch",                  DLB,  "[<interval>]", "tries another server when one does not answer",          redispatch).negatable(),
-    proxy("option http-restrict-req-hdr-names", DFLB, "{ preserve | delete | reject }", "what becomes of odd header names",    restrict_names).negatable(),
-    proxy("option forwardfor",                  DFLB, "[ except <network> ] [ header <name> ] [ if-none ]", "adds X-Forwarded-For", forwardfor).negatable(),
-    proxy("option originalto",                  DFLB, "[ except <network> ] [ header <name> ] [ if-none ]", "adds X-Original-To",   originalto).negatable(),
+    proxy("option http-restrict-req-hdr-names", DFLB, "{ preserve | delete | reject }", "what becomes of odd header names",    restrict_names),
+    proxy("option forwardfor",                  DFLB, "[ except <network> ] [ header <name> ] [ if-none ]", "adds X-Forwarded-For", forwardfor),
+    proxy("option originalto",                  DFLB, "[ except <network> ] [ header <name> ] [ if-none ]", "adds X-Original-To",   originalto),
     proxy("option forwarded",                   DLB,  "[ proto ] [ host | host-expr <e> ] [ by … ] [ for … ]", "adds Forwarded (RFC 7239)", forwarded).negatable(),
-    proxy("option httplog",                     DFL,  "[ clf ]", "logs each request in HAProxy's format or that of Apache",     httplog).negatable(),
-    proxy("option tcplog",                      DFL,  "[ clf ]", "logs each connection",                                        tcplog).negatable(),
-    proxy("option httpslog",                    DFL,  "",  "logs each request and the TLS connection it came over",             httpslog).negatable(),
+    proxy("option httplog",                     DFL,  "[ clf ]", "logs each request in HAProxy's format or that of Apache",     httplog),
+    proxy("option tcplog",                      DFL,  "[ clf ]", "logs each connection",                                        tcplog),
+    proxy("option httpslog",                    DFL,  "",  "logs each request and the TLS connection it came over",             httpslog),
     ineffective("option http-no-delay", DFLB, "each part of a message is always sent at once here"),
     ineffective("option disable-h2-upgrade", DFL, "HTTP/2 is not supported yet"),
     ineffective("option use-small-buffers", DLB, "buffers here grow as they are needed"),
@@ -72,7 +72,7 @@ pub static TABLE: &[Keyword] = &[
 
 /// Turns an option without arguments on, off, or to what it is by default.
 fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
-    args.finish_softly();
+    args.finish()?;
     *value = args.statement.negation == Negation::None;
     Ok(())
 }
@@ -94,7 +94,7 @@ fn renamed(args: &mut Args<'_, '_>, message: &str) {
 }
 
 fn maybe(value: &mut Option<bool>, args: &mut Args<'_, '_>) -> Outcome {
-    args.finish_softly();
+    args.finish()?;
     *value = match args.statement.negation {
         Negation::None => Some(true),
         Negation::No => Some(false),
@@ -117,7 +117,7 @@ fn nolinger<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome
 
 /// The three modes exclude each other; negating one that is not on changes nothing.
 fn connection<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, mode: ConnectionMode) -> Outcome {
-    args.finish_softly();
+    args.finish()?;
     if args.statement.negation == Negation::None {
         settings.options.connection = mode;
     } else if settings.options.connection == mode {
@@ -136,10 +136,6 @@ fn redispatch<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outco
 }
 
 fn restrict_names<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    if args.statement.negation != Negation::None {
-        settings.options.restrict_header_names = RestrictNames::default();
-        return Ok(());
-    }
     const CHOICES: &[(&str, RestrictNames)] = &[
         ("preserve", RestrictNames::Preserve),
         ("delete", RestrictNames::Delete),
@@ -150,19 +146,16 @@ fn restrict_names<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> O
 }
 
 fn forwardfor<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    settings.forward_for = address_header(args, "X-Forwarded-For")?;
+    settings.forward_for = Some(address_header(args, "X-Forwarded-For")?);
     Ok(())
 }
 
 fn originalto<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    settings.original_to = address_header(args, "X-Original-To")?;
+    settings.original_to = Some(address_header(args, "X-Original-To")?);
     Ok(())
 }
 
-fn address_header(args: &mut Args<'_, '_>, name: &str) -> Result<Option<Rc<ForwardFor>>, Diagnostic> {
-    if args.statement.negation != Negation::None {
-        return Ok(None);
-    }
+fn address_header(args: &mut Args<'_, '_>, name: &str) -> Result<Rc<ForwardFor>, Diagnostic> {
     let mut own = ForwardFor { header: name.into(), except: None, if_none: false };
     while let Some(word) = args.next() {
         match word.as_str() {
@@ -181,7 +174,7 @@ fn address_header(args: &mut Args<'_, '_>, name: &str) -> Result<Option<Rc<Forwa
             }
         }
     }
-    Ok(Some(Rc::new(own)))
+    Ok(Rc::new(own))
 }
 
 fn forwarded<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -220,9 +213,6 @@ fn choose_log<'a>(
     choice: LogFormatChoice<'a>,
 ) -> Outcome {
     args.finish()?;
-    settings.log_format = match args.statement.negation {
-        Negation::None => choice,
-        _ => LogFormatChoice::Default,
-    };
+    settings.log_format = choice;
     Ok(())
 }

@@ -8,7 +8,7 @@ use base::units::DefaultUnit::Seconds;
 
 use crate::args::Args;
 use crate::keyword::places::DLB;
-use crate::keyword::{Keyword, Negation, Outcome, proxy};
+use crate::keyword::{Keyword, Outcome, proxy};
 use crate::plan::proxy::{Cookie, CookieOperation};
 use crate::settings::Settings;
 
@@ -20,8 +20,8 @@ pub static TABLE: &[Keyword] = &[
     proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how a hash becomes a server",    hash_type),
     proxy("hash-balance-factor", DLB, "<factor>",                                        "the most load of a hashed server, in percent of the average", hash_balance_factor),
     proxy("hash-preserve-affinity", DLB, "{ always | maxconn | maxqueue }",              "when a hash leaves a full server", hash_preserve_affinity),
-    proxy("cookie",              DLB, "<name> [ rewrite | insert | prefix ] [ indirect ] [ nocache ] [ postonly ] [ preserve ] [ httponly ] [ secure ] [ domain <domain> ]* [ maxidle <idle> ] [ maxlife <life> ] [ dynamic ] [ attr <value> ]*", "binds clients to servers by a cookie", cookie).negatable(),
-    proxy("dynamic-cookie-key",  DLB, "<string>",                                        "the key of dynamic cookies",     dynamic_cookie_key).negatable(),
+    proxy("cookie",              DLB, "<name> [ rewrite | insert | prefix ] [ indirect ] [ nocache ] [ postonly ] [ preserve ] [ httponly ] [ secure ] [ domain <domain> ]* [ maxidle <idle> ] [ maxlife <life> ] [ dynamic ] [ attr <value> ]*", "binds clients to servers by a cookie", cookie),
+    proxy("dynamic-cookie-key",  DLB, "<string>",                                        "the key of dynamic cookies",     dynamic_cookie_key),
 ];
 
 /// Kept as it is: some algorithms hold expressions, which need names.
@@ -89,18 +89,11 @@ fn hash_balance_factor<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>)
 }
 
 fn dynamic_cookie_key<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    settings.dynamic_cookie_key = match args.statement.negation {
-        Negation::None => Some(args.required("the secret key")?),
-        _ => None,
-    };
+    settings.dynamic_cookie_key = Some(args.required("the secret key")?);
     args.finish()
 }
 
 fn cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    if args.statement.negation != Negation::None {
-        settings.cookie = None;
-        return Ok(());
-    }
     let name = args.required("<cookie_name>")?;
     let mut own = Cookie {
         name: name.as_str().into(),

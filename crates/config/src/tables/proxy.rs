@@ -38,7 +38,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("retries",              DLB,  "<value>",               "how often a connection is tried again",                 |s, a| number(&mut s.retries, a, 0, i32::MAX as u32)),
     proxy("retry-on",             DLB,  "[space-delimited list of keywords]", "when a request is tried again",            retry_on),
     proxy("http-reuse",           DLB,  "{ never | safe | aggressive | always }", "when connections of others are used",  http_reuse),
-    proxy("http-send-name-header", DLB, "[<header>]",            "tells servers their name",                              http_send_name_header),
+    proxy("http-send-name-header", DLB, "<header>",              "tells servers their name",                              http_send_name_header),
     proxy("max-keep-alive-queue", DLB,  "<value>",               "how long a queue makes a client change servers",        |s, a| number(&mut s.max_keep_alive_queue, a, -1, i32::MAX)),
     proxy("max-session-srv-conns", DFL, "<nb>",                  "how many idle connections a session keeps",             |s, a| number(&mut s.max_session_server_connections, a, 0, i32::MAX)),
     proxy("monitor-uri",          DFL,  "<uri>",                 "answers this URI itself: alive",                        monitor_uri),
@@ -53,7 +53,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("srvtcpka-idle",        DLB,  "<timeout>",             "silence before the first probe of a server",            |s, a| seconds(&mut s.options.tcp_keepalive_server.idle, a)),
     proxy("srvtcpka-intvl",       DLB,  "<timeout>",             "between two probes of a server",                        |s, a| seconds(&mut s.options.tcp_keepalive_server.interval, a)),
     proxy("load-server-state-from-file", DLB, "{ global | local | none }", "takes over the states of servers of an earlier process", load_server_state),
-    proxy("server-state-file-name", LB, "[ { use-backend-name | <file> } ]", "the file of its servers' states",    server_state_file_name),
+    proxy("server-state-file-name", DLB, "[ { use-backend-name | <file> } ]", "the file of its servers' states",    server_state_file_name),
     proxy("source",               DLB,  "<addr>[:<port>] [usesrc { <addr2>[:<port2>] | client | clientip | hdr_ip(<hdr>[,<occ>]) } ] [interface <name>]", "the address servers see", source),
     proxy("dispatch",             LB,   "<address>:<port>",      "one server for all (deprecated: use `server`)",         dispatch),
     proxy("transparent",          DLB,  "",                      "connects where the client wanted to (deprecated)",      transparent),
@@ -246,7 +246,7 @@ fn http_reuse<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outco
 }
 
 fn http_send_name_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    settings.send_name_header = args.next().map(|word| word.as_str());
+    settings.send_name_header = Some(args.required("a header name")?.as_str());
     args.finish()
 }
 

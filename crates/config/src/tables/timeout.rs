@@ -8,23 +8,25 @@ use diag::Diagnostic;
 use crate::args::Args;
 use crate::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, DLB_RING};
 use crate::keyword::{Keyword, Outcome, proxy, removed};
+use crate::plan::Timeouts;
+use crate::settings::Settings;
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                       where  arguments    what it is                                                  setting
-    proxy("timeout client",          DFL_FORWARD,  "<timeout>", "inactivity of the client",                                  |s, a| set(&mut s.timeouts.client, a)),
-    proxy("timeout client-fin",      DFL,  "<timeout>", "inactivity of the client once one side has closed",         |s, a| set(&mut s.timeouts.client_fin, a)),
-    proxy("timeout client-hs",       DFL,  "<timeout>", "the client's handshake",                                    |s, a| set(&mut s.timeouts.client_handshake, a)),
-    proxy("timeout http-request",    DFLB, "<timeout>", "a whole request's head",                                    |s, a| set(&mut s.timeouts.http_request, a)),
-    proxy("timeout http-keep-alive", DFLB, "<timeout>", "the next request on an idle connection",                    |s, a| set(&mut s.timeouts.http_keep_alive, a)),
-    proxy("timeout connect",         DLB_RING,  "<timeout>", "a connection to a server",                                  |s, a| set(&mut s.timeouts.connect, a)),
-    proxy("timeout queue",           DLB,  "<timeout>", "a place on a server, in the queue",                         |s, a| set(&mut s.timeouts.queue, a)),
-    proxy("timeout server",          DLB_RING,  "<timeout>", "inactivity of the server",                                  |s, a| set(&mut s.timeouts.server, a)),
-    proxy("timeout server-fin",      DLB,  "<timeout>", "inactivity of the server once one side has closed",         |s, a| set(&mut s.timeouts.server_fin, a)),
-    proxy("timeout tunnel",          DLB,  "<timeout>", "inactivity of a tunnel, either side",                       |s, a| set(&mut s.timeouts.tunnel, a)),
-    proxy("timeout tarpit",          DFLB, "<timeout>", "how long a tarpitted request is held",                      |s, a| set(&mut s.timeouts.tarpit, a)),
-    proxy("timeout check",           DLB,  "<timeout>", "the answer to a health check, once connected",              |s, a| set(&mut s.timeouts.check, a)),
+    proxy("timeout client",          DFL_FORWARD,  "<timeout>", "inactivity of the client",                                  |s, a| set(s, |t| &mut t.client, a)),
+    proxy("timeout client-fin",      DFL,  "<timeout>", "inactivity of the client once one side has closed",         |s, a| set(s, |t| &mut t.client_fin, a)),
+    proxy("timeout client-hs",       DFL,  "<timeout>", "the client's handshake",                                    |s, a| set(s, |t| &mut t.client_handshake, a)),
+    proxy("timeout http-request",    DFLB, "<timeout>", "a whole request's head",                                    |s, a| set(s, |t| &mut t.http_request, a)),
+    proxy("timeout http-keep-alive", DFLB, "<timeout>", "the next request on an idle connection",                    |s, a| set(s, |t| &mut t.http_keep_alive, a)),
+    proxy("timeout connect",         DLB_RING,  "<timeout>", "a connection to a server",                                  |s, a| set(s, |t| &mut t.connect, a)),
+    proxy("timeout queue",           DLB,  "<timeout>", "a place on a server, in the queue",                         |s, a| set(s, |t| &mut t.queue, a)),
+    proxy("timeout server",          DLB_RING,  "<timeout>", "inactivity of the server",                                  |s, a| set(s, |t| &mut t.server, a)),
+    proxy("timeout server-fin",      DLB,  "<timeout>", "inactivity of the server once one side has closed",         |s, a| set(s, |t| &mut t.server_fin, a)),
+    proxy("timeout tunnel",          DLB,  "<timeout>", "inactivity of a tunnel, either side",                       |s, a| set(s, |t| &mut t.tunnel, a)),
+    proxy("timeout tarpit",          DFLB, "<timeout>", "how long a tarpitted request is held",                      |s, a| set(s, |t| &mut t.tarpit, a)),
+    proxy("timeout check",           DLB,  "<timeout>", "the answer to a health check, once connected",              |s, a| set(s, |t| &mut t.check, a)),
     removed("clitimeout", DFL, "Use 'timeout client'"),
     removed("srvtimeout", DLB, "Use 'timeout server'"),
     removed("contimeout", DLB, "Use 'timeout connect' or 'timeout queue'"),
@@ -34,16 +36,21 @@ pub static TABLE: &[Keyword] = &[
 ];
 
 /// Zero means no limit, as does no line at all.
-fn set(timeout: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
+fn set(
+    settings: &mut Settings<'_>,
+    which: fn(&mut Timeouts) -> &mut Option<Duration>,
+    args: &mut Args<'_, '_>,
+) -> Outcome {
     let keyword = args.keyword();
-    if args.peek().is_none() {
+    let Some(word) = args.peek() else {
         return Err(Diagnostic::alert(format!("`{keyword}` expects a time"))
             .at(args.statement.end())
             .label("such as `30s`; milliseconds when no unit is given")
             .haproxy(format!("'{keyword}' expects an integer value (in milliseconds)")));
-    }
+    };
     let value = args.duration(Milliseconds)?;
     args.finish()?;
-    *timeout = Some(value).filter(|value| !value.is_zero());
+    args.warn_if_small(word, keyword, &format!("{} '{}'", settings.kind_name(), settings.name));
+    *which(&mut settings.timeouts) = Some(value).filter(|value| !value.is_zero());
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use crate::args::Args;
 use crate::keyword::places::G;
-use crate::keyword::{Keyword, Outcome, global, ineffective};
+use crate::keyword::{Keyword, Outcome, global, ineffective, removed_since};
 use crate::plan::global::MultiQueue;
 use crate::settings::GlobalSettings;
 
@@ -50,7 +50,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.buffers.reserve",             G, OWN),
     ineffective("tune.bufsize.large",               G, OWN),
     ineffective("tune.bufsize.small",               G, OWN),
-    ineffective("tune.chksize",                     G, OWN),
+    removed_since("tune.chksize",                   G, "2.8", "Checks use `tune.bufsize`"),
     ineffective("tune.comp.maxlevel",               G, "compression is not supported yet"),
     ineffective("tune.defaults.purge",              G, OWN),
     ineffective("tune.disable-fast-forward",        G, COPY),

@@ -1,5 +1,6 @@
 //! What is sent, and what each answer means.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{backend, fake, greeter, load, nobody, once, told, worker};
@@ -182,6 +183,13 @@ fn a_check_goes_where_the_most_specific_address_and_port_say() {
         let (checks, _) = backend("", good, "");
         checks.subjects[0].server().health.port.store(u32::from(port), Relaxed);
         assert_eq!(once(&checks).await.status, "L4CON", "the port set at run time counts");
+        let (checks, _) = backend("", good, "");
+        let health = &checks.subjects[0].server().health;
+        health.address.store(Some(Arc::new([127, 0, 0, 9].into())));
+        assert_eq!(once(&checks).await.status, "L4CON", "the address set at run time counts");
+        let (checks, _) = backend("", good, &format!("port {port}"));
+        checks.subjects[0].server().health.port.store(0, Relaxed);
+        assert_eq!(once(&checks).await.status, "L4OK", "without a port of its own it is the server's");
         let (checks, _) = backend(&format!("option tcp-check\n tcp-check connect port {port}"), good, "");
         let text = format!("ECONNREFUSED returned by OS at step 1 of tcp-check (connect port {port})");
         assert_eq!(told(&once(&checks).await), ("L4CON", None, text.as_str()));

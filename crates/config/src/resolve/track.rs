@@ -1,0 +1,81 @@
+//! Servers that have the state of another (manual, 5.2 `track`): whom they follow, and why they may not.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use diag::Diagnostic;
+use syntax::Word;
+
+use crate::draft::Statement;
+use crate::keyword::Outcome;
+use crate::plan::check::InitState;
+use crate::plan::server::ServerSettings;
+use crate::resolve::{Context, Pending};
+use crate::server::ServerDraft;
+
+/// `track`: the server whose state this one has.
+pub(crate) fn follow(
+    own: &mut ServerSettings,
+    track: &Word,
+    draft: &ServerDraft<'_>,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &Context<'_>,
+) -> Outcome {
+    let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));
+    let own_name = format!("{}/{}", proxy.settings.name, own.state.name);
+    let title = format!("server {own_name}");
+    let wrong = |message: &str, haproxy: String| {
+        let place = statement.keyword_span().to(track.span());
+        Diagnostic::alert(message).at(place).haproxy(format!("'{title}' : {haproxy}"))
+    };
+    let Some(proxy) = context.names.backends.get(backend) else {
+        return Err(Diagnostic::alert(format!("there is no backend `{backend}` with a server to track"))
+            .at(track.span())
+            .did_you_mean(diag::suggest(backend, context.names.backends.keys().map(|name| &**name)))
+            .haproxy(format!("'{title}' : unable to find required proxy '{backend}' for tracking.")));
+    };
+    let Some(server) = proxy.server(name) else {
+        if context.refused.contains(&format!("{backend}/{name}")) {
+            return Ok(());
+        }
+        return Err(Diagnostic::alert(format!("there is no server `{track}` to track"))
+            .at(track.span())
+            .haproxy(format!("'{title}' : unable to find required server '{name}' for tracking.")));
+    };
+    let followed = format!("{backend}/{name}");
+    let mut chain = std::iter::successors(Some(&followed), |next| context.tracks.get(*next));
+    // Longer than all who follow is a circle, this server in it or not.
+    if chain.by_ref().take(context.tracks.len() + 1).any(|next| *next == own_name) {
+        return Err(wrong(
+            "a server cannot track itself, nor one that follows it",
+            format!(
+                "unable to track {followed} as it belongs to a tracking chain looping back to {followed}."
+            ),
+        ));
+    }
+    if draft.initial != InitState::None {
+        return Err(wrong(
+            "a server that tracks another has no `init-state` of its own",
+            "unable to set init-state and tracking at the same time!".to_owned(),
+        ));
+    }
+    if draft.check {
+        return Err(wrong(
+            "a server that tracks another cannot be checked itself",
+            "unable to enable checks and tracking at the same time!".to_owned(),
+        ));
+    }
+    let (checked, asked) = (&server.health.configured, &server.agent.configured);
+    if !checked.load(Relaxed) && !asked.load(Relaxed) && !context.tracks.contains_key(&followed) {
+        return Err(wrong(
+            &format!("server `{followed}` has no check nor agent, so there is nothing to track"),
+            format!("unable to use {followed} for tracking as it does not have any check nor agent enabled."),
+        )
+        .help(format!("add `check` to the line of server `{followed}`")));
+    }
+    // A chain of servers that follow each other stays whole.
+    server.referenced.store(true, Relaxed);
+    own.state.referenced.store(true, Relaxed);
+    own.track = Some((proxy.clone(), server));
+    Ok(())
+}

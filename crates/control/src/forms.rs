@@ -1,0 +1,181 @@
+//! What the forms of the statistics page ask for (configuration manual, `stats admin`): one action on some servers of a backend.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::now_ms;
+use runtime::{shard, worker};
+use state::sessions::{self, Kill};
+use state::{Admin, Server};
+
+use crate::admin;
+use crate::statistics::{PageRequest, PageSettings, decode};
+use crate::view::{ProxyView, Runtime};
+
+/// How an action ended; the page tells it after the redirect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    None,
+    Part,
+    Error,
+    Deny,
+    TooLarge,
+}
+
+impl Outcome {
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Self::Done => "DONE",
+            Self::None => "NONE",
+            Self::Part => "PART",
+            Self::Error => "ERRP",
+            Self::Deny => "DENY",
+            Self::TooLarge => "EXCD",
+        }
+    }
+}
+
+/// What an action came to on one server.
+enum Deed {
+    Done,
+    /// There was nothing to do: it does not count.
+    Nothing,
+}
+
+/// An action: its name in forms, and what it does.
+struct Action(&'static str, fn(&Arc<Runtime>, &ProxyView, &Arc<Server>) -> Deed);
+
+/// Every action, those of older pages too.
+#[rustfmt::skip]
+const ACTIONS: &[Action] = &[
+    Action("ready",    |runtime, _, server| done(admin::set_state(runtime, server, "ready"))),
+    Action("drain",    |runtime, _, server| done(admin::set_state(runtime, server, "drain"))),
+    Action("maint",    |runtime, _, server| done(admin::set_state(runtime, server, "maint"))),
+    Action("disable",  |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, true)),
+    Action("enable",   |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, false)),
+    Action("stop",     |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, true)),
+    Action("start",    |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, false)),
+    Action("dhlth",    |_, _, server| checks(server, false)),
+    Action("ehlth",    |_, _, server| checks(server, true)),
+    Action("hrunn",    |runtime, proxy, server| health(runtime, proxy, server, "up")),
+    Action("hnolb",    |runtime, proxy, server| health(runtime, proxy, server, "stopping")),
+    Action("hdown",    |runtime, proxy, server| health(runtime, proxy, server, "down")),
+    Action("dagent",   |_, _, server| agent(server, false)),
+    Action("eagent",   |_, _, server| agent(server, true)),
+    Action("arunn",    |runtime, _, server| answer(runtime, server, "up")),
+    Action("adown",    |runtime, _, server| answer(runtime, server, "down")),
+    Action("shutdown", |_, _, server| shut_down(server)),
+];
+
+fn done(yes: bool) -> Deed {
+    if yes { Deed::Done } else { Deed::Nothing }
+}
+
+fn mark(runtime: &Runtime, server: &Arc<Server>, flag: u32, on: bool) -> Deed {
+    if (server.admin().0 & flag != 0) == on {
+        return Deed::Nothing;
+    }
+    admin::set_flag(runtime, server, flag, on);
+    Deed::Done
+}
+
+fn checks(server: &Server, on: bool) -> Deed {
+    if !server.health.configured.load(Relaxed) {
+        return Deed::Nothing;
+    }
+    if on {
+        server.enable_checks(now_ms())
+    } else {
+        admin::disable_checks(server)
+    }
+    Deed::Done
+}
+
+fn health(runtime: &Runtime, proxy: &ProxyView, server: &Arc<Server>, state: &str) -> Deed {
+    let follows = proxy.server(server.id).is_some_and(|one| one.tracks.is_some());
+    done(!follows && admin::set_health(runtime, server, state))
+}
+
+fn agent(server: &Server, on: bool) -> Deed {
+    let configured = server.agent.configured.load(Relaxed);
+    if configured {
+        server.agent_checked.store(on, Relaxed);
+    }
+    done(configured)
+}
+
+fn answer(runtime: &Runtime, server: &Arc<Server>, word: &str) -> Deed {
+    done(server.agent_checked.load(Relaxed) && admin::set_agent(runtime, server, word))
+}
+
+fn shut_down(server: &Arc<Server>) -> Deed {
+    for index in 0..shard::workers() {
+        let server = server.clone();
+        worker::post(index, move || {
+            sessions::kill_server(Kill::Operator, &server);
+        });
+    }
+    Deed::Done
+}
+
+/// The largest form taken.
+const MAX_FORM: usize = 64 * 1024;
+
+/// Carries out `s=<server>&…&action=<action>&b=<backend>`.
+pub(crate) fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> Outcome {
+    if !request.admin {
+        return Outcome::Deny;
+    }
+    if request.body.len() > MAX_FORM {
+        return Outcome::TooLarge;
+    }
+    let (mut servers, mut action, mut backend) = (Vec::new(), None, None);
+    for (name, value) in http::uri::params(request.body, false, None) {
+        let value = decode(&String::from_utf8_lossy(value.unwrap_or_default()));
+        match name {
+            b"s" => servers.push(value),
+            b"action" => action = Some(value),
+            b"b" => backend = Some(value),
+            _ => {}
+        }
+    }
+    let view = runtime.view();
+    let proxy = match &backend {
+        None => None,
+        Some(name) => {
+            let found = view.backend(name);
+            let visible = |proxy: &ProxyView| settings.scope.contains(&proxy.state.name);
+            // Who may not see a backend is not told either whether there is one.
+            if !settings.scope.is_empty() && !found.is_some_and(visible) {
+                return Outcome::Deny;
+            }
+            match found {
+                None => return Outcome::Error,
+                found => found,
+            }
+        }
+    };
+    let action = match &action {
+        None => None,
+        Some(name) => match ACTIONS.iter().find(|action| action.0 == name) {
+            None => return Outcome::Error,
+            found => found,
+        },
+    };
+    let (Some(proxy), Some(Action(_, run))) = (proxy, action) else { return Outcome::None };
+    let (mut done, mut failed) = (0, 0);
+    for name in &servers {
+        match proxy.state.server(name).map(|server| run(runtime, proxy, &server)) {
+            Some(Deed::Done) => done += 1,
+            Some(Deed::Nothing) => {}
+            None => failed += 1,
+        }
+    }
+    match (done, failed) {
+        (0, 0) => Outcome::None,
+        (0, _) => Outcome::Error,
+        (_, 0) => Outcome::Done,
+        _ => Outcome::Part,
+    }
+}

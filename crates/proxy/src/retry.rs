@@ -1,0 +1,107 @@
+//! Trying again (configuration manual, 4.2 `retries`, `retry-on`, `option redispatch`): whether, where, and when.
+//! Called where attempts are made, `exchange` and `relay`.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use config::plan::Proxy;
+use state::server::Operational;
+use state::transition;
+
+use crate::assign::{self, Bound, Lease};
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::fault::{Fault, RetryKind};
+use crate::local::LocalServer;
+use crate::{envs, route, upload};
+
+/// Whether a request on a connection that had been idle met its closing, and may be sent again: nothing came
+/// back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
+pub(crate) fn is_stale(x: &Exchange, fault: Fault) -> bool {
+    matches!(fault, Fault::EmptyResponse | Fault::SendFailed)
+        && x.txn.request.method_id().is_idempotent()
+        && upload::can_rewind(x)
+}
+
+/// Whether what went wrong may be tried again (`retry-on`).
+pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
+    let wanted = match fault.retry_kind() {
+        None => false,
+        Some(RetryKind::Connection) => backend.retry_on.conn_failure,
+        // `disable-l7-retry`: what was sent once is not sent again.
+        Some(_) if x.txn.no_replay => false,
+        Some(RetryKind::Empty) => backend.retry_on.empty_response,
+        Some(RetryKind::Junk) => backend.retry_on.junk_response,
+        Some(RetryKind::Timeout) => backend.retry_on.response_timeout,
+        Some(RetryKind::Status(status)) => backend.retry_on.statuses.contains(&status),
+    };
+    wanted && upload::can_rewind(x)
+}
+
+/// Counts a retry after `fault`, gives the failed server's place back and chooses between another server, in which case the failed
+/// one is returned as the one to avoid, and the same once more.
+///
+/// # Errors
+/// The client left meanwhile, or an operator ended the connection.
+pub(crate) async fn before_retry(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Proxy,
+    lease: Lease,
+    fault: Fault,
+) -> Result<Option<Rc<LocalServer>>, Fault> {
+    let retries = x.txn.max_retries.unwrap_or(backend.retries);
+    x.txn.retries += 1;
+    let failed = lease.server().clone();
+    let refused = fault.retry_kind() == Some(RetryKind::Connection) && fault != Fault::ConnectTimeout;
+    let others = transition::online(&backend.state).0 > 1;
+    let avoid = may_redispatch(client, x, backend, &failed, retries, others).then(|| failed.clone());
+    if avoid.is_some() {
+        x.bound = None;
+    } else {
+        count_retry(backend, &failed);
+        x.bound.get_or_insert(Bound { server: failed, even_down: false, again: true });
+    }
+    drop(lease);
+    if refused && (avoid.is_none() || !others) {
+        // The same server: not at once, but after a second, or `timeout connect` if that is less (manual, `retries`).
+        let second = Duration::from_secs(1);
+        let pause = backend.timeouts.connect.unwrap_or(second).min(second);
+        let watch = assign::aborts_on_close(client, backend);
+        assign::pause(client, pause, watch).await?;
+    }
+    Ok(avoid)
+}
+
+/// Counts a retry at the server that failed.
+pub(crate) fn count_retry(backend: &Proxy, failed: &LocalServer) {
+    failed.state.counters.mine().retries.add(1);
+    backend.state.backend.mine().retries.add(1);
+}
+
+/// Whether this retry may go to another server than the one that `failed` (`option redispatch`): when its turn has come, when the
+/// server is down, and at once when nothing binds the request to it and there are `others`.
+fn may_redispatch(
+    client: &Connection,
+    x: &Exchange,
+    backend: &Proxy,
+    failed: &LocalServer,
+    retries: u32,
+    others: bool,
+) -> bool {
+    let interval = backend.redispatch;
+    let forced = || {
+        let force = &backend.force_persist;
+        !force.is_empty()
+            && envs::with(client, x, |env| force.iter().any(|when| route::holds(Some(when), env)))
+    };
+    if interval == 0 || forced() {
+        return false;
+    }
+    // `-n`: what is left of the retries without the last n, and each multiple of that.
+    let every = if interval > 0 { interval.into() } else { i64::from(retries) + 1 + i64::from(interval) };
+    let its_turn = every > 0 && i64::from(x.txn.retries) % every == 0;
+    let down = matches!(failed.state.operational(), Operational::Stopped | Operational::Starting);
+    let unbound = x.bound.as_ref().is_none_or(|bound| bound.again) && !backend.balance.algorithm.hashes();
+    its_turn || down || unbound && others
+}
