@@ -188,7 +188,7 @@ fn messages_are_those_of_haproxy() {
         ("debug counters",                        ""),
         ("set server be/s1 check-port",           "set server <b>/<s> check-port requires a port.\n"),
         ("set server be/s1 check-port x",         "provided port is not an integer\n"),
-        ("set server be/s1 check-port 99999",     "provided port is not in range 1-65535\n"),
+        ("set server be/s1 check-port 99999",     "provided port is invalid\n"),
         ("set server be/s1 check-addr zz",        "invalid addr 'zz'\n"),
         ("set server be/s1 check-addr 192.0.2.9 port 88", ""),
         ("set server be/s1 agent-addr 192.0.2.9", "agent checks are not enabled on this server\n"),
