@@ -1,7 +1,7 @@
 //! A connected stream socket of either family, read and written by polling inside a worker's task.
 //!
-//! A socket is tried before it is waited for: the reactor learns of it when there is nothing to read, or no room to write,
-//! for the first time. Reads that fill less than they were given clear the reactor's readiness, so the next read waits for
+//! A socket is tried before it is waited for: the reactor learns of it when there is nothing to read for the first time, and is
+//! asked for room to write once there was none. Reads that fill less than they were given clear the reactor's readiness, so the next read waits for
 //! the kernel instead of asking it in vain: one system call a direction a message.
 
 use std::io::{self, IoSlice};
@@ -39,7 +39,7 @@ enum Place {
 impl Stream {
     /// A connected, non-blocking socket, for the calling worker.
     pub fn from_fd(socket: OwnedFd, is_tcp: bool) -> Self {
-        Self(Place::Apart(Some(Plain { socket, is_tcp })))
+        Self(Place::Apart(Some(Plain { socket, is_tcp, blocks: false })))
     }
 
     /// Whether it speaks TCP: no UNIX or abstract socket, nor one end of a pair.
@@ -53,7 +53,7 @@ impl Stream {
         match &self.0 {
             Place::Watched(watched) => watched.get_ref(),
             Place::Apart(Some(plain)) => plain,
-            Place::Apart(None) => unreachable!("only `watched` takes it, and puts it back"),
+            Place::Apart(None) => unreachable!("whoever takes it puts it back"),
         }
     }
 
@@ -145,7 +145,7 @@ impl Stream {
         wanted: usize,
         mut call: impl FnMut() -> Result<usize, Errno>,
     ) -> io::Result<usize> {
-        let Place::Watched(watched) = &self.0 else { return Ok(retry_on_intr(&mut call)?) };
+        let Some(watched) = self.told_of(interest) else { return Ok(retry_on_intr(&mut call)?) };
         let mut moved = None;
         let outcome = watched.try_io(interest, |_| {
             let n = retry_on_intr(&mut call)?;
@@ -170,8 +170,40 @@ impl Stream {
         self.poll_event(context, Interest::WRITABLE)
     }
 
+    /// The socket in the reactor, if that tells of `interest`.
+    #[inline]
+    fn told_of(&self, interest: Interest) -> Option<&AsyncFd<Plain>> {
+        match &self.0 {
+            Place::Watched(watched) if interest != Interest::WRITABLE || watched.get_ref().blocks => {
+                Some(watched)
+            }
+            _ => None,
+        }
+    }
+
+    /// Has the reactor tell of room to write too: most sockets never need it, and each that has room would be an event.
+    fn ask_for_room(&mut self, context: &mut Context<'_>) {
+        if self.plain().blocks {
+            return;
+        }
+        let (mut plain, waited) = match std::mem::replace(&mut self.0, Place::Apart(None)) {
+            Place::Watched(watched) => (watched.into_inner(), true),
+            Place::Apart(Some(plain)) => (plain, false),
+            Place::Apart(None) => return,
+        };
+        plain.blocks = true;
+        self.0 = Place::Apart(Some(plain));
+        if waited {
+            // Perhaps for something to read, in the place that the socket has left: the task is to ask again.
+            context.waker().wake_by_ref();
+        }
+    }
+
     /// Waits for what the reactor says of the socket, to which it is made known if it was not.
     fn poll_event(&mut self, context: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
+        if interest == Interest::WRITABLE {
+            self.ask_for_room(context);
+        }
         let watched = self.watched()?;
         match interest {
             Interest::READABLE => watched.poll_read_ready(context).map_ok(drop),
@@ -190,9 +222,9 @@ impl Stream {
     /// Runs `call` if the socket is believed ready, or nothing is known of it; clears that belief when it would block.
     #[inline]
     pub fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        match &self.0 {
-            Place::Watched(watched) => watched.try_io(interest, |_| call()),
-            Place::Apart(_) => call(),
+        match self.told_of(interest) {
+            Some(watched) => watched.try_io(interest, |_| call()),
+            None => call(),
         }
     }
 
@@ -312,7 +344,7 @@ impl Stream {
         match self.0 {
             Place::Watched(watched) => watched.into_inner().socket,
             Place::Apart(Some(plain)) => plain.socket,
-            Place::Apart(None) => unreachable!("only `watched` takes it, and puts it back"),
+            Place::Apart(None) => unreachable!("whoever takes it puts it back"),
         }
     }
 }

@@ -191,6 +191,8 @@ pub fn watch_readable(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 pub(crate) struct Plain {
     pub(crate) socket: OwnedFd,
     pub(crate) is_tcp: bool,
+    /// Whether the reactor is asked for room to write too, once it has the socket.
+    pub(crate) blocks: bool,
 }
 
 impl AsRawFd for Plain {
@@ -199,10 +201,12 @@ impl AsRawFd for Plain {
     }
 }
 
-/// Puts a stream socket into the calling worker's reactor; gives it back where the kernel has no room for another.
+/// Puts a stream socket into the calling worker's reactor, to be told when it is readable, and when it has room for what is
+/// written where that `blocks`; gives it back where the kernel has no room for another.
 pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)> {
+    let interest = if socket.blocks { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only when dropped.
-    unsafe { AsyncFd::register(socket) }.map_err(AsyncFdRegisterError::into_parts)
+    unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(AsyncFdRegisterError::into_parts)
 }
 
 /// Holds back (or lets through again) the signals that a process is steered with, in the calling thread and those it

@@ -515,13 +515,17 @@ pub(crate) fn conclude(
     lease: Lease,
 ) -> Next {
     x.phase = Phase::None;
+    let uploaded = x.upload.is_finished();
+    if !x.keep_alive && uploaded {
+        // At once: the client may be waiting for just that.
+        client.stream.shutdown_write();
+    }
     sockets::leave(client, x);
     if x.txn.times.closed == 0 {
         x.txn.times.closed = now_us();
     }
     let server = &lease.server().state;
     server.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
-    let uploaded = x.upload.is_finished();
     let head = &x.txn.response;
     let reusable = uploaded
         && !upstream.private
