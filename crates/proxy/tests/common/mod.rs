@@ -77,7 +77,10 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
     let reply = || ServiceReply { status: 200, headers: Vec::new(), body: Box::new(std::iter::empty()) };
     let services = Services {
         statistics: Box::new(move |_, _, _| reply()),
-        metrics: Box::new(move |_| reply()),
+        metrics: Box::new(move |request| {
+            assert!(request.target != b"/panic", "as it was asked to");
+            reply()
+        }),
         resolve: Box::new(|_, _, _| Box::pin(std::future::ready(None))),
     };
     let shared = Arc::new(Shared::new(plan.clone(), Arc::new(Process::default()), services));
