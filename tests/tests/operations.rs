@@ -272,6 +272,13 @@ fn what_workers_keep_and_do_is_told() {
     assert!(exchange.contains(" : 1 allocated (") || exchange.contains(" : 2 allocated ("), "{pools}");
     assert!(weir.ask("show pools match exch").contains("Total: 1 pools, "));
     expect(&weir, "show pools zz", "Expects either 'byname', 'bysize', 'byusage'");
+    let kept = || {
+        let pools = weir.ask("show pools match buffer");
+        pools.lines().any(|line| line.contains("Pool buffer (") && !line.contains("(~0 by thread caches)"))
+    };
+    assert!(kept(), "{}", weir.ask("show pools"));
+    weir.signal("QUIT");
+    assert!(weir_tests::eventually(|| !kept()), "{}", weir.ask("show pools"));
 }
 
 #[test]

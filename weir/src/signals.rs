@@ -52,8 +52,8 @@ pub(crate) fn wait(shared: &Arc<Shared>, exposed: &Exposed, messages: Messages) 
                 SIGTTOU => pause(shared, messages, true),
                 SIGTTIN => pause(shared, messages, false),
                 SIGHUP => show_state(shared, messages),
+                SIGQUIT => flush(messages),
                 SIGUSR2 => {}
-                SIGINT | SIGTERM => return Ending::Signal(signal),
                 _ => return Ending::Signal(signal),
             }
         }
@@ -77,6 +77,14 @@ fn pause(shared: &Shared, messages: Messages, pause: bool) {
             messages.say(Severity::Warning, &format!("{word} frontend {}.", proxy.state.name));
         }
     }
+}
+
+/// `SIGQUIT`: free buffers are given back to the system.
+fn flush(messages: Messages) {
+    for index in 0..runtime::shard::workers() {
+        runtime::worker::post(index, runtime::buffer::flush);
+    }
+    messages.say(Severity::Notice, "SIGQUIT: free buffers are given back; `show pools` tells what is held.");
 }
 
 /// `SIGHUP`: the state of all servers and proxies.

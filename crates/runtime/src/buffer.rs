@@ -50,9 +50,16 @@ pub fn small_size() -> usize {
 
 /// Sets the calling worker's small buffer size (`tune.bufsize`). Called once before the first buffer is taken.
 pub fn set_small_size(bytes: usize) {
+    flush();
     SMALL_SIZE.set(bytes);
-    let thrown_away = SMALL_FREE.with_borrow_mut(std::mem::take).len();
-    count(false, -(thrown_away as isize));
+}
+
+/// Gives the calling worker's buffers that wait to be used again back to the system.
+pub fn flush() {
+    for (large, free) in [(false, &SMALL_FREE), (true, &LARGE_FREE)] {
+        let thrown_away = free.with_borrow_mut(std::mem::take).len();
+        count(large, -(thrown_away as isize));
+    }
 }
 
 /// A window of filled bytes in a block of memory, of less than 4 GiB. Returns to the pool of the thread that drops it.
