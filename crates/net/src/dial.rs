@@ -131,16 +131,16 @@ impl Dial<'_> {
             None => tcp_socket(address)?,
         };
         self.prepare(&socket, address)?;
-        let (address, mut asked) = (socket2::SockAddr::from(address), 0);
-        while let Err(error) = socket.connect(&address) {
-            match error.raw_os_error() {
-                // On this machine itself the peer's answer is here already: asked once more, the kernel says so.
-                Some(libc::EINPROGRESS) if asked == 0 && is_here(target) => asked += 1,
-                Some(libc::EINPROGRESS | libc::EALREADY) => return connected(socket).await,
-                _ => return Err(error),
-            }
+        let peer = socket2::SockAddr::from(address);
+        let mut made = socket.connect(&peer);
+        if address.ip().is_loopback() && is_on_its_way(&made) {
+            // On this machine itself the peer's answer is here already: asked once more, the kernel says so.
+            made = socket.connect(&peer);
         }
-        Ok(Stream::from_fd(socket.into(), true))
+        if is_on_its_way(&made) {
+            return connected(socket).await;
+        }
+        made.map(|()| Stream::from_fd(socket.into(), true))
     }
 
     fn prepare(&self, options: &Socket, address: SocketAddr) -> io::Result<()> {
@@ -213,9 +213,10 @@ impl Dial<'_> {
     }
 }
 
-/// Whether the target is certainly a socket of this machine.
-fn is_here(target: &Target) -> bool {
-    matches!(target, Target::Ip(address) if address.ip().is_loopback())
+/// Whether connect(2) says that the peer has not answered yet.
+fn is_on_its_way(made: &io::Result<()>) -> bool {
+    let error = made.as_ref().err().and_then(io::Error::raw_os_error);
+    matches!(error, Some(libc::EINPROGRESS | libc::EALREADY))
 }
 
 /// Waits until the connection is made.
