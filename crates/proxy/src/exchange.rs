@@ -285,24 +285,20 @@ async fn obtain_response(
             to_server_itself(x, prefix)?;
         }
         x.phase = Phase::Connect;
-        let outcome = loop {
+        let fault = loop {
             match attempt(client, x, backend, &lease).await {
+                Ok(upstream) => {
+                    lease.answered(answer(x.txn.server_status));
+                    return Ok((upstream, lease));
+                }
                 Err((fault, true)) if retry::is_stale(x, fault) => {
                     // The server closed an idle connection just as we used it: not its fault, nor a retry.
                     x.fresh = true;
                     x.txn.response.clear();
                     upload::rewind(client, x);
                 }
-                Ok(upstream) => break Ok(upstream),
-                Err((fault, _)) => break Err(fault),
+                Err((fault, _)) => break fault,
             }
-        };
-        let fault = match outcome {
-            Ok(upstream) => {
-                lease.answered(answer(x.txn.server_status));
-                return Ok((upstream, lease));
-            }
-            Err(fault) => fault,
         };
         // What broke a connection that stood was noted when it did.
         if !matches!(fault, Fault::EmptyResponse | Fault::SendFailed) {
