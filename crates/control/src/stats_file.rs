@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use runtime::{Count, Sharded};
-use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traffic, total};
+use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traffic};
 use state::{Listener, Proxy, Server};
 
 use crate::command::{Call, Reply};
@@ -174,23 +174,38 @@ fn counter_name(column: &str) -> &str {
     }
 }
 
-fn sum<T>(shards: &Sharded<T>, of: impl Fn(&T) -> Option<&Count>) -> u64 {
-    total(shards, |shard| of(shard).map_or(0, Count::get))
+fn shards<'c, T>(shards: &'c Sharded<T>, of: impl Fn(&'c T) -> Option<&'c Count>) -> Vec<&'c Count> {
+    shards.all().filter_map(of).collect()
 }
 
 impl Object {
-    fn value(&self, column: &str) -> u64 {
-        let name = counter_name(column);
-        match (self, column) {
-            (Self::Frontend(proxy), _) => sum(&proxy.frontend, |shard| of_frontend(shard, name)),
-            (Self::Listener(listener), _) => {
-                listener.counters.get().map_or(0, |shards| sum(shards, |shard| of_listener(shard, name)))
+    /// What the workers counted of a column, each for itself.
+    fn counts(&self, column: &str) -> Vec<&Count> {
+        match self {
+            Self::Frontend(proxy) => shards(&proxy.frontend, |shard| of_frontend(shard, column)),
+            Self::Listener(listener) => {
+                let own = listener.counters.get();
+                own.map(|own| shards(own, |shard| of_listener(shard, column))).unwrap_or_default()
             }
-            (Self::Backend(proxy), "chkdown") => proxy.downs.load(Relaxed).into(),
-            (Self::Server(server), "chkdown") => server.downs.load(Relaxed).into(),
-            (Self::Server(server), "chkfail") => server.health.failed.load(Relaxed).into(),
-            (Self::Backend(proxy), _) => sum(&proxy.backend, |shard| of_backend(shard, name)),
-            (Self::Server(server), _) => sum(&server.counters, |shard| of_backend(shard, name)),
+            Self::Backend(proxy) => shards(&proxy.backend, |shard| of_backend(shard, column)),
+            Self::Server(server) => shards(&server.counters, |shard| of_backend(shard, column)),
+        }
+    }
+
+    /// A column that is one number for all workers.
+    fn single(&self, column: &str) -> Option<&AtomicU32> {
+        match (self, column) {
+            (Self::Backend(proxy), "chkdown") => Some(&proxy.downs),
+            (Self::Server(server), "chkdown") => Some(&server.downs),
+            (Self::Server(server), "chkfail") => Some(&server.health.failed),
+            _ => None,
+        }
+    }
+
+    fn value(&self, column: &str) -> u64 {
+        match self.single(column) {
+            Some(number) => number.load(Relaxed).into(),
+            None => self.counts(counter_name(column)).into_iter().map(Count::get).sum(),
         }
     }
 
@@ -200,25 +215,9 @@ impl Object {
         if counter_name(column) != column {
             return;
         }
-        let count = match self {
-            Self::Frontend(proxy) => proxy.frontend.all().next().and_then(|shard| of_frontend(shard, column)),
-            Self::Listener(listener) => {
-                let shards = listener.counters.get();
-                shards.and_then(|shards| shards.all().next()).and_then(|shard| of_listener(shard, column))
-            }
-            Self::Backend(proxy) if column == "chkdown" => {
-                return proxy.downs.store(value as u32, Relaxed);
-            }
-            Self::Server(server) if column == "chkdown" => {
-                return server.downs.store(value as u32, Relaxed);
-            }
-            Self::Server(server) if column == "chkfail" => {
-                return server.health.failed.store(value as u32, Relaxed);
-            }
-            Self::Backend(proxy) => proxy.backend.all().next().and_then(|shard| of_backend(shard, column)),
-            Self::Server(server) => server.counters.all().next().and_then(|shard| of_backend(shard, column)),
-        };
-        if let Some(count) = count {
+        if let Some(number) = self.single(column) {
+            number.store(value as u32, Relaxed);
+        } else if let Some(count) = self.counts(column).first() {
             count.add(value);
         }
     }
@@ -285,7 +284,7 @@ pub fn text(view: &View) -> String {
 pub fn load(text: &str, view: &View) -> Result<(), Vec<usize>> {
     let known = |side| objects(view, side).into_iter().collect::<HashMap<_, _>>();
     let (frontends, backends) = (known(Side::Frontends), known(Side::Backends));
-    let mut section: Option<(Side, Vec<&str>)> = None;
+    let mut section: Option<Section<'_>> = None;
     let mut wrong = Vec::new();
     for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
         if line.is_empty() || line.starts_with("//") {
@@ -316,9 +315,11 @@ pub fn load(text: &str, view: &View) -> Result<(), Vec<usize>> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-/// `fe guid,…,`: which part follows, with which columns; one that is not known is passed over.
-#[allow(clippy::type_complexity, reason = "whether it is a header, whether its part is known, what it says")]
-fn parse_header(header: &str) -> Option<Option<(Side, Vec<&str>)>> {
+/// A part and its columns.
+type Section<'t> = (Side, Vec<&'t str>);
+
+/// `fe guid,…,`: the part that follows, `Some(None)` where it is not known and passed over; `None` if it is no header.
+fn parse_header(header: &str) -> Option<Option<Section<'_>>> {
     let (title, columns) = header.split_once(' ')?;
     let columns = columns.strip_suffix(',').filter(|_| !title.is_empty())?;
     let side = match title {
