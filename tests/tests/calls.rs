@@ -16,12 +16,14 @@ const CALLS: &str = "%network,read,write,readv,writev,splice,sendfile";
 struct Traced(Child);
 
 impl Traced {
-    fn start(configuration: &Path, summary: &Path) -> Traced {
+    /// Traces with `options`, into `report`.
+    fn start(configuration: &Path, options: &[&str], report: &Path) -> Traced {
         let child = Command::new("strace")
-            .args(["-f", "-c", "-e"])
+            .args(options)
+            .args(["-f", "-e"])
             .arg(format!("trace={CALLS}"))
             .arg("-o")
-            .arg(summary)
+            .arg(report)
             .arg(program())
             .arg("-db")
             .arg("-f")
@@ -62,32 +64,44 @@ fn refusal() -> Option<String> {
     }
 }
 
-/// Calls that the program made in its whole life, in which it served `requests` on one connection.
-fn calls(requests: usize) -> usize {
-    let origin = Origin::text("hello");
+/// What `strace` with `options` reports of a program that serves what `talk` asks of its port.
+fn report(options: &[&str], origin: &Origin, talk: impl FnOnce(u16)) -> String {
     let port = free_port();
     let directory = scratch("calls");
-    let (configuration, summary) = (directory.join("haproxy.cfg"), directory.join("summary"));
+    let (configuration, report) = (directory.join("haproxy.cfg"), directory.join("report"));
     let text = format!(
         "global\n  nbthread 1\n\
          defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
-         frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\nbackend b\n  server s 127.0.0.1:{}\n",
+         frontend f\n  bind 127.0.0.1:{port}\n  http-request return status 201 if {{ path /own }}\n\
+         default_backend b\nbackend b\n  server s 127.0.0.1:{}\n",
         origin.port()
     );
     std::fs::write(&configuration, text).expect("the temporary directory takes files");
-    let mut traced = Traced::start(&configuration, &summary);
+    let mut traced = Traced::start(&configuration, options, &report);
     let listens = eventually(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     assert!(listens, "port {port} takes no connection");
-    let mut client = Client::connect(port);
-    for _ in 0..requests {
-        let response = client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n").response().expect("a response");
-        assert_eq!(response.status, 200);
-    }
-    assert_eq!((origin.requests(), origin.connections()), (requests, 1));
-    drop(client);
+    talk(port);
     traced.end();
-    let summary = std::fs::read_to_string(&summary).expect("strace wrote its summary");
+    let text = std::fs::read_to_string(&report).expect("strace wrote its report");
     let _ = std::fs::remove_dir_all(&directory);
+    text
+}
+
+fn ask(client: &mut Client, path: &str, connection: &str) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: {connection}\r\n\r\n");
+    client.send(&request).response().expect("a response").status
+}
+
+/// Calls that the program made in its whole life, in which it served `requests` on one connection.
+fn calls(requests: usize) -> usize {
+    let origin = Origin::text("hello");
+    let summary = report(&["-c"], &origin, |port| {
+        let mut client = Client::connect(port);
+        for _ in 0..requests {
+            assert_eq!(ask(&mut client, "/", "keep-alive"), 200);
+        }
+    });
+    assert_eq!((origin.requests(), origin.connections()), (requests, 1));
     total(&summary)
 }
 
@@ -113,4 +127,27 @@ fn a_warm_keep_alive_request_costs_four_socket_calls() {
         (each - 4.0).abs() < 0.05,
         "{each} calls a request: {once} for {requests}, {twice} for twice as many"
     );
+}
+
+#[test]
+fn the_last_bytes_and_the_end_of_a_connection_leave_together() {
+    if let Some(reason) = refusal() {
+        eprintln!("skipped, nothing can be traced here: {reason}");
+        return;
+    }
+    let origin = Origin::text("hello");
+    let report = report(&[], &origin, |port| {
+        let mut client = Client::connect(port);
+        assert_eq!(ask(&mut client, "/", "keep-alive"), 200);
+        assert_eq!(ask(&mut client, "/", "close"), 200);
+        assert_eq!(ask(&mut Client::connect(port), "/own", "close"), 201);
+    });
+    let lines: Vec<&str> =
+        report.lines().filter(|line| line.contains("sendto(") || line.contains("shutdown(")).collect();
+    let answers: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].contains("\"HTTP/1.1 20")).collect();
+    let [kept, forwarded, own] = answers[..] else { panic!("{report}") };
+    assert!(!lines[kept].contains("MSG_MORE"), "{report}");
+    for last in [forwarded, own] {
+        assert!(lines[last].contains("MSG_MORE") && lines[last + 1].contains("SHUT_WR"), "{report}");
+    }
 }

@@ -89,22 +89,38 @@ impl Stream {
     /// Writes some of `bytes`.
     #[inline]
     pub fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| {
-            send(socket, bytes, SendFlags::NOSIGNAL)
+        self.poll_send(context, bytes, SendFlags::NOSIGNAL)
+    }
+
+    /// Writes some of `first` and, behind it, of `second`. With `ends` the caller has nothing to say after them and calls
+    /// [`shutdown_write`](Self::shutdown_write) as soon as they are written: the kernel waits for that, and sends the last bytes and
+    /// the end in one segment.
+    #[inline]
+    pub fn poll_write_both(
+        &mut self,
+        context: &mut Context<'_>,
+        first: &[u8],
+        second: &[u8],
+        ends: bool,
+    ) -> Poll<io::Result<usize>> {
+        let flags = if ends { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+        if first.is_empty() || second.is_empty() {
+            return self.poll_send(context, if first.is_empty() { second } else { first }, flags);
+        }
+        let parts = [IoSlice::new(first), IoSlice::new(second)];
+        self.poll_move(context, Interest::WRITABLE, first.len() + second.len(), |socket| {
+            sendmsg(socket, &parts, &mut SendAncillaryBuffer::default(), flags)
         })
     }
 
-    /// Writes some of `parts`, one after the other.
     #[inline]
-    pub fn poll_write_vectored(
+    fn poll_send(
         &mut self,
         context: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
+        bytes: &[u8],
+        flags: SendFlags,
     ) -> Poll<io::Result<usize>> {
-        let wanted = parts.iter().map(|part| part.len()).sum();
-        self.poll_move(context, Interest::WRITABLE, wanted, |socket| {
-            sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
-        })
+        self.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| send(socket, bytes, flags))
     }
 
     /// Moves up to `wanted` bytes by `call` as soon as the socket is ready. Tries before it registers: a ready socket,
@@ -353,5 +369,42 @@ impl AsFd for Stream {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.plain().socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{ErrorKind, Read};
+    use std::net::{TcpListener, TcpStream};
+    use std::task::Waker;
+
+    fn pair() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        peer.set_nonblocking(true).unwrap();
+        let (own, _) = listener.accept().unwrap();
+        own.set_nonblocking(true).unwrap();
+        (Stream::from_fd(own.into(), true), peer)
+    }
+
+    fn write(stream: &mut Stream, first: &[u8], second: &[u8], ends: bool) {
+        let written = stream.poll_write_both(&mut Context::from_waker(Waker::noop()), first, second, ends);
+        assert!(matches!(written, Poll::Ready(Ok(n)) if n == first.len() + second.len()), "{written:?}");
+    }
+
+    #[test]
+    fn last_bytes_wait_for_the_end_and_others_do_not() {
+        for (first, second) in [(&b"ab"[..], &b""[..]), (b"", b"ab"), (b"a", b"b")] {
+            let (mut own, mut peer) = pair();
+            let mut room = [0; 8];
+            write(&mut own, first, second, false);
+            assert_eq!(peer.read(&mut room).unwrap(), 2);
+            write(&mut own, first, second, true);
+            assert_eq!(peer.read(&mut room).unwrap_err().kind(), ErrorKind::WouldBlock);
+            own.shutdown_write();
+            assert_eq!((peer.read(&mut room).unwrap(), &room[..2]), (2, &b"ab"[..]));
+            assert_eq!(peer.read(&mut room).unwrap(), 0);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! request behind it is left alone. Encoded bytes are forwarded as they came wherever both sides speak the
 //! same framing; else they are taken apart ([`Recoding`]). Called by `exchange` and `tunnel`.
 
-use std::io::{self, IoSlice, Write};
+use std::io::{self, Write};
 use std::task::{Context, Poll};
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent};
@@ -104,6 +104,8 @@ pub(crate) struct Flow {
     pub(crate) gate: Option<Box<Gate>>,
     /// Whether the last call moved anything: the caller then moves its deadline.
     pub(crate) moved: bool,
+    /// Whether the caller ends the receiver's connection as soon as all has been sent: the two then leave together.
+    pub(crate) ends: bool,
 }
 
 impl Flow {
@@ -117,6 +119,7 @@ impl Flow {
         self.spliced = 0;
         self.recoding = recoding;
         self.gate = None;
+        self.ends = false;
         self.framing = match length {
             BodyLength::None | BodyLength::Length(0) => Framing::Done,
             BodyLength::Length(n) => Framing::Length(n),
@@ -289,15 +292,11 @@ impl Flow {
             buffer.consume(self.ready);
             self.ready = 0;
         }
+        let ends = self.ends && self.is_received();
         while self.is_blocked() {
             let staged = &self.staged[self.staged_sent..];
             let ready = &buffer.filled()[..self.ready];
-            let written = match (staged.is_empty(), ready.is_empty()) {
-                (true, _) => to.poll_write(context, ready),
-                (_, true) => to.poll_write(context, staged),
-                _ => to.poll_write_vectored(context, &[IoSlice::new(staged), IoSlice::new(ready)]),
-            };
-            let n = match written {
+            let n = match to.poll_write_both(context, staged, ready, ends) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
@@ -359,7 +358,7 @@ impl Flow {
             }
             let staged = &staged[..staged.len().min(free + allowed)];
             let ready = &buffer.filled()[..self.ready.min(free + allowed - staged.len())];
-            let n = match to.poll_write_vectored(context, &[IoSlice::new(staged), IoSlice::new(ready)]) {
+            let n = match to.poll_write_both(context, staged, ready, false) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),

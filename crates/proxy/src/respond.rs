@@ -1,7 +1,7 @@
 //! Answers made here: errors, and what rules reply. The connection stays where that is safe.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -185,7 +185,7 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
     client.timer.set_after(timer::now_ms(), allowed);
     let body: &[u8] = if head_only { &[] } else { &x.reply_body };
-    let sent = write_both(client, &head, body).await;
+    let sent = write_both(client, &head, body, !x.keep_alive).await;
     x.txn.bytes_out += (head.len() + body.len()) as u64;
     head.clear();
     x.body = head;
@@ -227,27 +227,30 @@ fn upload_is_over(client: &mut Connection, x: &mut Exchange) -> bool {
 }
 
 /// Writes head and body in as few system calls as they take.
-pub(crate) async fn write_both(client: &mut Connection, head: &[u8], body: &[u8]) -> Result<(), Fault> {
+///
+/// With `ends` the end of our side leaves with them: see [`Stream::poll_write_both`](net::Stream::poll_write_both).
+pub(crate) async fn write_both(
+    client: &mut Connection,
+    head: &[u8],
+    body: &[u8],
+    ends: bool,
+) -> Result<(), Fault> {
     let total = head.len() + body.len();
     let mut sent = 0;
     while sent < total {
         let written = poll_fn(|context: &mut Context<'_>| {
             let head = head.get(sent..).unwrap_or_default();
             let body = &body[sent.saturating_sub(total - body.len()).min(body.len())..];
-            let written = if head.is_empty() {
-                client.stream.poll_write(context, body)
-            } else if body.is_empty() {
-                client.stream.poll_write(context, head)
-            } else {
-                client.stream.poll_write_vectored(context, &[IoSlice::new(head), IoSlice::new(body)])
-            };
-            if let Poll::Ready(written) = written {
+            if let Poll::Ready(written) = client.stream.poll_write_both(context, head, body, ends) {
                 return Poll::Ready(written.map_err(|_| Fault::ClientAborted));
             }
             client.timer.poll_expired(context).map(|()| Err(Fault::ClientTimeout))
         })
         .await?;
         sent += written;
+    }
+    if ends {
+        client.stream.shutdown_write();
     }
     Ok(())
 }

@@ -341,6 +341,8 @@ pub(crate) async fn forward(
             }
         }
         if !is_forwarded(x) {
+            // What `conclude` does then, in the same turn.
+            x.download.ends = !x.keep_alive && x.upload.is_finished();
             match poll_download(client, x, upstream, context) {
                 Poll::Ready(Ok(())) | Poll::Pending => {}
                 Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
