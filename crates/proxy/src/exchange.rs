@@ -24,8 +24,8 @@ use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
 use crate::sockets::{self, ServerSocket};
 use crate::{
-    cacheable, connect, fields, finish, report, request, respond, response, retry, route, rules_step, tunnel,
-    upload,
+    cacheable, conclude, connect, fields, finish, report, request, respond, response, retry, route,
+    rules_step, tunnel, upload,
 };
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
@@ -261,7 +261,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
         return Ok(Next::Close);
     }
     response::forward(client, x, &backend, &mut upstream).await?;
-    let next = response::conclude(client, x, &backend, upstream, lease);
+    let next = conclude::after_response(client, x, &backend, upstream, lease);
     if next == Next::Close && !x.upload.is_finished() {
         Box::pin(respond::linger(client)).await;
     }

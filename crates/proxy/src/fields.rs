@@ -8,12 +8,12 @@ use config::plan::Proxy;
 use config::plan::proxy::{ConnectionMode, ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 use http::{BodyLength, KnownName, Method, Name};
 
+use crate::conclude::{connection_mode, may_keep_client};
 use crate::connection::Connection;
 use crate::envs;
 use crate::exchange::{Exchange, Stop};
 use crate::flow::Recoding;
 use crate::pool::Upstream;
-use crate::response::{connection_mode, may_keep_client};
 
 /// How `h1-case-adjust` wants `name` to be written.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {

@@ -8,6 +8,7 @@
 pub mod accept;
 mod assign;
 mod cacheable;
+mod conclude;
 mod connect;
 mod connection;
 mod cookie;

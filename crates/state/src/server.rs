@@ -1,7 +1,9 @@
 //! A server as it is now: address, weight, administrative and operational state, load and counters.
 //!
 //! Written by the runtime socket and by health checks through the methods here; read by request tasks on
-//! every pick. What is read on that path is one atomic each.
+//! every pick. What is read on that path is one atomic each. Requests that it serves are counted in [`places`].
+
+mod places;
 
 use std::net::IpAddr;
 use std::sync::atomic::{
@@ -14,12 +16,11 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use runtime::{Sharded, timer};
 
 pub use crate::address::{Doubt, ServerAddress};
-use crate::counters::{ServerCounters, current};
+use crate::counters::ServerCounters;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::queue::Queue;
 use crate::served::Counted;
-use runtime::shared::Shared;
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
 /// need look at its servers' versions. Written by whoever changes a server's state, weight or limit.
@@ -498,141 +499,14 @@ impl Server {
         // Behind the change itself: who sees the count sees what it counts.
         CHANGES.fetch_add(1, Release);
     }
-
-    /// Connections to it now, used and idle.
-    #[inline]
-    pub fn open(&self) -> &AtomicU32 {
-        &self.served.0.open
-    }
-
-    /// Requests being served now.
-    pub fn serving(&self) -> u32 {
-        if self.counts_apart.load(Relaxed) { self.apart() } else { self.served.0.load(Relaxed) }
-    }
-
-    /// Those that workers count each for itself.
-    fn apart(&self) -> u32 {
-        current(&self.counters, |shard| shard.traffic.sessions.get()) as u32
-    }
-
-    /// Whether fewer than `most` requests are being served now.
-    #[inline]
-    pub fn serves_fewer(&self, most: u32) -> bool {
-        let enough = self.served.0.load(Relaxed) < most && !self.limited_late.load(Relaxed);
-        // Of the places that were taken, workers may only keep some.
-        enough || (self.counts_apart.load(Relaxed) && self.apart() < most)
-    }
-
-    /// Counts one more request as served by this server, in the shared count.
-    #[inline]
-    pub fn enter(&self) {
-        let served = self.served.0.count.add(1) + 1;
-        self.served_max.raise(served);
-    }
-
-    /// Counts one request less; the next that waits for this server may then try. To be called by the worker that entered.
-    #[inline]
-    pub fn leave(&self, tally: Tally) {
-        match tally {
-            Tally::Shared => {
-                self.served.0.count.sub(1);
-            }
-            Tally::Own => self.counters.mine().traffic.sessions.down(),
-            Tally::Place => {
-                let own = self.counters.mine();
-                own.traffic.sessions.down();
-                self.give_place_back(own);
-            }
-        }
-    }
-
-    /// Takes a place if `limit` (0: none) allows one more.
-    #[inline]
-    pub fn try_enter(&self, limit: u32) -> Option<Tally> {
-        if self.counts_apart.load(Relaxed) {
-            return self.try_enter_apart(limit);
-        }
-        if limit == 0 {
-            self.enter();
-            return Some(Tally::Shared);
-        }
-        let before = self.served.0.count.take_below(limit).ok()?;
-        self.served_max.raise(before + 1);
-        Some(Tally::Shared)
-    }
-
-    #[inline]
-    fn try_enter_apart(&self, limit: u32) -> Option<Tally> {
-        let own = self.counters.mine();
-        let tally = match limit {
-            0 => Tally::Own,
-            _ => {
-                self.take_place(own, limit)?;
-                Tally::Place
-            }
-        };
-        if own.traffic.sessions.up() {
-            self.served_max.raise(self.apart());
-        }
-        Some(tally)
-    }
-
-    /// Takes one of `limit` places: one that the worker kept, or else one that nobody has.
-    #[inline]
-    fn take_place(&self, own: &ServerCounters, limit: u32) -> Option<()> {
-        let taken = &self.served.0.count;
-        if self.limited_late.load(Relaxed) {
-            return self.take_place_late(limit);
-        }
-        // More are taken than there are when the limit was lowered.
-        if taken.load(Relaxed) <= limit && own.places.take() {
-            return Some(());
-        }
-        if taken.take_below(limit).is_ok() {
-            return Some(());
-        }
-        self.gather();
-        taken.take_below(limit).ok().map(drop)
-    }
-
-    /// While requests may be there that came before there was a limit: all are counted.
-    #[cold]
-    fn take_place_late(&self, limit: u32) -> Option<()> {
-        self.gather();
-        (self.apart() < limit).then(|| {
-            self.served.0.count.add(1);
-        })
-    }
-
-    /// Takes back the places that workers keep.
-    #[cold]
-    fn gather(&self) {
-        let kept: u32 = self.counters.all().map(|shard| shard.places.take_all()).sum();
-        if kept > 0 {
-            self.served.0.count.sub(kept);
-        }
-    }
-
-    /// Keeps a place for the worker's next request as long as a quarter of all is nobody's: whoever waits then finds one there.
-    #[inline]
-    fn give_place_back(&self, own: &ServerCounters) {
-        let limit = self.maxconn.load(Relaxed);
-        let few = self.served.0.load(Relaxed) <= limit - limit.div_ceil(4);
-        // A limit that moves with the load of the backend may be lower than it is now.
-        if few && self.minconn == 0 && !self.limited_late.load(Relaxed) {
-            own.places.keep();
-        } else {
-            self.served.0.count.sub(1);
-        }
-    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    fn server() -> Arc<Server> {
+    pub(crate) fn server() -> Arc<Server> {
         Server::new(ServerSeed {
             id: 1,
             name: "s1".into(),
@@ -666,139 +540,6 @@ mod tests {
         server.set_operational(Operational::Running, start + 4000);
         assert_eq!(server.downs.load(Relaxed), 1);
         assert_eq!(server.down_ms.load(Relaxed), 3000);
-    }
-
-    #[test]
-    fn a_limit_refuses_the_request_above_it() {
-        let server = server();
-        assert!(server.try_enter(2).is_some() && server.try_enter(2).is_some());
-        assert_eq!(server.try_enter(2), None);
-        server.leave(Tally::Shared);
-        assert!(server.try_enter(2).is_some());
-        assert_eq!((server.serving(), server.served_max.load(Relaxed)), (2, 2));
-    }
-
-    #[test]
-    fn requests_counted_apart_are_summed_and_count_against_a_limit_that_is_set_later() {
-        let server = server();
-        server.counts_apart.store(true, Relaxed);
-        let tallies = [server.try_enter(0), server.try_enter(0), server.try_enter(0)];
-        assert_eq!(tallies, [Some(Tally::Own); 3]);
-        assert_eq!((server.serving(), server.served.0.load(Relaxed)), (3, 0));
-        server.set_maxconn(3);
-        assert_eq!(server.try_enter(3), None, "three are there already");
-        server.leave(Tally::Own);
-        assert_eq!(server.try_enter(3), Some(Tally::Place));
-        assert_eq!((server.try_enter(3), server.serves_fewer(3), server.serving()), (None, false, 3));
-        server.leave(Tally::Own);
-        server.set_maxconn(0);
-        assert_eq!(server.try_enter(0), Some(Tally::Own));
-        for tally in [Tally::Place, Tally::Own, Tally::Own] {
-            server.leave(tally);
-        }
-        assert_eq!((server.serving(), server.served_max.load(Relaxed)), (0, 3));
-        assert_eq!(server.served.0.load(Relaxed), 0);
-    }
-
-    /// A server that so many workers know. Tests run side by side, and their number is the process's.
-    fn with_workers(count: usize) -> Arc<Server> {
-        static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        runtime::shard::set_workers(count);
-        let server = server();
-        runtime::shard::set_workers(1);
-        server
-    }
-
-    /// A server with a limit whose requests two workers count.
-    fn with_two_workers(limit: u32) -> Arc<Server> {
-        let server = with_workers(2);
-        server.counts_apart.store(true, Relaxed);
-        server.set_maxconn(limit);
-        server.limited_late.store(false, Relaxed);
-        server
-    }
-
-    /// Has another worker do it.
-    fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-        let other = || {
-            runtime::shard::enter_worker(1);
-            work()
-        };
-        std::thread::scope(|scope| scope.spawn(other).join().expect("the other worker"))
-    }
-
-    #[test]
-    fn a_worker_keeps_a_place_and_needs_nothing_shared_for_its_next_request() {
-        let server = with_two_workers(8);
-        let tally = server.try_enter(8).expect("a place");
-        server.leave(tally);
-        // The one place that is taken is neither given back nor joined by another.
-        for _ in 0..100 {
-            let tally = server.try_enter(8).expect("a place");
-            assert_eq!((server.serving(), server.served.0.load(Relaxed)), (1, 1));
-            server.leave(tally);
-            assert_eq!((server.serving(), server.served.0.load(Relaxed)), (0, 1));
-        }
-        assert!(server.serves_fewer(1), "a place that is kept is no request");
-    }
-
-    #[test]
-    fn places_that_a_worker_keeps_are_there_for_all() {
-        let server = with_two_workers(4);
-        let own: Vec<Tally> = (0..3).map(|_| server.try_enter(4).expect("a place")).collect();
-        own.into_iter().for_each(|tally| server.leave(tally));
-        assert_eq!((server.serving(), server.served.0.load(Relaxed)), (0, 3), "three are kept");
-        let taken = elsewhere(|| (0..5).filter(|_| server.try_enter(4).is_some()).count());
-        assert_eq!((taken, server.try_enter(4), server.serving()), (4, None, 4));
-        elsewhere(|| server.leave(Tally::Place));
-        assert_eq!(server.try_enter(4), Some(Tally::Place));
-    }
-
-    #[test]
-    fn after_a_limit_was_lowered_no_kept_place_goes_beyond_it() {
-        let server = with_two_workers(8);
-        let tallies: Vec<Tally> = (0..6).map(|_| server.try_enter(8).expect("a place")).collect();
-        tallies.into_iter().for_each(|tally| server.leave(tally));
-        server.set_maxconn(2);
-        assert_eq!((0..5).filter(|_| server.try_enter(2).is_some()).count(), 2);
-        assert_eq!((server.serving(), server.served.0.load(Relaxed)), (2, 2));
-    }
-
-    #[test]
-    fn no_more_than_the_limit_are_served_however_many_workers_come_at_once() {
-        const LIMIT: u32 = 6;
-        let server = with_workers(4);
-        server.counts_apart.store(true, Relaxed);
-        server.maxconn.store(LIMIT, Relaxed);
-        let inside = AtomicU32::new(0);
-        std::thread::scope(|scope| {
-            for worker in 0..4 {
-                let (server, inside) = (&server, &inside);
-                scope.spawn(move || {
-                    runtime::shard::enter_worker(worker);
-                    let mut held = Vec::new();
-                    let mut random = fastrand::Rng::with_seed(worker as u64);
-                    for _ in 0..20_000 {
-                        if random.bool() {
-                            if let Some(tally) = server.try_enter(LIMIT) {
-                                assert!(inside.fetch_add(1, Acquire) < LIMIT);
-                                held.push(tally);
-                            }
-                        } else if let Some(tally) = held.pop() {
-                            inside.fetch_sub(1, Release);
-                            server.leave(tally);
-                        }
-                    }
-                    held.into_iter().for_each(|tally| {
-                        inside.fetch_sub(1, Release);
-                        server.leave(tally);
-                    });
-                });
-            }
-        });
-        server.gather();
-        assert_eq!((server.serving(), server.served.0.load(Relaxed)), (0, 0));
     }
 
     #[test]

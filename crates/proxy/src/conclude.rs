@@ -1,0 +1,124 @@
+//! What becomes of both connections after a whole response: kept for the next request, kept for this client alone, or closed.
+//!
+//! Called by `exchange` at its end, and by `fields`, which tells both sides beforehand.
+
+use std::rc::Rc;
+
+use config::plan::Proxy;
+use config::plan::proxy::{ConnectionMode, Reuse};
+use http::{Head, KnownName};
+use runtime::Buffer;
+use runtime::shared::Shared as _;
+use runtime::timer::now_us;
+use sample::Phase;
+
+use crate::assign::Lease;
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::pool::Upstream;
+use crate::session::{Next, is_crowded};
+use crate::sockets;
+
+/// What becomes of the two connections after a whole response.
+pub(crate) fn after_response(
+    client: &mut Connection,
+    x: &mut Exchange,
+    backend: &Proxy,
+    mut upstream: Box<Upstream>,
+    lease: Lease,
+) -> Next {
+    x.phase = Phase::None;
+    let uploaded = x.upload.is_finished();
+    if !x.keep_alive && uploaded {
+        // At once: the client may be waiting for just that.
+        client.stream.shutdown_write();
+    }
+    sockets::leave(client, x);
+    if x.txn.times.closed == 0 {
+        x.txn.times.closed = now_us();
+    }
+    let server = &lease.server().state;
+    server.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
+    let head = &x.txn.response;
+    let reusable = uploaded
+        && !upstream.private
+        && head.keep_alive()
+        && !x.txn.request.must_close()
+        && x.download.is_received()
+        && !x.server_closes
+        && connection_mode(client, backend) == ConnectionMode::KeepAlive
+        && upstream.input.as_ref().is_none_or(Buffer::is_empty);
+    if reusable {
+        upstream.input = None;
+        note_last(client, backend, &upstream);
+        if backend.reuse == Reuse::Never || is_bound_to_client(head) {
+            upstream.private = is_bound_to_client(head);
+            keep_private(client, upstream);
+        } else {
+            client.worker.pools.put(upstream);
+        }
+    } else if upstream.private && uploaded && head.keep_alive() && !x.server_closes {
+        note_last(client, backend, &upstream);
+        keep_private(client, upstream);
+    } else if uploaded && x.download.is_received() {
+        upstream.discard();
+    }
+    drop(lease);
+    if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
+}
+
+/// Notes the server of the connection's last request where the next one may ask for it (`option prefer-last-server`).
+fn note_last(client: &mut Connection, backend: &Proxy, upstream: &Upstream) {
+    if backend.options.prefer_last_server {
+        client.last_server = Rc::downgrade(&upstream.open.server);
+    }
+}
+
+fn keep_private(client: &mut Connection, mut upstream: Box<Upstream>) {
+    upstream.input = None;
+    if upstream.stream.watch().is_err() {
+        return;
+    }
+    // `max-session-srv-conns`: the longest kept goes first.
+    let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
+    let private = &mut client.private.get_or_insert_default().0;
+    if private.len() >= most && !private.is_empty() {
+        private.remove(0);
+    }
+    if most > 0 {
+        private.push(upstream);
+    }
+}
+
+/// Authentication that belongs to the connection (NTLM, Negotiate) binds it to its client.
+fn is_bound_to_client(head: &Head) -> bool {
+    let name = match head.status() {
+        401 => KnownName::WwwAuthenticate,
+        407 => KnownName::ProxyAuthenticate,
+        _ => return false,
+    };
+    head.get_all(&name.into()).any(|value| {
+        let begins =
+            |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
+        begins(b"Negotiate") || begins(b"NTLM")
+    })
+}
+
+/// How connections are kept: the stricter of the frontend's and the backend's word.
+pub(crate) fn connection_mode(client: &Connection, backend: &Proxy) -> ConnectionMode {
+    let (one, two) = (client.frontend.options.connection, backend.options.connection);
+    match (one, two) {
+        (ConnectionMode::Close, _) | (_, ConnectionMode::Close) => ConnectionMode::Close,
+        (ConnectionMode::ServerClose, _) | (_, ConnectionMode::ServerClose) => ConnectionMode::ServerClose,
+        _ => ConnectionMode::KeepAlive,
+    }
+}
+
+/// Whether the client's connection may take another request, as far as the proxy is concerned.
+pub(crate) fn may_keep_client(client: &Connection, x: &Exchange) -> bool {
+    let mode = x
+        .backend
+        .as_ref()
+        .map_or(client.frontend.options.connection, |backend| connection_mode(client, backend));
+    mode != ConnectionMode::Close && !client.worker.is_stopping() && !is_crowded(client)
+}
