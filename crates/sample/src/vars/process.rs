@@ -1,0 +1,139 @@
+//! Process-wide variables (`proc.`): one lock each, read and written by all workers and by the runtime socket.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, RwLock};
+
+use super::{ENTRY, count_all, limits, size_of};
+use crate::value::{Scratch, Value};
+
+/// A process-wide variable.
+#[derive(Debug, Default)]
+pub struct ProcessVariable {
+    value: RwLock<Option<Stored>>,
+}
+
+/// A value of the process kept.
+#[derive(Clone, Debug)]
+enum Stored {
+    Plain(Plain),
+    Str(Vec<u8>),
+    Bin(Vec<u8>),
+    Method(Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Plain {
+    Bool(bool),
+    Int(i64),
+    Ip(std::net::IpAddr),
+}
+
+impl Stored {
+    fn new(value: &Value<'_>) -> Self {
+        match value {
+            Value::Bool(value) => Self::Plain(Plain::Bool(*value)),
+            Value::Int(value) => Self::Plain(Plain::Int(*value)),
+            Value::Ip4(address) => Self::Plain(Plain::Ip((*address).into())),
+            Value::Ip6(address) => Self::Plain(Plain::Ip((*address).into())),
+            Value::Str(bytes) => Self::Str(bytes.to_vec()),
+            Value::Bin(bytes) => Self::Bin(bytes.to_vec()),
+            Value::Method(bytes) => Self::Method(bytes.to_vec()),
+        }
+    }
+
+    /// Overwrites `slot`, reusing its memory where the kind stays.
+    fn store(slot: &mut Option<Self>, value: &Value<'_>) {
+        match (slot, value) {
+            (Some(Self::Str(old)), Value::Str(new)) | (Some(Self::Bin(old)), Value::Bin(new)) => {
+                old.clear();
+                old.extend_from_slice(new);
+            }
+            (slot, value) => *slot = Some(Self::new(value)),
+        }
+    }
+
+    /// What it counts in the limits of `tune.vars.*-max-size`.
+    fn size(&self) -> usize {
+        ENTRY
+            + match self {
+                Self::Plain(_) => 0,
+                Self::Str(bytes) | Self::Bin(bytes) | Self::Method(bytes) => bytes.len(),
+            }
+    }
+
+    fn get(&self) -> Value<'static> {
+        match self {
+            Self::Plain(Plain::Bool(value)) => Value::Bool(*value),
+            Self::Plain(Plain::Int(value)) => Value::Int(*value),
+            Self::Plain(Plain::Ip(address)) => Value::ip(*address),
+            Self::Str(bytes) => Value::Str(Scratch::copy(bytes).into()),
+            Self::Bin(bytes) => Value::Bin(Scratch::copy(bytes).into()),
+            Self::Method(bytes) => Value::Method(Scratch::copy(bytes).into()),
+        }
+    }
+}
+
+impl ProcessVariable {
+    /// Its value.
+    pub fn get(&self) -> Option<Value<'static>> {
+        self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref().map(Stored::get)
+    }
+
+    /// Sets it.
+    pub fn set(&self, value: &Value<'_>) {
+        let mut slot = self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if limits().is_some() {
+            count_all(slot.as_ref().map_or(0, Stored::size), size_of(value));
+        }
+        Stored::store(&mut slot, value);
+    }
+
+    /// Empties it.
+    pub fn unset(&self) {
+        let mut slot = self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if limits().is_some() {
+            count_all(slot.as_ref().map_or(0, Stored::size), 0);
+        }
+        *slot = None;
+    }
+
+    /// What it counts in the limits.
+    pub(super) fn size(&self) -> usize {
+        self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref().map_or(0, Stored::size)
+    }
+}
+
+static PROCESS: LazyLock<RwLock<HashMap<Box<str>, Arc<ProcessVariable>>>> = LazyLock::new(RwLock::default);
+
+/// The process-wide variable `name` (without `proc.`), made if it is not there.
+pub fn process_variable(name: &str) -> Arc<ProcessVariable> {
+    let mut all = PROCESS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    Arc::clone(all.entry(name.into()).or_default())
+}
+
+/// The process-wide variable `name` if it was ever named (`get var`).
+pub fn find_process_variable(name: &str) -> Option<Arc<ProcessVariable>> {
+    PROCESS.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).cloned()
+}
+
+/// The process-wide variables named so far, in the order of their names.
+pub fn process_variables() -> Vec<(Box<str>, Arc<ProcessVariable>)> {
+    let all = PROCESS.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut list: Vec<_> = all.iter().map(|(name, value)| (name.clone(), Arc::clone(value))).collect();
+    list.sort_by(|left, right| left.0.cmp(&right.0));
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_variables_are_shared_by_name() {
+        process_variable("shared_by_name").set(&Value::Int(4));
+        let again = process_variable("shared_by_name");
+        assert!(matches!(again.get(), Some(Value::Int(4))));
+        again.unset();
+        assert!(again.get().is_none());
+    }
+}

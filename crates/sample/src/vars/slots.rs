@@ -1,0 +1,321 @@
+//! The variables of one owner: numbered slots, whose texts lie together.
+
+use std::cell::{Cell, RefCell};
+use std::net::Ipv4Addr;
+
+use super::{ENTRY, count_all, limits, size_of};
+use crate::value::{Scratch, Value};
+
+/// The values of one scope. Setting needs no exclusive borrow, because converters set variables while the
+/// request is being read (`set-var()`).
+#[derive(Debug, Default)]
+pub struct Slots {
+    own: RefCell<Own>,
+    /// Bytes held, counted only while limits are in force.
+    held: Cell<usize>,
+}
+
+/// Slots and the texts in them. Its memory stays for the next request.
+#[derive(Debug, Default)]
+struct Own {
+    slots: Vec<Slot>,
+    /// The texts of all slots, each behind its length and its room; between them what slots had before.
+    texts: Vec<u8>,
+    /// How much of `texts` no slot means any more.
+    waste: usize,
+}
+
+/// A variable's place, eight to a line of memory: where there are thousands, what an access costs is the lines it fetches. Three
+/// bits say what it is, the others hold it or say where it is among the texts. All zero is an empty one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot(u64);
+
+/// What a slot holds.
+enum Content {
+    Unset,
+    Bool(bool),
+    Int(i64),
+    Ip4(Ipv4Addr),
+    /// Bytes among the texts.
+    At(Kind, usize),
+}
+
+/// What the bytes of a slot are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Str = 4,
+    Bin = 5,
+    Method = 6,
+    /// An IPv6 address of 16 bytes, or a number of 8 that does not fit a slot.
+    Wide = 7,
+}
+
+impl Slot {
+    #[inline]
+    fn content(self) -> Content {
+        let rest = self.0 >> 3;
+        match self.0 & 7 {
+            0 => Content::Unset,
+            1 => Content::Bool(rest != 0),
+            2 => Content::Int(self.0.cast_signed() >> 3),
+            3 => Content::Ip4(Ipv4Addr::from_bits(rest as u32)),
+            4 => Content::At(Kind::Str, rest as usize),
+            5 => Content::At(Kind::Bin, rest as usize),
+            6 => Content::At(Kind::Method, rest as usize),
+            _ => Content::At(Kind::Wide, rest as usize),
+        }
+    }
+
+    fn at(kind: Kind, start: usize) -> Self {
+        Self((start as u64) << 3 | kind as u64)
+    }
+
+    /// Where its text begins, if it has one.
+    #[inline]
+    fn start(self) -> Option<usize> {
+        (self.0 & 4 != 0).then_some((self.0 >> 3) as usize)
+    }
+}
+
+/// Length and room of a text, which stand before it.
+const HEADER: usize = 8;
+
+/// More than this is not kept for the next request.
+const KEPT_CAPACITY: usize = 64 * 1024;
+
+impl Own {
+    /// Length and room of the text at `start`.
+    #[inline]
+    fn header(&self, start: usize) -> (usize, usize) {
+        let number = |at: usize| {
+            let bytes = self.texts.get(at..at + 4).and_then(|bytes| bytes.first_chunk());
+            bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize)
+        };
+        (number(start), number(start + 4))
+    }
+
+    fn text(&self, start: usize) -> &[u8] {
+        let begin = start + HEADER;
+        self.texts.get(begin..begin + self.header(start).0).unwrap_or_default()
+    }
+
+    fn get(&self, slot: u32) -> Option<Value<'static>> {
+        Some(match self.slots.get(slot as usize)?.content() {
+            Content::Unset => return None,
+            Content::Bool(value) => Value::Bool(value),
+            Content::Int(value) => Value::Int(value),
+            Content::Ip4(address) => Value::Ip4(address),
+            Content::At(kind, start) => {
+                let bytes = self.text(start);
+                match kind {
+                    Kind::Str => Value::Str(Scratch::copy(bytes).into()),
+                    Kind::Bin => Value::Bin(Scratch::copy(bytes).into()),
+                    Kind::Method => Value::Method(Scratch::copy(bytes).into()),
+                    Kind::Wide => match <[u8; 16]>::try_from(bytes) {
+                        Ok(address) => Value::Ip6(address.into()),
+                        Err(_) => Value::Int(i64::from_le_bytes(bytes.try_into().ok()?)),
+                    },
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn set(&mut self, slot: u32, value: &Value<'_>) {
+        let index = slot as usize;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, Slot::default());
+        }
+        match value {
+            Value::Bool(value) => self.plain(index, u64::from(*value) << 3 | 1),
+            Value::Int(value) if *value << 3 >> 3 == *value => {
+                self.plain(index, value.cast_unsigned() << 3 | 2);
+            }
+            Value::Int(value) => self.place(index, Kind::Wide, &value.to_le_bytes()),
+            Value::Ip4(address) => self.plain(index, u64::from(address.to_bits()) << 3 | 3),
+            Value::Ip6(address) => self.place(index, Kind::Wide, &address.octets()),
+            Value::Str(bytes) => self.place(index, Kind::Str, bytes),
+            Value::Bin(bytes) => self.place(index, Kind::Bin, bytes),
+            Value::Method(bytes) => self.place(index, Kind::Method, bytes),
+        }
+    }
+
+    /// Puts what takes no room among the texts into slot `index`.
+    #[inline]
+    fn plain(&mut self, index: usize, new: u64) {
+        if let Some(start) = self.slots[index].start() {
+            self.waste += HEADER + self.header(start).1;
+        }
+        self.slots[index] = Slot(new);
+    }
+
+    /// Puts a text into slot `index`.
+    fn place(&mut self, index: usize, kind: Kind, bytes: &[u8]) {
+        let length = (bytes.len() as u32).to_le_bytes();
+        if let Some(start) = self.slots[index].start() {
+            let room = self.header(start).1;
+            if bytes.len() <= room {
+                self.texts[start..start + 4].copy_from_slice(&length);
+                self.texts[start + HEADER..][..bytes.len()].copy_from_slice(bytes);
+                self.slots[index] = Slot::at(kind, start);
+                return;
+            }
+            self.slots[index] = Slot::default();
+            self.waste += HEADER + room;
+        }
+        if self.waste > self.texts.len() / 2 + KEPT_CAPACITY {
+            self.tidy();
+        }
+        // One that grows a little goes on in its place.
+        let room = bytes.len().next_multiple_of(8);
+        let start = self.texts.len();
+        self.texts.extend_from_slice(&length);
+        self.texts.extend_from_slice(&(room as u32).to_le_bytes());
+        self.texts.extend_from_slice(bytes);
+        self.texts.resize(start + HEADER + room, 0);
+        self.slots[index] = Slot::at(kind, start);
+    }
+
+    /// Moves the texts together: a session may live long and set its variables often.
+    #[cold]
+    fn tidy(&mut self) {
+        let mut texts = Vec::with_capacity(self.texts.len() - self.waste);
+        for index in 0..self.slots.len() {
+            if let Content::At(kind, start) = self.slots[index].content() {
+                let whole = HEADER + self.header(start).1;
+                self.slots[index] = Slot::at(kind, texts.len());
+                texts.extend_from_slice(&self.texts[start..start + whole]);
+            }
+        }
+        self.texts = texts;
+        self.waste = 0;
+    }
+
+    /// What the variable in `slot` counts in the limits of `tune.vars.*-max-size`; 0 when it is not set.
+    fn size(&self, slot: u32) -> usize {
+        match self.slots.get(slot as usize).map(|slot| slot.content()) {
+            None | Some(Content::Unset) => 0,
+            Some(Content::At(Kind::Str | Kind::Bin | Kind::Method, start)) => ENTRY + self.header(start).0,
+            Some(_) => ENTRY,
+        }
+    }
+}
+
+impl Slots {
+    /// The value in `slot`.
+    pub fn get(&self, slot: u32) -> Option<Value<'static>> {
+        self.own.borrow().get(slot)
+    }
+
+    /// Sets `slot`.
+    pub fn set(&self, slot: u32, value: &Value<'_>) {
+        if limits().is_some() {
+            self.count(self.size(slot), size_of(value));
+        }
+        self.own.borrow_mut().set(slot, value);
+    }
+
+    /// Empties `slot`.
+    pub fn unset(&self, slot: u32) {
+        if limits().is_some() {
+            self.count(self.size(slot), 0);
+        }
+        let own = &mut *self.own.borrow_mut();
+        let index = slot as usize;
+        if index < own.slots.len() {
+            own.plain(index, 0);
+        }
+    }
+
+    /// What the variable in `slot` counts in the limits.
+    pub(super) fn size(&self, slot: u32) -> usize {
+        self.own.borrow().size(slot)
+    }
+
+    /// Bytes that all of them count.
+    pub(super) fn held(&self) -> usize {
+        self.held.get()
+    }
+
+    /// Counts `new` bytes in the place of `old`.
+    fn count(&self, old: usize, new: usize) {
+        self.held.set((self.held.get() + new).saturating_sub(old));
+        count_all(old, new);
+    }
+
+    /// Empties all; the memory stays, if it is not much.
+    pub fn clear(&mut self) {
+        count_all(self.held.take(), 0);
+        let own = self.own.get_mut();
+        own.slots.clear();
+        own.waste = 0;
+        if own.texts.capacity() > KEPT_CAPACITY {
+            own.texts = Vec::new();
+        }
+        own.texts.clear();
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        count_all(self.held.get(), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cleared_slots_are_empty_and_take_values_again() {
+        let mut slots = Slots::default();
+        slots.set(1, &Value::str(b"a"));
+        slots.set(0, &Value::Int(1));
+        slots.unset(0);
+        assert!(slots.get(0).is_none() && matches!(slots.get(1), Some(Value::Str(text)) if *text == *b"a"));
+        slots.clear();
+        assert!(slots.get(1).is_none());
+        slots.set(1, &Value::bin(b"b"));
+        assert!(matches!(slots.get(1), Some(Value::Bin(text)) if *text == *b"b"));
+    }
+
+    #[test]
+    fn every_kind_comes_back_as_it_was_whatever_stood_there_before() {
+        let values = [
+            Value::Bool(true),
+            Value::Int(i64::MIN),
+            Value::Int(-1),
+            Value::Int(i64::MAX >> 3),
+            Value::Int((i64::MAX >> 3) + 1),
+            Value::Ip4(Ipv4Addr::new(192, 0, 2, 7)),
+            Value::Ip6("2001:db8::7".parse().expect("an address")),
+            Value::str(b"text"),
+            Value::bin(b"\0\xff"),
+            Value::str(b""),
+            Value::Method(b"GET"[..].into()),
+            Value::str(&[b'x'; 5000]),
+        ];
+        let show = |value: &Value<'_>| match value.bytes() {
+            Some(bytes) => format!("{:?} {bytes:?}", std::mem::discriminant(value)),
+            None => format!("{value:?}"),
+        };
+        let slots = Slots::default();
+        let mut wanted: Vec<Option<String>> = vec![None; 7];
+        let mut random = fastrand::Rng::with_seed(8);
+        for _ in 0..20_000 {
+            let slot = random.usize(..wanted.len());
+            if random.u8(..8) == 0 {
+                slots.unset(slot as u32);
+                wanted[slot] = None;
+            } else {
+                let value = &values[random.usize(..values.len())];
+                slots.set(slot as u32, value);
+                wanted[slot] = Some(show(value));
+            }
+            let at = random.usize(..wanted.len());
+            assert_eq!(slots.get(at as u32).as_ref().map(show), wanted[at]);
+        }
+        let held = slots.own.borrow().texts.len();
+        assert!(held < 4 * KEPT_CAPACITY, "{held} bytes for seven variables");
+    }
+}
