@@ -2,6 +2,8 @@
 //!
 //! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/seeds.rs` with the seeds of `fuzz/seeds`.
 
+mod expressions;
+
 use std::sync::OnceLock;
 
 use config::{Boot, Loaded, Plan, Setting};
@@ -9,6 +11,8 @@ use diag::render::{self, Colour};
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, ParseError, ParseOptions, Status};
 use net::proxy_protocol;
 use sample::{Env, Transaction};
+
+pub use expressions::{cookies, expression, json, jwt, url};
 
 /// A target: its name, which is also that of its folder of seeds, and the function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -21,6 +25,11 @@ pub const TARGETS: &[Target] = &[
     ("chunked", chunked),
     ("proxy_protocol", proxy_protocol),
     ("log_format", log_format),
+    ("expression", expression),
+    ("json", json),
+    ("jwt", jwt),
+    ("url", url),
+    ("cookies", cookies),
 ];
 
 /// A configuration gives a plan or at least one error, never both, and every message can be shown in both forms.
@@ -150,8 +159,7 @@ pub fn proxy_protocol(bytes: &[u8]) {
 /// A log format is refused, or writes a line; one that is all JSON writes JSON.
 pub fn log_format(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let quoted: String = text.chars().filter(|one| !one.is_control()).flat_map(|one| ['\\', one]).collect();
-    let Some(plan) = with_log_format(&quoted) else { return };
+    let Some(plan) = with_log_format(&quoted(&text)) else { return };
     let (process, transaction) = (state::Process::default(), Transaction::default());
     for format in plan.proxies.iter().filter_map(|proxy| proxy.log_format.as_ref()) {
         let mut line = Vec::new();
@@ -159,7 +167,7 @@ pub fn log_format(bytes: &[u8]) {
         let with_request = Env { transaction: Some(&transaction), ..Env::new(&process, 1_000) };
         format.render(&with_request, &mut line);
         // A later `%o` may turn the encoding off again.
-        if quoted.starts_with("\\%\\{\\+\\j\\s\\o\\n\\}\\o") && quoted.matches("\\}\\o").count() == 1 {
+        if text.starts_with("%{+json}o") && text.matches("}o").count() == 1 {
             let objects: Vec<_> = serde_json::Deserializer::from_slice(&line).into_iter().collect();
             assert!(
                 objects.len() == 2
@@ -172,6 +180,12 @@ pub fn log_format(bytes: &[u8]) {
     // What was compiled before is compiled again: nothing of a plan outlives it.
     static FIRST: OnceLock<bool> = OnceLock::new();
     assert!(*FIRST.get_or_init(|| with_log_format("%ci").is_some()), "a plain format is accepted");
+}
+
+/// `text` as one word of a configuration, whatever it holds; without control characters.
+fn quoted(text: &str) -> String {
+    let literal: String = text.chars().filter(|one| !one.is_control()).collect();
+    format!("'{}'", literal.replace('\'', r"'\''"))
 }
 
 fn with_log_format(quoted: &str) -> Option<Plan> {
