@@ -360,3 +360,29 @@ fn addresses_that_one_process_alone_can_have_are_asked_back() {
     let _next = Weir::start_with(&text, &["-db", "-sf", &pid], &[port]);
     assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
 }
+
+/// The numbers of signals in a mask of `/proc/PID/status`.
+fn masked(status: &str, field: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).expect("the kernel tells of signals")
+}
+
+#[test]
+fn from_when_a_process_listens_no_signal_that_steers_it_ends_it_unheard() {
+    let origin = Origin::echo();
+    // Many threads: what is done between listening and heeding signals takes long enough to be seen.
+    let text = |port| configuration("runtime", port, &origin).replace("global\n", "global\n  nbthread 32\n");
+    for _ in 0..5 {
+        let port = free_port();
+        let mut weir = Weir::start_with(&text(port), &["-db"], &[]);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() && weir.is_running() {
+            std::thread::yield_now();
+        }
+        let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("it runs");
+        let heeded = masked(&status, "SigBlk") | masked(&status, "SigCgt");
+        for (name, number) in [("HUP", 1), ("INT", 2), ("QUIT", 3), ("USR1", 10), ("TERM", 15), ("TTOU", 22)]
+        {
+            assert!(heeded & 1 << (number - 1) != 0, "SIG{name}: {status}");
+        }
+    }
+}

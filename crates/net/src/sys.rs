@@ -212,8 +212,17 @@ pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)>
 /// Holds back (or lets through again) the signals that a process is steered with, in the calling thread and those it
 /// starts: none is lost between two programs, or before anybody listens.
 pub fn hold_signals(hold: bool) {
-    const NUMBERS: [i32; 6] =
-        [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2, libc::SIGCHLD];
+    const NUMBERS: [i32; 9] = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGCHLD,
+    ];
     // SAFETY: all-zero bytes are a valid sigset_t, and sigemptyset overwrites them anyway.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a live set that is written to.
