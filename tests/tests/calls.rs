@@ -151,3 +151,20 @@ fn the_last_bytes_and_the_end_of_a_connection_leave_together() {
         assert!(lines[last].contains("MSG_MORE") && lines[last + 1].contains("SHUT_WR"), "{report}");
     }
 }
+
+#[test]
+fn a_body_that_fills_many_buffers_is_no_segment_longer_for_it() {
+    if let Some(reason) = refusal() {
+        eprintln!("skipped, nothing can be traced here: {reason}");
+        return;
+    }
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", 4 << 20, "x".repeat(4 << 20));
+    let origin = Origin::start(move |_, _| answer.clone().into_bytes());
+    let report =
+        report(&[], &origin, |port| assert_eq!(ask(&mut Client::connect(port), "/", "keep-alive"), 200));
+    let pieces: Vec<&str> =
+        report.lines().filter(|line| line.contains("sendto(") && line.contains("\"xxx")).collect();
+    // Whatever the origin was slow with leaves at once.
+    assert!(pieces.iter().any(|line| line.contains("MSG_MORE")), "{report}");
+    assert!(pieces.last().is_some_and(|line| !line.contains("MSG_MORE")), "{report}");
+}

@@ -92,18 +92,18 @@ impl Stream {
         self.poll_send(context, bytes, SendFlags::NOSIGNAL)
     }
 
-    /// Writes some of `first` and, behind it, of `second`. With `ends` the caller has nothing to say after them and calls
-    /// [`shutdown_write`](Self::shutdown_write) as soon as they are written: the kernel waits for that, and sends the last bytes and
-    /// the end in one segment.
+    /// Writes some of `first` and, behind it, of `second`. With `more` the kernel holds the end of it, less than a segment, for
+    /// what the caller does next: it writes again, ends our side ([`shutdown_write`](Self::shutdown_write)), which then leaves in
+    /// the same segment, or says that there is nothing after all ([`push`](Self::push)).
     #[inline]
     pub fn poll_write_both(
         &mut self,
         context: &mut Context<'_>,
         first: &[u8],
         second: &[u8],
-        ends: bool,
+        more: bool,
     ) -> Poll<io::Result<usize>> {
-        let flags = if ends { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+        let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
         if first.is_empty() || second.is_empty() {
             return self.poll_send(context, if first.is_empty() { second } else { first }, flags);
         }
@@ -329,6 +329,12 @@ impl Stream {
         }
     }
 
+    /// Sends what the kernel holds since a write with more to come.
+    pub fn push(&self) {
+        // Setting it anew does just that (tcp(7)).
+        self.set_nodelay();
+    }
+
     /// Acknowledges what was received at once, or leaves it to the next segment.
     pub fn set_quickack(&self, now: bool) {
         if self.is_tcp() {
@@ -388,13 +394,13 @@ mod tests {
         (Stream::from_fd(own.into(), true), peer)
     }
 
-    fn write(stream: &mut Stream, first: &[u8], second: &[u8], ends: bool) {
-        let written = stream.poll_write_both(&mut Context::from_waker(Waker::noop()), first, second, ends);
+    fn write(stream: &mut Stream, first: &[u8], second: &[u8], more: bool) {
+        let written = stream.poll_write_both(&mut Context::from_waker(Waker::noop()), first, second, more);
         assert!(matches!(written, Poll::Ready(Ok(n)) if n == first.len() + second.len()), "{written:?}");
     }
 
     #[test]
-    fn last_bytes_wait_for_the_end_and_others_do_not() {
+    fn bytes_with_more_to_come_wait_for_it_and_others_do_not() {
         for (first, second) in [(&b"ab"[..], &b""[..]), (b"", b"ab"), (b"a", b"b")] {
             let (mut own, mut peer) = pair();
             let mut room = [0; 8];
@@ -402,6 +408,9 @@ mod tests {
             assert_eq!(peer.read(&mut room).unwrap(), 2);
             write(&mut own, first, second, true);
             assert_eq!(peer.read(&mut room).unwrap_err().kind(), ErrorKind::WouldBlock);
+            own.push();
+            assert_eq!((peer.read(&mut room).unwrap(), &room[..2]), (2, &b"ab"[..]));
+            write(&mut own, first, second, true);
             own.shutdown_write();
             assert_eq!((peer.read(&mut room).unwrap(), &room[..2]), (2, &b"ab"[..]));
             assert_eq!(peer.read(&mut room).unwrap(), 0);

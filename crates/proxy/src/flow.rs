@@ -106,6 +106,8 @@ pub(crate) struct Flow {
     pub(crate) moved: bool,
     /// Whether the caller ends the receiver's connection as soon as all has been sent: the two then leave together.
     pub(crate) ends: bool,
+    /// Whether the kernel holds the end of what was written last, less than a segment, for what comes next.
+    held: bool,
 }
 
 impl Flow {
@@ -120,6 +122,7 @@ impl Flow {
         self.recoding = recoding;
         self.gate = None;
         self.ends = false;
+        self.held = false;
         self.framing = match length {
             BodyLength::None | BodyLength::Length(0) => Framing::Done,
             BodyLength::Length(n) => Framing::Length(n),
@@ -285,18 +288,19 @@ impl Flow {
         to: &mut Stream,
     ) -> Poll<Result<(), FlowError>> {
         if self.gate.is_some() {
-            return self.poll_send_held(context, buffer, to);
+            return self.poll_send_gated(context, buffer, to);
         }
+        // A buffer that was filled to its end is not the end of what the sender has.
+        let more = if self.is_received() { self.ends } else { buffer.room_len() == 0 };
         if self.ready > 0 && self.ready <= COPY && !self.staged.is_empty() && self.staged_sent == 0 {
             self.staged.extend_from_slice(&buffer.filled()[..self.ready]);
             buffer.consume(self.ready);
             self.ready = 0;
         }
-        let ends = self.ends && self.is_received();
         while self.is_blocked() {
             let staged = &self.staged[self.staged_sent..];
             let ready = &buffer.filled()[..self.ready];
-            let n = match to.poll_write_both(context, staged, ready, ends) {
+            let n = match to.poll_write_both(context, staged, ready, more) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
@@ -304,6 +308,24 @@ impl Flow {
             };
             let of_staged = n.min(staged.len());
             self.note_sent(of_staged, n - of_staged, buffer);
+            self.held = more;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what the kernel was told to hold for more to come, which has not.
+    #[inline]
+    fn release(&mut self, to: &Stream) {
+        if std::mem::take(&mut self.held) {
+            to.push();
+        }
+    }
+
+    /// All has been sent; what is held leaves with the end of the connection, if that comes now.
+    #[inline]
+    fn finished(&mut self, to: &Stream) -> Poll<Result<(), FlowError>> {
+        if !self.ends {
+            self.release(to);
         }
         Poll::Ready(Ok(()))
     }
@@ -324,7 +346,7 @@ impl Flow {
 
     /// As [`poll_send`](Self::poll_send), as far as the gate lets bytes pass.
     #[cold]
-    fn poll_send_held(
+    fn poll_send_gated(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut Buffer,
@@ -389,11 +411,14 @@ impl Flow {
                 other => return other,
             }
             if self.is_received() {
-                return Poll::Ready(Ok(()));
+                return self.finished(to);
             }
             match self.poll_receive(context, from, buffer) {
                 Poll::Ready(Ok(())) => {}
-                other => return other,
+                other => {
+                    self.release(to);
+                    return other;
+                }
             }
         }
     }
@@ -422,13 +447,16 @@ impl Flow {
                 }
             }
             if self.is_received() {
-                return Poll::Ready(Ok(()));
+                return self.finished(to);
             }
             let limit = self.spliceable();
             if limit < SPLICE_LEAST || !buffer.is_empty() {
                 match self.poll_receive(context, from, buffer) {
                     Poll::Ready(Ok(())) => continue,
-                    other => return other,
+                    other => {
+                        self.release(to);
+                        return other;
+                    }
                 }
             }
             match through.poll_fill(context, from, limit) {
@@ -440,7 +468,10 @@ impl Flow {
                 // A socket that cannot be spliced is read the usual way.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => *pipe = None,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::read(&error))),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.release(to);
+                    return Poll::Pending;
+                }
             }
         }
     }
@@ -490,6 +521,48 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::poll_fn;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+
+    fn pair() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (own, _) = listener.accept().unwrap();
+        own.set_nonblocking(true).unwrap();
+        (Stream::from_fd(own.into(), true), peer)
+    }
+
+    /// All that has arrived by now.
+    fn arrived(peer: &mut TcpStream) -> usize {
+        let mut all = Vec::new();
+        peer.set_nonblocking(true).unwrap();
+        let _ = peer.read_to_end(&mut all);
+        all.len()
+    }
+
+    #[test]
+    fn a_sender_that_pauses_behind_a_full_buffer_holds_nothing_back() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (length, ended) in [
+            (BodyLength::Length(4096), false),
+            (BodyLength::UntilClose, false),
+            (BodyLength::UntilClose, true),
+        ] {
+            let ((mut from, mut sender), (mut to, mut receiver)) = (pair(), pair());
+            let (mut flow, mut buffer) = (Flow::default(), Buffer::sized(1024));
+            flow.start(length, Recoding::None);
+            sender.write_all(&vec![b'x'; 2 * buffer.capacity()]).unwrap();
+            if ended {
+                sender.shutdown(std::net::Shutdown::Write).unwrap();
+            }
+            let pumped = runtime.block_on(poll_fn(|context| {
+                Poll::Ready(flow.poll_pump(context, &mut from, &mut buffer, &mut to).map(|sent| sent.is_ok()))
+            }));
+            assert_eq!(pumped, if ended { Poll::Ready(true) } else { Poll::Pending });
+            assert_eq!(arrived(&mut receiver), 2 * buffer.capacity());
+        }
+    }
 
     fn admitted(length: BodyLength, recoding: Recoding, parts: &[&[u8]]) -> (Vec<u8>, usize, bool) {
         let mut flow = Flow::default();
