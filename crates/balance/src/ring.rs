@@ -1,9 +1,10 @@
 //! The ring of consistent hashing (manual, 4.2 `hash-type consistent`): each server stands on it at 16 points a
 //! unit of weight, at HAProxy's places, so that both map a key to the same server.
 //!
-//! Made once for a state of the servers and only read afterwards: a sorted array with an index over the top bits
-//! of the places. Places are spread evenly, so the index leads to within a line of cache of the point looked for,
-//! whatever the number of servers. [`crate::table`] makes it, [`crate::picker`] asks it.
+//! Made once for a state of the servers and only read afterwards: what is kept of a point is where its part of the ring ends, half way
+//! to the next point, so that the nearest point is found without looking at two of them. An index over the top bits leads to within
+//! a line of cache of the end looked for, whatever the number of servers, since points are spread evenly. [`crate::table`] makes it,
+//! [`crate::picker`] asks it.
 
 use base::hash;
 use state::Server;
@@ -13,19 +14,27 @@ use crate::settings::HashKey;
 
 /// Points of all servers in order.
 ///
-/// What costs time on a large ring is memory that is not in the cache. So a point is one word: the slice that it
-/// lies in gives the upper bits of its place, the word holds the lower ones and the server.
+/// What costs time on a large ring is memory that is not in the cache. So a point is one word: the slice that its
+/// end lies in gives the upper bits of that end, the word holds the lower ones and the server.
 #[derive(Debug, Default)]
 pub struct Ring {
-    /// The lower bits of the place, then the server.
+    /// The lower bits of where the point's part ends, then the server; in the order of ends, which is that of places, but that the last
+    /// point stands first where its part reaches round. Behind all of them the first one again, then words that nothing counts.
     points: Box<[u32]>,
+    /// How many points there are.
+    count: usize,
+    /// Where the point stands that has the least place.
+    first: usize,
     /// The first point of each slice, and the number of points.
     index: Box<[u32]>,
-    /// How many bits of a place lie below the slice.
+    /// How many bits of an end lie below the slice.
     shift: u32,
-    /// How many bits of a word hold the server; not more than the slices leave.
+    /// How many bits of a word hold the server: fewer than the slices leave.
     server_bits: u32,
 }
+
+/// How many words of a slice are looked at, always as many: a loop whose end is guessed wrong costs more. Hardly any slice has more.
+const WINDOW: usize = 16;
 
 /// The numbers that one id reserves: the points of the largest weight, 256 × 16.
 const RANGE: u32 = 256 * 16;
@@ -64,38 +73,40 @@ impl Ring {
             .collect();
         // Servers that share a place (the same address twice) stay in the order of the configuration.
         points.sort_by_key(|(place, _)| *place);
+        let first = ends(&mut points);
         let last = points.iter().map(|(_, server)| *server).max().unwrap_or(0);
         let server_bits = u32::BITS - last.leading_zeros();
-        // About eight points a slice: a line of cache, and an index an eighth as large.
-        let bits = (points.len() / 8).next_power_of_two().trailing_zeros().clamp(server_bits.max(1), 28);
+        // About six points a slice: less than a line of cache, and an index a sixth as large.
+        let bits = (points.len() / 8).next_power_of_two().trailing_zeros().clamp(server_bits + 1, 28);
         let shift = u32::BITS - bits;
         let mut index = Vec::with_capacity((1 << bits) + 1);
-        for (at, (place, _)) in points.iter().enumerate() {
-            while index.len() <= (place >> shift) as usize {
+        for (at, (end, _)) in points.iter().enumerate() {
+            while index.len() <= (end >> shift) as usize {
                 index.push(at as u32);
             }
         }
         index.resize((1 << bits) + 1, points.len() as u32);
         let mask = (1 << shift) - 1;
-        let points =
-            points.into_iter().map(|(place, server)| (place & mask) << server_bits | server).collect();
-        Self { points, index: index.into(), shift, server_bits }
+        let count = points.len();
+        let words = points.iter().map(|(end, server)| (end & mask) << server_bits | server);
+        let behind = points.first().map_or(0, |(_, server)| *server);
+        let points = words.chain([behind]).chain([0; WINDOW - 1]).collect();
+        Self { points, count, first, index: index.into(), shift, server_bits }
     }
 
     /// How many points stand on it.
     pub fn len(&self) -> usize {
-        self.points.len()
+        self.count
     }
 
     /// Whether no server stands on it.
     pub fn is_empty(&self) -> bool {
-        self.points.is_empty()
+        self.count == 0
     }
 
     /// The server at point `at` in the order of places, going round.
     pub fn at(&self, at: usize) -> Option<usize> {
-        let count = self.points.len();
-        (count > 0).then(|| self.server(at % count))
+        (self.count > 0).then(|| self.server((self.first + at) % self.count))
     }
 
     #[inline]
@@ -103,53 +114,23 @@ impl Ring {
         (self.points[at] & ((1 << self.server_bits) - 1)) as usize
     }
 
-    /// The point nearest to `hash`; of two at the same distance the one before.
+    /// The point nearest to `hash`; of two at the same distance the one before. The number of points stands for the first one.
     #[inline]
     fn nearest(&self, hash: u32) -> usize {
-        let count = self.points.len();
         let slice = (hash >> self.shift) as usize;
         let (low, high) = (self.index[slice] as usize, self.index[slice + 1] as usize);
         let wanted = (hash & ((1 << self.shift) - 1)) << self.server_bits;
-        let points = &self.points[low..high];
         // Counted without a branch on what is loaded: one request's miss does not hold up the next.
-        let below = if points.len() <= 32 {
-            points.iter().map(|point| usize::from(*point < wanted)).sum()
-        } else {
-            points.partition_point(|point| *point < wanted)
-        };
-        let next = low + below;
-        let after = match next {
-            _ if next < high => {
-                (self.points[next] >> self.server_bits | (slice as u32) << self.shift).wrapping_sub(hash)
-            }
-            _ => self.place_from(next % count, slice).wrapping_sub(hash),
-        };
-        let previous = if next == 0 { count - 1 } else { next - 1 };
-        let before = match next {
-            _ if next > low => {
-                hash.wrapping_sub(self.points[previous] >> self.server_bits | (slice as u32) << self.shift)
-            }
-            _ => hash.wrapping_sub(self.place_from(previous, slice)),
-        };
-        if before <= after { previous } else { next % count }
-    }
-
-    /// The place of point `at`, which lies in a slice near `slice`, going round.
-    fn place_from(&self, at: usize, mut slice: usize) -> u32 {
-        let slices = self.index.len() - 1;
-        let forward = self.index[slice + 1] as usize <= at;
-        // The nearest point is a slice or two away, unless hardly any point stands on the ring.
-        while !(self.index[slice] as usize <= at && at < self.index[slice + 1] as usize) {
-            slice = if forward { slice + 1 } else { slice + slices - 1 } % slices;
-        }
-        self.points[at] >> self.server_bits | (slice as u32) << self.shift
+        let below = count_below(&self.points[low..], high - low, wanted)
+            .unwrap_or_else(|| self.points[low..high].partition_point(|end| *end < wanted));
+        low + below
     }
 
     /// The server nearest to `hash` that `accepts` takes, going on around the ring until one does. When none
     /// does, the one at the end of the ring, as in HAProxy; `None` only of an empty ring.
     #[inline]
     pub fn find(&self, hash: u32, mut accepts: impl FnMut(usize) -> bool) -> Option<usize> {
-        if self.points.is_empty() {
+        if self.is_empty() {
             return None;
         }
         let start = self.nearest(hash);
@@ -163,7 +144,7 @@ impl Ring {
     #[cold]
     fn walk(&self, start: usize, mut accepts: impl FnMut(usize) -> bool) -> Option<usize> {
         let mut refused = self.server(start);
-        for at in (start + 1..self.points.len()).chain(0..start) {
+        for at in (start + 1..self.count).chain(0..start) {
             let server = self.server(at);
             if server != refused {
                 if accepts(server) {
@@ -172,8 +153,44 @@ impl Ring {
                 refused = server;
             }
         }
-        self.points.len().checked_sub(1).map(|last| self.server(last))
+        self.at(self.count - 1)
     }
+}
+
+/// How many of the first `own` words are less than `wanted`; `None` if there are more than are looked at. Words leave their highest bit
+/// free, so that they can be compared with signs, which is what processors do to several at once.
+#[inline]
+fn count_below(words: &[u32], own: usize, wanted: u32) -> Option<usize> {
+    const COUNTED: [i32; 2 * WINDOW] = {
+        let mut counted = [0; 2 * WINDOW];
+        let mut at = 0;
+        while at < WINDOW {
+            counted[at] = 1;
+            at += 1;
+        }
+        counted
+    };
+    let window = words.first_chunk::<WINDOW>()?;
+    let counted = COUNTED.get(WINDOW.checked_sub(own)?..)?.first_chunk::<WINDOW>()?;
+    let wanted = wanted as i32;
+    let less = window.iter().zip(counted).map(|(word, one)| i32::from((*word as i32) < wanted) & one);
+    Some(less.sum::<i32>() as usize)
+}
+
+/// Places in their order → ends of parts in theirs, and where the point of the least place stands among them. A part ends half way to the
+/// next point; what lies exactly between two belongs to the one before.
+fn ends(points: &mut [(u32, u32)]) -> usize {
+    let Some(&(least, _)) = points.first() else { return 0 };
+    for at in 0..points.len() {
+        let next = points.get(at + 1).map_or(least, |(place, _)| *place);
+        let place = &mut points[at].0;
+        *place = place.wrapping_add(next.wrapping_sub(*place) / 2);
+    }
+    let round = points.len() > 1 && points[points.len() - 1].0 < points[0].0;
+    if round {
+        points.rotate_right(1);
+    }
+    usize::from(round)
 }
 
 #[cfg(test)]
@@ -213,26 +230,50 @@ mod tests {
         assert_eq!(Ring::new(std::iter::empty()).find(7, |_| true), None);
     }
 
-    fn place(ring: &Ring, at: usize) -> u32 {
-        let slice = ring.index.partition_point(|first| *first as usize <= at) - 1;
-        ring.points[at] >> ring.server_bits | (slice as u32) << ring.shift
-    }
-
     #[test]
     fn the_index_finds_what_a_plain_search_finds() {
         for servers in [1, 2, 3, 50, 400] {
-            let ring = of((0..servers).map(|index| (index, 1 + index as u32 % 7)));
-            let places: Vec<u32> = (0..ring.len()).map(|at| place(&ring, at)).collect();
-            assert!(places.is_sorted());
-            let edges = [0, u32::MAX].into_iter().chain(places.iter().flat_map(|place| {
-                [place.wrapping_sub(1), *place, place.wrapping_add(1), place.wrapping_add(1 << 20)]
+            let weights = || (0..servers).map(|index: u32| (index, 1 + index % 7));
+            let ring = of(weights().map(|(index, weight)| (index as usize, weight)));
+            let mut points: Vec<(u32, usize)> = weights()
+                .flat_map(|(index, weight)| (0..weight * 16).map(move |point| (index, point)))
+                .map(|(index, point)| (hash::avalanche((index + 1) * RANGE + point), index as usize))
+                .collect();
+            points.sort();
+            let count = points.len();
+            assert!((0..2 * count).all(|at| ring.at(at) == Some(points[at % count].1)));
+            let edges = [0, 1, u32::MAX].into_iter().chain((0..count).flat_map(|at| {
+                let (place, next) = (points[at].0, points[(at + 1) % count].0);
+                let middle = place.wrapping_add(next.wrapping_sub(place) / 2);
+                [place.wrapping_sub(1), place, place.wrapping_add(1), middle, middle.wrapping_add(1)]
             }));
             for hash in edges {
-                let next = places.partition_point(|place| *place < hash) % places.len();
-                let previous = (next + places.len() - 1) % places.len();
-                let before = hash.wrapping_sub(places[previous]) <= places[next].wrapping_sub(hash);
-                assert_eq!(ring.nearest(hash), if before { previous } else { next }, "{hash}");
+                let next = points.partition_point(|(place, _)| *place < hash) % count;
+                let previous = (next + count - 1) % count;
+                let before = hash.wrapping_sub(points[previous].0) <= points[next].0.wrapping_sub(hash);
+                let start = if before { previous } else { next };
+                // From there on in the order of places.
+                let mut wanted: Vec<usize> =
+                    (0..count.min(100)).map(|at| points[(start + at) % count].1).collect();
+                wanted.dedup();
+                wanted.truncate(4);
+                let mut met = Vec::new();
+                ring.find(hash, |server| {
+                    met.push(server);
+                    met.len() == wanted.len()
+                });
+                assert_eq!(met, wanted, "{hash}");
             }
         }
+    }
+
+    #[test]
+    fn points_at_the_same_place_take_turns_by_the_side_that_a_hash_lies_on() {
+        // Two servers that hash by the same address: the first has what lies before their places, the second what lies behind.
+        let ring = Ring::new([(0, 7, 16), (1, 7, 16), (2, 70_000, 16)].into_iter());
+        let place = hash::avalanche(7 + 3);
+        assert_eq!(ring.find(place, |_| true), Some(0));
+        assert_eq!(ring.find(place.wrapping_sub(1), |_| true), Some(0));
+        assert_eq!(ring.find(place.wrapping_add(1), |_| true), Some(1));
     }
 }
