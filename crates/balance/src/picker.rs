@@ -319,8 +319,12 @@ impl Core {
         if let Some(loads) = &self.loads {
             loads.weigh(&table);
         }
+        let (before, after) = (self.table.load().order.len(), table.order.len());
         self.table.store(Arc::new(table));
         self.seen.store(now, Relaxed);
+        if self.method == Method::Map && before != after {
+            self.positions.iter().for_each(|position| place_in(&position.0, before, after));
+        }
     }
 
     /// Requests that the server at `index` has, where they are compared.
@@ -356,4 +360,13 @@ impl Core {
         };
         any(false).or_else(|| any(true)).or(wish.avoid.filter(usable))
     }
+}
+
+/// Moves the next turn to a map of another length, as HAProxy does: the place stays if there is one like it, else turns begin anew.
+/// A turn taken meanwhile may be lost, which makes one server's turn come twice.
+fn place_in(position: &AtomicUsize, before: usize, after: usize) {
+    let at = position.load(Relaxed);
+    // Behind the last place of the old map is a place still, if the new one is longer.
+    let place = if at == 0 || before == 0 { at } else { (at - 1) % before + 1 };
+    position.store(if place < after { place } else { 0 }, Relaxed);
 }

@@ -53,6 +53,20 @@ fn round_robin_takes_turns_and_skips_who_is_down() {
 }
 
 #[test]
+fn turns_of_a_static_map_go_on_where_haproxy_goes_on_when_servers_go_and_come_back() {
+    let farm = Farm::new(Algorithm::StaticRr, &[3, 1, 2, 1]);
+    let begin = |count: usize| farm.picks(count)[..7].to_vec();
+    assert_eq!(begin(20), [0, 1, 0, 2, 0, 2, 3]);
+    farm.servers[0].set_operational(Operational::Stopped, 1);
+    // Six turns into the longer map is beyond the shorter one, which begins anew.
+    assert_eq!(begin(20), [1, 2, 2, 3, 1, 2, 2]);
+    farm.servers[0].set_operational(Operational::Running, 2);
+    assert_eq!(begin(20), [0, 2, 3, 0, 1, 0, 2]);
+    farm.servers[0].set_operational(Operational::Stopped, 3);
+    assert_eq!(begin(20), [3, 1, 2, 2, 3, 1, 2]);
+}
+
+#[test]
 fn backups_serve_only_when_no_active_server_is_left_and_then_the_first_alone() {
     for settings in methods() {
         let servers = vec![server(0, 1, false), server(1, 1, true), server(2, 1, true)];
