@@ -75,11 +75,14 @@ fn change(runtime: &Runtime, view: &View, server: &Arc<Server>, set: u32, clear:
     inherit(runtime, view, server);
 }
 
-/// A server that leaves maintenance is up until its next check says otherwise; one that tracks is as the one tracked.
+/// A server that leaves maintenance is up until its next check says otherwise, unless `init-state` says what it begins with; one that
+/// tracks is as the one tracked.
 fn leave_maintenance(view: &View, server: &Arc<Server>, now: u64) {
     let tracked = backend(view, server).and_then(|proxy| proxy.server(server.id)?.tracks.clone());
     let state = match tracked {
         Some(tracked) => tracked.operational(),
+        // It has begun anew already.
+        None if server.checked.load(Relaxed) && server.health.initial().is_some() => return,
         None => {
             if server.checked.load(Relaxed) {
                 server.health.level.store(server.health.rise.load(Relaxed), Relaxed);

@@ -312,6 +312,25 @@ fn changes_by_hand_are_told_in_haproxys_words() {
 }
 
 #[test]
+fn a_server_leaves_maintenance_as_init_state_says() {
+    let runtime = runtime();
+    let server = be(&runtime).servers.load()[0].clone();
+    // What `init-state` sets the level to, and what the server then is: rise is 2, fall is 3.
+    let cases =
+        [(None, "UP 1/3"), (Some(4), "UP"), (Some(2), "UP 1/3"), (Some(1), "DOWN 1/2"), (Some(0), "DOWN")];
+    for (at, (level, wanted)) in cases.into_iter().enumerate() {
+        server.health.set_initial(level);
+        for command in ["set server be/s1 state maint\n", "set server be/s1 state ready\n"] {
+            assert_eq!(ask(&runtime, command).trim(), "");
+        }
+        let row = csv(&runtime, "be", "s1");
+        assert_eq!(row["status"], wanted, "{level:?}");
+        // Maintenance counts, and begins from what was up only.
+        assert_eq!(row["chkdown"], (at + 1).min(4).to_string(), "{level:?}");
+    }
+}
+
+#[test]
 fn maintenance_is_inherited_by_the_servers_that_track() {
     let runtime = runtime();
     let mut view = View::clone(&runtime.view());

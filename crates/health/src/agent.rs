@@ -16,7 +16,7 @@ use state::transition;
 use state::{Admin, Server};
 
 use crate::link::{ConnectError, Link, LinkError, open_plain};
-use crate::outcome::{Outcome, Verdict, connect_error, error_text};
+use crate::outcome::{Outcome, Verdict, connection_error};
 use crate::verdict::{Asked, keep, logs, reason, tell_check};
 use crate::{Context, Peer, verdict};
 
@@ -123,15 +123,15 @@ async fn converse(
 ) -> Result<(Option<String>, Link), Outcome> {
     let broken = |error: LinkError| match error {
         LinkError::Timeout => Outcome::new("L7TOUT", 0, ""),
-        LinkError::Io(error) => Outcome::new("SOCKERR", 0, error_text(&error)),
+        LinkError::Io(error) => Outcome::new("SOCKERR", 0, connection_error(&error)),
     };
     let target = target(peer.server()).ok_or_else(|| Outcome::new("SOCKERR", 0, ""))?;
     let limit = settings.timeout.unwrap_or(settings.inter);
     let opened = open_plain(peer, &target, settings.connect_timeout, limit).await;
     let mut link = opened.map_err(|error| match error {
         ConnectError::Timeout => Outcome::new("L4TOUT", 0, ""),
-        ConnectError::Failed(error) => Outcome::new("L4CON", 0, connect_error(&error)),
-        ConnectError::Broken(error) => Outcome::new("L4CON", 0, error_text(&error)),
+        ConnectError::Failed(error) => Outcome::new("L4CON", 0, connection_error(&error)),
+        ConnectError::Broken(error) => Outcome::new("L4CON", 0, connection_error(&error)),
         ConnectError::Unknown(text) => Outcome::new("SOCKERR", 0, text),
     })?;
     let send = peer.server().agent.send.load_full();

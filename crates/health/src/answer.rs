@@ -64,7 +64,9 @@ impl Answer {
         let head = &mut facts.transaction.response;
         let length = match http::parse_response(&self.raw, head, &options) {
             Ok(Status::Complete { len }) => len,
-            Ok(Status::Partial) if self.raw.len() < self.limit => return false,
+            Ok(Status::Partial) if self.raw.len() < self.limit && begins_like_http(&self.raw) => {
+                return false;
+            }
             Ok(Status::Partial) | Err(_) => {
                 self.state = State::Broken;
                 return false;
@@ -137,4 +139,11 @@ impl Answer {
             State::Head | State::Done | State::Broken => {}
         }
     }
+}
+
+/// Whether the first bytes may be those of a status line, possibly behind an empty line.
+fn begins_like_http(raw: &[u8]) -> bool {
+    const START: &[u8] = b"HTTP/";
+    let line = raw.trim_ascii_start();
+    START.starts_with(&line[..line.len().min(START.len())])
 }

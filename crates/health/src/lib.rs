@@ -102,7 +102,7 @@ pub(crate) struct Context {
     notify: Notify,
     /// The process, for expressions and for its counters of checks.
     process: Arc<Process>,
-    /// `node`, for `http-check send-state`.
+    /// `node`, or the machine's name, for `http-check send-state`.
     node: Box<str>,
     /// `spread-checks`, in percent.
     spread: u32,
@@ -171,7 +171,11 @@ impl Checks {
         let context = Context {
             notify,
             process,
-            node: plan.global.node.clone().unwrap_or_default(),
+            node: plan
+                .global
+                .node
+                .clone()
+                .unwrap_or_else(|| String::from_utf8_lossy(sample::fetch::hostname()).into()),
             spread: plan.global.spread_checks,
             buffer: plan.global.tune.bufsize,
             at_once: plan.global.tune.max_checks_per_thread as usize,

@@ -56,20 +56,23 @@ pub(crate) fn error_text(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Why a connection could not be made, as HAProxy names what the system returned.
-pub(crate) fn connect_error(error: &io::Error) -> String {
+/// Why a connection could not be made or broke, as HAProxy names what the system returned, with the system's own words.
+pub(crate) fn connection_error(error: &io::Error) -> String {
+    let text = error_text(error);
+    if error.raw_os_error().is_none() {
+        return text;
+    }
     let name = match error.kind() {
         io::ErrorKind::ConnectionRefused => "ECONNREFUSED",
         io::ErrorKind::ConnectionReset => "ECONNRESET",
         io::ErrorKind::HostUnreachable => "EHOSTUNREACH",
+        io::ErrorKind::BrokenPipe => "EPIPE",
         // Said by the system before anything was sent.
-        io::ErrorKind::NetworkUnreachable => {
-            return format!("General socket error ({})", error_text(error));
-        }
+        io::ErrorKind::NetworkUnreachable => return format!("General socket error ({text})"),
         io::ErrorKind::AddrInUse => "EADDRINUSE",
         io::ErrorKind::AddrNotAvailable => "EADDRNOTAVAIL",
         io::ErrorKind::PermissionDenied => "EACCES",
-        _ => return error_text(error),
+        _ => return text,
     };
-    format!("{name} returned by OS")
+    format!("{name} returned by OS ({text})")
 }

@@ -117,17 +117,18 @@ pub(crate) fn spop_hello(bytes: &[u8]) -> Reading<'_> {
     if !(7..=1 << 24).contains(&length) {
         return spop_error(INVALID);
     }
-    let Some(frame) = rest.get(..length) else { return Reading::Short };
-    let (kind, flags) = (frame[0], u32::from_be_bytes([frame[1], frame[2], frame[3], frame[4]]));
+    // What is no hello is not waited for.
+    let Some(start) = rest.first_chunk::<7>() else { return Reading::Short };
+    let (kind, flags) = (start[0], u32::from_be_bytes([start[1], start[2], start[3], start[4]]));
     // One final frame, of stream and frame 0.
-    if flags & 1 == 0 || frame[5] != 0 || frame[6] != 0 {
+    if !matches!(kind, 101 | 102) || flags & 1 == 0 || start[5] != 0 || start[6] != 0 {
         return spop_error(INVALID);
     }
-    match kind {
-        101 => agent_hello(&frame[7..]).map_or_else(spop_error, |()| Reading::Good(b"SPOA server is ok")),
-        102 => disconnect(&frame[7..]),
-        _ => spop_error(INVALID),
+    let Some(frame) = rest.get(..length) else { return Reading::Short };
+    if kind == 102 {
+        return disconnect(&frame[7..]);
     }
+    agent_hello(&frame[7..]).map_or_else(spop_error, |()| Reading::Good(b"SPOA server is ok"))
 }
 
 fn agent_hello(mut items: &[u8]) -> Result<(), i32> {

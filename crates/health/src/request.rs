@@ -46,13 +46,13 @@ pub(crate) fn write(
         field(&mut fields, "x-haproxy-server-state", server_state(subject, context).as_bytes());
     }
     let body = text(&request.body, facts);
-    // Before 1.1 it is understood.
-    if !own_connection && request.version.as_ref() > "HTTP/1.0" {
-        field(&mut fields, "connection", b"close");
-    }
     let bodyless = matches!(&*request.method, "OPTIONS" | "GET" | "HEAD" | "DELETE");
     if !bodyless || !body.is_empty() {
         field(&mut fields, "content-length", body.len().to_string().as_bytes());
+    }
+    // Before 1.1 it is understood.
+    if !own_connection && request.version.as_ref() > "HTTP/1.0" {
+        field(&mut fields, "connection", b"close");
     }
     let mut out = Vec::with_capacity(64 + uri.len() + fields.len() + body.len());
     out.extend_from_slice(request.method.as_bytes());

@@ -10,7 +10,7 @@ use crate::answer::Answer;
 use crate::expect::{Failure, Judgement, binary, judge_bytes, judge_http};
 use crate::facts::Facts;
 use crate::link::{ConnectError, Link, LinkError, open};
-use crate::outcome::{Outcome, connect_error, error_text};
+use crate::outcome::{Outcome, connection_error};
 use crate::{Context, Subject, request};
 
 /// Where a conversation stands.
@@ -122,9 +122,9 @@ impl Conversation<'_> {
                 return Ok(());
             }
             Err(ConnectError::Unknown(text)) => ("SOCKERR", text.to_owned()),
-            Err(ConnectError::Failed(error)) => ("L4CON", connect_error(&error)),
+            Err(ConnectError::Failed(error)) => ("L4CON", connection_error(&error)),
             Err(ConnectError::Timeout) => ("L4TOUT", String::new()),
-            Err(ConnectError::Broken(error)) => ("L4CON", error_text(&error)),
+            Err(ConnectError::Broken(error)) => ("L4CON", connection_error(&error)),
         };
         Err(Outcome::new(status, 0, error + &self.place(step)))
     }
@@ -174,7 +174,7 @@ impl Conversation<'_> {
                 Outcome::new(expect.timeout_status.unwrap_or("L7TOUT"), 0, place)
             }
             (LinkError::Timeout, _) => Outcome::new("L7TOUT", 0, place),
-            (LinkError::Io(error), _) => Outcome::new("SOCKERR", 0, error_text(error) + &place),
+            (LinkError::Io(error), _) => Outcome::new("SOCKERR", 0, connection_error(error) + &place),
         }
     }
 
@@ -193,8 +193,12 @@ impl Conversation<'_> {
                     let complete = self.ended || answer.is_complete(&self.facts);
                     judge_http(expect, &self.facts, complete)
                 }
-                Some(answer) if self.ended || answer.is_broken() => {
+                // The head came, but the body is none.
+                Some(answer) if answer.is_broken() && self.facts.transaction.has_response => {
                     Judgement::Failed(Failure { status: "L7RSP", fixed: true, ..Failure::default() })
+                }
+                Some(answer) if self.ended || answer.is_broken() => {
+                    return Err(Outcome::new("SOCKERR", 0, ""));
                 }
                 Some(_) => Judgement::Wait,
                 None => {
@@ -251,7 +255,7 @@ impl Conversation<'_> {
     }
 
     fn has_something(&self) -> bool {
-        !self.facts.received.is_empty() || self.answer.as_ref().is_some_and(Answer::has_head)
+        !self.facts.received.is_empty() || self.facts.transaction.has_response
     }
 
     fn failed(&mut self, expect: &Expect, step: &Step, failure: Failure) -> Outcome {

@@ -56,7 +56,10 @@ pub(crate) fn prepare(subject: &Subject) {
     };
     health.level.store(level, Relaxed);
     if level < rise {
+        // To begin so is not to go down.
+        let downs = server.downs.load(Relaxed);
         server.set_operational(Operational::Stopped, now_ms());
+        server.downs.store(downs, Relaxed);
     }
 }
 

@@ -15,7 +15,8 @@ fn each_answer_to_an_http_check_has_haproxys_result() {
     const NO_BODY: &[u8] = b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n";
     const DID_NOT: &str = "HTTP content check did not match";
     const NONE: &str = "HTTP content check could not find a response body";
-    const EMPTY: &str = "TCPCHK got an empty response at step 2";
+    const BAD_CHUNK: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc";
+    const CODES: &str = "TCPCHK did not match content(status codes) at step 2";
     #[rustfmt::skip]
     let cases: &[(Option<&'static [u8]>, &str, Told<'_>)] = &[
         (Some(b"HTTP/1.0 200 OK\r\n\r\n"),                   "",                              ("L7OK", Some(200), "")),
@@ -23,9 +24,11 @@ fn each_answer_to_an_http_check_has_haproxys_result() {
         (Some(b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 204 N\r\n\r\n"), "",                           ("L7OK", Some(204), "")),
         (Some(b"HTTP/1.0 404 Not Found\r\n\r\n"),            "",                              ("L7STS", Some(404), "Not Found")),
         (Some(b"HTTP/1.0 404 Not Found\r\n\r\n"),            "disable-on-404",                ("L7OKC", Some(404), "")),
-        (Some(b"garbage\r\n\r\n"),                           "",                              ("L7RSP", None, EMPTY)),
-        (Some(b""),                                          "",                              ("L7RSP", None, EMPTY)),
-        (Some(b"HTTP/1.0 200"),                              "",                              ("L7RSP", None, EMPTY)),
+        (Some(b"garbage\r\n\r\n"),                           "",                              ("SOCKERR", None, "")),
+        (Some(b""),                                          "",                              ("SOCKERR", None, "")),
+        (Some(b"HTTP/1.0 200"),                              "",                              ("SOCKERR", None, "")),
+        (Some(b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n"),    "",                              ("SOCKERR", None, "")),
+        (Some(BAD_CHUNK),                                    "",                              ("L7RSP", None, CODES)),
         (None,                                               "",                              ("L7TOUT", None, "")),
         (None,                                               "expect tout-status L4TOUT status 200", ("L4TOUT", None, "")),
         (Some(b"HTTP/1.0 503 X\r\n\r\n"),                    "expect status 200,500-503",     ("L7OK", Some(503), "")),
@@ -61,7 +64,10 @@ fn each_answer_to_an_http_check_has_haproxys_result() {
             assert_eq!(heard.borrow()[0], "OPTIONS / HTTP/1.0\r\n\r\n");
         }
         let (checks, _) = backend("option httpchk", nobody(), "");
-        assert_eq!(told(&once(&checks).await), ("L4CON", None, "ECONNREFUSED returned by OS"));
+        assert_eq!(
+            told(&once(&checks).await),
+            ("L4CON", None, "ECONNREFUSED returned by OS (Connection refused)")
+        );
     });
 }
 
@@ -79,8 +85,8 @@ fn a_request_says_what_was_configured_and_how_the_server_stands() {
             heard.borrow()[0],
             format!(
                 "POST /up HTTP/1.1\r\nhost: s1.example.org\r\nx-haproxy-server-state: UP 1/3; address=127.0.0.1; \
-                 port={port}; name=be/s1; node=n1; weight=1/1; scur=0/0; qcur=0\r\nconnection: close\r\n\
-                 content-length: 4\r\n\r\nbody"
+                 port={port}; name=be/s1; node=n1; weight=1/1; scur=0/0; qcur=0\r\n\
+                 content-length: 4\r\nconnection: close\r\n\r\nbody"
             )
         );
         let (checks, _) = backend("option httpchk", address, "check-send-proxy");
@@ -191,10 +197,12 @@ fn a_check_goes_where_the_most_specific_address_and_port_say() {
         checks.subjects[0].server().health.port.store(0, Relaxed);
         assert_eq!(once(&checks).await.status, "L4OK", "without a port of its own it is the server's");
         let (checks, _) = backend(&format!("option tcp-check\n tcp-check connect port {port}"), good, "");
-        let text = format!("ECONNREFUSED returned by OS at step 1 of tcp-check (connect port {port})");
+        let text = format!(
+            "ECONNREFUSED returned by OS (Connection refused) at step 1 of tcp-check (connect port {port})"
+        );
         assert_eq!(told(&once(&checks).await), ("L4CON", None, text.as_str()));
         let (checks, _) = backend("option tcp-check", bad, "");
-        let text = "ECONNREFUSED returned by OS at initial connection step of tcp-check";
+        let text = "ECONNREFUSED returned by OS (Connection refused) at initial connection step of tcp-check";
         assert_eq!(told(&once(&checks).await), ("L4CON", None, text));
     });
 }

@@ -86,7 +86,7 @@ fn megabytes_are_read_no_further_than_the_buffer() {
 fn an_answer_cut_short_is_judged_by_what_there_is() {
     type Case = (&'static str, &'static [u8], (&'static str, Option<i32>, &'static str));
     const CUT: &[Case] = &[
-        ("option httpchk", b"HTTP/1.1 20", ("L7RSP", None, "TCPCHK got an empty response at step 2")),
+        ("option httpchk", b"HTTP/1.1 20", ("SOCKERR", None, "")),
         ("option httpchk", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nab", ("L7OK", Some(200), "")),
         (
             "option httpchk\n http-check expect string abc",

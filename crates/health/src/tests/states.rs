@@ -110,6 +110,7 @@ fn an_initial_state_is_had_at_the_start_and_again_after_maintenance() {
         let server = checks.subjects[0].server();
         let state = || (server.health.level.load(Relaxed), server.operational());
         assert_eq!(state(), (level, operational), "{more}");
+        assert_eq!(server.downs.load(Relaxed), 0, "to begin so is not to go down");
         for _ in 0..4 {
             apply(&checks, "L4OK", 0, "");
         }

@@ -46,7 +46,7 @@ pub(super) static FETCHES: &[Fetch] = &[
 ];
 
 /// The system's host name (`hostname`, `%H`).
-pub(crate) fn hostname() -> &'static [u8] {
+pub fn hostname() -> &'static [u8] {
     static NAME: LazyLock<Vec<u8>> = LazyLock::new(|| rustix::system::uname().nodename().to_bytes().to_vec());
     &NAME
 }

@@ -26,7 +26,7 @@ use std::sync::LazyLock;
 
 pub(crate) use capture::request_line;
 pub(crate) use connection::{destination, source};
-pub(crate) use internal::hostname;
+pub use internal::hostname;
 pub(crate) use proxy::{backend, backend_connections};
 pub(crate) use timer::{Timers, accepted, requested};
 
