@@ -444,6 +444,7 @@ fn agent_columns(row: &mut Row, server: &Server) {
     let (status, description, ..) = *last.meaning();
     let running = if agent.running.load(Relaxed) { "* " } else { "" };
     row.put(C::agent_status, format!("{running}{status}"));
+    row.put(C::agent_code, last.code);
     row.put(C::agent_duration, (!last.status.is_empty()).then_some(last.duration_ms));
     row.put(C::agent_desc, description);
     row.put(C::last_agt, last.description.clone());

@@ -89,11 +89,18 @@ pub(crate) async fn ask(peer: &Peer, settings: &AgentSettings, context: &Arc<Con
     let took = Duration::from_millis(now_ms() - start);
     match answer {
         Ok((Some(line), _open)) => apply(peer, &line, took, context),
-        // The admin is told that the agent misbehaves; nothing else changes.
+        // The admin is told that the agent misbehaves; nothing else changes, unless it never said anything.
         Ok((None, _)) => {
-            let status = server.agent.last.load().status;
-            let status = if status.is_empty() { "CHECKED" } else { status };
-            note(peer, Outcome::new(status, 0, "Ignoring incomplete line from agent"), took, context);
+            let last = server.agent.last.load().clone();
+            let status = if last.status.is_empty() { "L7TOUT" } else { last.status };
+            let code = last.code.unwrap_or_default();
+            let outcome = Outcome {
+                duration: took,
+                ..Outcome::new(status, code, "Ignoring incomplete line from agent")
+            };
+            if keep(&server.agent, &outcome) != status && logs(peer) {
+                tell_check(peer, &Outcome { info: String::new(), ..outcome }, Asked::Agent, context);
+            }
         }
         Err(outcome) => {
             note(peer, outcome, took, context);
@@ -111,11 +118,8 @@ fn note(peer: &Peer, outcome: Outcome, took: Duration, context: &Arc<Context>) -
     outcome
 }
 
-/// The longest line taken from an agent.
-const MAX_LINE: usize = 1024;
-
-/// The first line that the agent answers with, `None` when it ends without a line's end; and the connection, which ends
-/// when what was said is done: who sees it closed sees the rest done too.
+/// The first line that the agent answers with, `None` when it ends without a line's end, or when no text can be made of it; and the
+/// connection, which ends when what was said is done: who sees it closed sees the rest done too.
 async fn converse(
     peer: &Peer,
     settings: &AgentSettings,
@@ -138,15 +142,20 @@ async fn converse(
     if let Some(send) = send {
         link.write_all(&send).await.map_err(broken)?;
     }
-    let (mut line, most) = (Vec::new(), MAX_LINE.min(context.buffer));
+    let (mut line, most) = (Vec::new(), context.buffer);
     loop {
         if let Some(end) = line.iter().position(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            let whole = line[end] != 0;
             line.truncate(end);
-            return Ok((Some(String::from_utf8_lossy(&line).into_owned()), link));
+            return Ok((whole.then(|| String::from_utf8_lossy(&line).into_owned()), link));
         }
         if line.len() >= most || link.read(&mut line, most).await.map_err(broken)? == 0 {
-            return Ok((None, link));
+            break;
         }
+    }
+    match line.is_empty() {
+        true => Err(Outcome::new("L7RSP", 0, "TCPCHK got an empty response at step 2")),
+        false => Ok((None, link)),
     }
 }
 
@@ -249,7 +258,11 @@ fn set_weight(peer: &Peer, text: &str) -> Result<(), &'static str> {
 }
 
 fn set_maxconn(peer: &Peer, text: &str) -> Result<(), &'static str> {
-    let limit = text.parse().map_err(|_| "maxconn string contained invalid characters")?;
+    let limit = text.parse().map_err(|_| match text.as_bytes().first() {
+        None => "Require <maxconn>.",
+        Some(b'0'..=b'9') => "Trailing garbage in maxconn string",
+        Some(_) => "maxconn string empty or preceded by garbage",
+    })?;
     peer.server().set_maxconn(limit);
     Ok(())
 }

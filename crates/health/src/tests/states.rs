@@ -269,8 +269,12 @@ fn what_an_agent_says_is_kept_and_logged_as_haproxy_does() {
         (b"ready\n",                "CHECKED", ""),
         (b"hello\n",                "CHECKED", "agent reports an error : hello"),
         (b"weight:999\n",           "CHECKED", "agent warns : Absolute weight can only be between 0 and 256 inclusive."),
-        (b"up",                     "CHECKED", "Ignoring incomplete line from agent"),
-        (b"",                       "CHECKED", "Ignoring incomplete line from agent"),
+        (b"up",                     "L7TOUT",  "Ignoring incomplete line from agent"),
+        (b"up\0\n",                 "L7TOUT",  "Ignoring incomplete line from agent"),
+        (b"",                       "L7RSP",   "TCPCHK got an empty response at step 2"),
+        (b"maxconn:\n",             "CHECKED", "agent warns : Require <maxconn>."),
+        (b"maxconn:x\n",            "CHECKED", "agent warns : maxconn string empty or preceded by garbage"),
+        (b"maxconn:5x\n",           "CHECKED", "agent warns : Trailing garbage in maxconn string"),
     ];
     worker(async {
         for (answer, status, info) in cases {
