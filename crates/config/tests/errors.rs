@@ -95,6 +95,13 @@ const HAPROXY: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "global\n set-var proc.a int(1)\n set-var txn.a int(1)\n set-var-fmt sess.a x\n",
+        &[
+            "[ALERT] [3] : 'set-var': cannot set variable 'txn.a', only scope 'proc' is permitted in the global section.",
+            "[ALERT] [4] : 'set-var-fmt': cannot set variable 'sess.a', only scope 'proc' is permitted in the global section.",
+        ],
+    ),
+    (
         "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request connection unset-var(req.a)\n tcp-request session set-var(txn.a) src\n tcp-request session set-var(sess.a) src\n",
         &[
             "[WARNING] [5] : 'req.a' is not set by 'tcp-request connection' rules; there is no request yet; variables of the scopes sess and proc can be set there",

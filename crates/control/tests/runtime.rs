@@ -573,10 +573,10 @@ fn a_form_reaches_only_what_the_page_shows() {
 fn an_agents_code_is_shown_where_its_status_has_one() {
     let runtime = runtime();
     let s1 = be(&runtime).server("s1").unwrap();
-    s1.agent.configured.store(true, std::sync::atomic::Ordering::Relaxed);
-    s1.agent_checked.store(true, std::sync::atomic::Ordering::Relaxed);
+    s1.agent.configured.store(true, Relaxed);
+    s1.agent_checked.store(true, Relaxed);
     for (status, code, shown) in [("L7OK", Some(0), "0"), ("CHECKED", None, "")] {
-        let result = state::server::CheckResult { status, code, ..Default::default() };
+        let result = CheckResult { status, code, ..Default::default() };
         s1.agent.last.store(Arc::new(result));
         let row = csv(&runtime, "be", "s1");
         assert_eq!((row["agent_status"].as_str(), row["agent_code"].as_str()), (status, shown));

@@ -309,7 +309,16 @@ fn localpeer<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Ou
 }
 
 fn variable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    args.required("the name of a variable and an expression")?;
+    let name = args.required("the name of a variable and an expression")?;
+    // No other lives longer than what it belongs to.
+    if name.split_once('.').is_some_and(|(scope, _)| scope != "proc") {
+        let text = "only variables of the process, `proc.<name>`, are set here";
+        let haproxy = format!(
+            "'{}': cannot set variable '{name}', only scope 'proc' is permitted in the global section.",
+            args.keyword()
+        );
+        return Err(args.wrong(text).haproxy(haproxy));
+    }
     args.required("an expression")?;
     args.rest();
     global.variables.push(args.statement);
