@@ -207,6 +207,7 @@ fn maps_answer_by_their_method() {
     let mut world = World::new();
     world.files.insert("m", "/static dir\n/static/img deep\nwww.example.com host\n# x\n10 ten\n");
     world.files.insert("ip", "192.0.2.0/24 net\n192.0.2.7 host\n");
+    world.files.insert("n", "10 1\n");
     world.files.insert("re", "^/static/(.*)\\.png$ img:\\1\n");
     check(
         &world,
@@ -220,13 +221,32 @@ fn maps_answer_by_their_method() {
             ("ipv4(192.0.2.9),map_ip(ip)", "str:net"),
             ("path,map_regm(re)", "str:img:img/logo"),
             ("path,map_beg_key(m)", "str:/static/img"),
-            ("str(10),map_str_int(m,5)", "sint:5"),
+            ("str(11),map_str_int(n,5)", "sint:5"),
             (
                 "str(x),map(gone)",
                 "error: `map`: cannot read the patterns in `gone`: No such file or directory",
             ),
         ],
     );
+}
+
+#[test]
+fn maps_of_numbers_and_addresses_hold_nothing_else() {
+    let mut world = World::new();
+    world.files.insert("n", "a 7\nb\nc seven\n");
+    world.files.insert("fine", "a 7\nb\n");
+    world.files.insert("i", "a 1.2.3.4\nb\n");
+    let cases = [
+        ("str(a),map_str_int(n)", "error: `map_str_int`: `seven`, the value of `c` in `n`, is no integer"),
+        ("str(a),map_beg_int(fine)", "sint:7"),
+        ("str(a),map_str_ip(i)", "error: `map_str_ip`: ``, the value of `b` in `i`, is no address"),
+        (
+            "str(a),be2dec(:,2,2)",
+            "error: `be2dec`: the last argument is 1 to leave out an incomplete chunk, or 0",
+        ),
+        ("int(1),http_date(0,h)", "error: `http_date`: the unit is s, ms or us"),
+    ];
+    check(&world, &cases);
 }
 
 #[test]

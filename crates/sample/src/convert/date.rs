@@ -3,8 +3,8 @@
 use base::clock::{Date, local_offset};
 
 use super::{Convert, row};
-use crate::args::{Args, Kind, Spec, arg, opt};
-use crate::env::Env;
+use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::env::{Env, Scope};
 use crate::value::{Scratch, Type, Value, write_int};
 
 const FORMAT: &[Spec] = &[arg(Kind::Str), opt(Kind::Int)];
@@ -18,7 +18,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("ms_utime",  FORMAT,                            Type::Int,  Type::Str,  "milliseconds as a date in UTC",               ms_utime),
     row("us_ltime",  FORMAT,                            Type::Int,  Type::Str,  "microseconds as a local date",                us_ltime),
     row("us_utime",  FORMAT,                            Type::Int,  Type::Str,  "microseconds as a date in UTC",               us_utime),
-    row("http_date", &[opt(Kind::Int), opt(Kind::Str)], Type::Int,  Type::Str,  "a date as HTTP headers write it",             http_date),
+    row("http_date", &[opt(Kind::Int), opt(Kind::Str)], Type::Int,  Type::Str,  "a date as HTTP headers write it",             http_date).prepared(prepare_http_date),
     row("date",      &[],                               Type::Str,  Type::Int,  "the seconds since 1970 of an HTTP date",      date),
 ];
 
@@ -55,6 +55,13 @@ fn us_ltime<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Valu
 
 fn us_utime<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     formatted(&value, args, 1_000_000, false)
+}
+
+fn prepare_http_date(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match text_of(&args[1]) {
+        b"" | b"s" | b"ms" | b"us" => Ok(()),
+        _ => Err("the unit is s, ms or us".into()),
+    }
 }
 
 fn http_date<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
