@@ -393,6 +393,8 @@ const CONVERTERS: &[(&str, &str, &str)] = &[
     ("reverse_dom", "str(www.a.example),reverse_dom", "str:example.a.www"),
     ("bytes", "uuid(7),bytes(14,1)", "bin:7"),
     ("bytes", "str(abc),bytes", "bin:abc"),
+    ("field", r#"str("a.b,,c.d"),field(2,",",-1)"#, "str:,c.d"),
+    ("word", r#"str("a.b,,c.d"),word(-1,",",-2)"#, "str:a.b,,c.d"),
     ("field", "str(f1_f2_f3__f5),field(4,_)", "str:"),
     ("word", "str(w1_w2_w3__w4),word(4,_)", "str:w4"),
     ("concat", "str(a),concat(b,txn.nope,c)", "str:abc"),

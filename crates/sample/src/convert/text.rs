@@ -140,8 +140,8 @@ fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<
     let count = args.int(2).unwrap_or(1);
     let nth = usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1);
     let nth = nth?;
-    // How many more, and `None` where fewer are there than were asked for: then all to the end is taken.
-    let more = usize::try_from(count.unsigned_abs()).ok()?.checked_sub(1);
+    // How many more, and `None` for all to the end: so many as 0 and fewer ask for, or where fewer are there.
+    let more = usize::try_from(count).ok().and_then(|count| count.checked_sub(1));
     let (start, end) = if index > 0 {
         let mut found = parts(&bytes, delimiters, skip_empty).skip(nth);
         let first = found.next()?;
