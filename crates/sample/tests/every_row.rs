@@ -439,6 +439,7 @@ const CONVERTERS: &[(&str, &str, &str)] = &[
     ("ms_ltime", "int(0),ms_ltime(%%)", "str:%"),
     ("ms_utime", r#"int(1234567890123),ms_utime("%S.%3N")"#, "str:30.123"),
     ("us_ltime", "int(0),us_ltime(%%)", "str:%"),
+    ("utime", "int(7),utime(%Z)", "str:GMT"),
     ("us_utime", "int(1000005),us_utime(%s)", "str:1"),
     ("http_date", "int(1234567890123),http_date(0,ms)", "str:Fri, 13 Feb 2009 23:31:30.123 GMT"),
     ("date", "str('Sun, 06 Nov 1994 08:49:37 GMT'),date", "sint:784111777"),

@@ -29,7 +29,9 @@ fn formatted<'a>(value: &Value<'a>, args: &Args, per_second: i64, local: bool) -
     let micros = number.rem_euclid(per_second) * (1_000_000 / per_second);
     let offset = if local { local_offset(seconds) } else { 0 };
     let mut out = Scratch::new();
-    strftime(args.bytes(0)?, seconds, micros as u32, offset, &mut out);
+    // What `%Z` says at no offset: the zone of the system, or that of a date in UTC.
+    let zone = if local { "UTC" } else { "GMT" };
+    strftime(args.bytes(0)?, seconds, micros as u32, (offset, zone), &mut out);
     Some(Value::made(out))
 }
 
@@ -114,7 +116,13 @@ fn two(out: &mut Vec<u8>, number: i64, pad: u8) {
 }
 
 /// `strftime(3)` in the C locale, with `%N` for parts of the second and a number of digits before it (`%3N`).
-pub(crate) fn strftime(format: &[u8], seconds: i64, micros: u32, offset: i32, out: &mut Vec<u8>) {
+pub(crate) fn strftime(
+    format: &[u8],
+    seconds: i64,
+    micros: u32,
+    (offset, zone): (i32, &str),
+    out: &mut Vec<u8>,
+) {
     let date = Date::at_offset(seconds, offset);
     let mut rest = format.iter();
     while let Some(&byte) = rest.next() {
@@ -133,15 +141,15 @@ pub(crate) fn strftime(format: &[u8], seconds: i64, micros: u32, offset: i32, ou
                 let text = format!("{micros:06}000");
                 out.extend_from_slice(&text.as_bytes()[..digits.unwrap_or(9).min(9)]);
             }
-            Some(other) => directive_of(other, &date, seconds, offset, out),
+            Some(other) => directive_of(other, &date, seconds, (offset, zone), out),
             None => out.push(b'%'),
         }
     }
 }
 
 /// One directive.
-fn directive_of(directive: u8, date: &Date, seconds: i64, offset: i32, out: &mut Vec<u8>) {
-    let part = |format: &[u8], out: &mut Vec<u8>| strftime(format, seconds, 0, offset, out);
+fn directive_of(directive: u8, date: &Date, seconds: i64, (offset, zone): (i32, &str), out: &mut Vec<u8>) {
+    let part = |format: &[u8], out: &mut Vec<u8>| strftime(format, seconds, 0, (offset, zone), out);
     let (year, month, day) = (i64::from(date.year), i64::from(date.month), i64::from(date.day));
     let (hour, minute, second) = (i64::from(date.hour), i64::from(date.minute), i64::from(date.second));
     let weekday = i64::from(date.weekday);
@@ -186,7 +194,7 @@ fn directive_of(directive: u8, date: &Date, seconds: i64, offset: i32, out: &mut
         b'R' => part(b"%H:%M", out),
         b'r' => part(b"%I:%M:%S %p", out),
         b'c' => part(b"%a %b %e %H:%M:%S %Y", out),
-        b'Z' if offset == 0 => out.extend_from_slice(b"UTC"),
+        b'Z' if offset == 0 => out.extend_from_slice(zone.as_bytes()),
         b'z' | b'Z' => {
             out.push(if offset < 0 { b'-' } else { b'+' });
             two(out, i64::from(offset.abs() / 3600), b'0');
