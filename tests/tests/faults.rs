@@ -376,6 +376,83 @@ fn a_client_that_leaves_ends_the_attempt_to_connect_with_abortonclose() {
     }
 }
 
+/// How a client leaves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Leaving {
+    /// It closes its side, and reads on.
+    Half,
+    /// It resets its connection: what it was sent is unread.
+    Reset,
+}
+
+#[test]
+fn a_client_that_leaves_a_server_at_work_ends_the_request_and_the_server_is_reset() {
+    use Leaving::{Half, Reset};
+    // What the client has seen before it leaves: an interim response, or half a final one.
+    let (thinks, speaks) =
+        ("HTTP/1.1 103 Early Hints\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+    let never = "no option abortonclose";
+    let cases = [
+        ("", thinks, Half, "0/0/0/-1 400 CH-- 0 GET", "HTTP/1.1 400 "),
+        ("", thinks, Reset, "0/0/0/-1 400 CD-- 0 GET", ""),
+        ("", speaks, Half, "0/0/0/0 200 CD-- 0 GET", "half"),
+        ("", speaks, Reset, "0/0/0/0 200 CD-- 0 GET", ""),
+        (never, thinks, Reset, "0/0/0/-1 400 CD-- 0 GET", ""),
+        (never, speaks, Reset, "0/0/0/0 200 CD-- 0 GET", ""),
+    ];
+    for (lines, said, leaving, logged, last) in cases {
+        let (report, ended) = std::sync::mpsc::channel();
+        let origin = Origin::raw(move |mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(said.as_bytes());
+            let end = stream.read(&mut [0; 64]).map_err(|error| error.kind());
+            // A closed side may be told before the reset.
+            let reset = end == Err(std::io::ErrorKind::ConnectionReset)
+                || eventually(|| stream.write_all(b"x").is_err());
+            let _ = report.send(reset);
+        });
+        let scene = Scene::start("", "", &format!("{lines}\n  server s 127.0.0.1:{}", origin.port()));
+        let mut stream =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");
+        stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        stream.write_all(GET.as_bytes()).expect("it takes bytes");
+        assert!(stream.peek(&mut [0; 1]).is_ok(), "{lines} {leaving:?}");
+        let mut rest = String::new();
+        if leaving == Half {
+            stream.shutdown(Shutdown::Write).expect("a socket");
+            let _ = stream.read_to_string(&mut rest);
+        }
+        drop(stream);
+        let line = scene.line();
+        assert_eq!(line, format!("b/s {logged} /x HTTP/1.1"), "{lines} {said} {leaving:?}");
+        assert!(rest.contains(last), "{lines}: {rest}");
+        assert_eq!(ended.recv_timeout(PATIENCE), Ok(true), "{lines} {said} {leaving:?}");
+        for line in ["b,s", "b,BACKEND"] {
+            let counts = scene.counts(line, &["cli_abrt", "srv_abrt", "eresp"]);
+            assert_eq!(counts, ["cli_abrt=1", "srv_abrt=0", "eresp=0"], "{lines} {said} {leaving:?}");
+        }
+    }
+}
+
+#[test]
+fn a_half_closed_client_gets_its_response_where_its_leaving_is_no_abort() {
+    let gate = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let opened = gate.clone();
+    let origin = Origin::raw(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        opened.wait();
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    let scene =
+        Scene::start("", "", &format!("no option abortonclose\n  server s 127.0.0.1:{}", origin.port()));
+    let mut client = Client::connect(scene.port);
+    client.send(GET).shut();
+    gate.wait();
+    assert!(String::from_utf8_lossy(&client.read_to_end()).ends_with("\r\n\r\nok"));
+    assert_eq!(scene.line(), "b/s 0/0/0/0 200 ---- 0 GET /x HTTP/1.1");
+    assert_eq!(scene.counts("b,s", &["cli_abrt"]), ["cli_abrt=0"]);
+}
+
 #[test]
 fn a_connection_dropped_silently_is_not_ended_for_its_client() {
     // Without the privilege to repair sockets a reset leaves instead, whose one hop is enough here.

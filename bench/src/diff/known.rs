@@ -29,6 +29,11 @@ fn ends_like_host(text: &str) -> bool {
     !text.contains(':') || !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Whether it got an IPv6 address, not the text of one.
+fn is_address(at: &Culprit<'_>) -> bool {
+    at.text().contains('\0')
+}
+
 const KNOWN: &[Known] = &[
     Known {
         why: "haproxy 2.6 takes any characters of a header's, cookie's or parameter's number for digits and wraps at 32 bits; Weir reads the number at the start",
@@ -43,11 +48,26 @@ const KNOWN: &[Known] = &[
         is_so: |_, at| at.is(&["http_date"]) && matches!(at.argument(1), "ms" | "us"),
     },
     Known {
-        why: "haproxy 2.6 takes the seconds of a date for a number without a sign of less than 64 bits",
+        why: "haproxy takes the seconds of a date for a number without a sign of less than 64 bits, and 3.5 at first 0 for no date",
         is_so: |_, at| {
             let offset = if at.is(&["http_date"]) { at.argument(0).parse().unwrap_or(0) } else { 0 };
             let seconds = at.number().saturating_add(offset);
-            at.is(&["http_date", "utime", "ltime"]) && !(0..=i64::from(u32::MAX)).contains(&seconds)
+            let in_range = (1..=i64::from(u32::MAX)).contains(&seconds);
+            let too_long = at.text().parse::<i128>().is_ok_and(|number| number > i128::from(u32::MAX));
+            at.is(&["http_date", "utime", "ltime"]) && (!in_range || too_long)
+        },
+    },
+    Known {
+        why: "the same, at the end of an expression whose parts it was asked for before",
+        is_so: |case, at| {
+            let dates = ["http_date", "utime(", "ltime("];
+            at.call.is_none() && dates.iter().any(|name| case.text().contains(name))
+        },
+    },
+    Known {
+        why: "haproxy has no room to encode what `iif` gives",
+        is_so: |case, at| {
+            at.is(&["json", "be2hex"]) && case.text().contains("iif(") && at.results[1].is_none()
         },
     },
     Known {
@@ -62,7 +82,7 @@ const KNOWN: &[Known] = &[
     },
     Known {
         why: "haproxy 2.6 cuts hosts at the last colon of what is no host",
-        is_so: |_, at| at.is(&["host_only"]) && !ends_like_host(&at.text()),
+        is_so: |_, at| at.is(&["host_only"]) && (!ends_like_host(&at.text()) || is_address(at)),
     },
     Known {
         why: "a word that is not there is nothing (manual, `word`), in haproxy 2.6 the empty string",
@@ -72,11 +92,17 @@ const KNOWN: &[Known] = &[
     },
     Known {
         why: "haproxy 2.6 reads a port's digits from whatever follows a colon",
-        is_so: |_, at| at.is(&["port_only"]) && !ends_like_host(&at.text()),
+        is_so: |_, at| at.is(&["port_only"]) && (!ends_like_host(&at.text()) || is_address(at)),
     },
     Known {
         why: "an address in brackets, with a port or without, is read (manual, `req.hdr_ip`), not by haproxy 2.6",
         is_so: |_, at| at.is(&["req.hdr_ip"]) && at.text().contains('[') && at.results[1].is_none(),
+    },
+    Known {
+        why: "the same in a condition, which looks at each address",
+        is_so: |case, at| {
+            at.call.is_none() && case.text().contains("'req.hdr_ip(") && at.results[1].is_none()
+        },
     },
     Known {
         why: "haproxy 2.6 reads a negative number of a list as all numbers up to it",
@@ -137,6 +163,16 @@ const REFUSALS: &[Refusal] = &[
         why: "a range may begin with a negative number, which haproxy 2.6 refuses",
         by_haproxy: true,
         says: &["is not a valid number range"],
+    },
+    Refusal {
+        why: "this haproxy was built with POSIX's regular expressions, which have no groups like `(?i)`",
+        by_haproxy: true,
+        says: &["(?i)"],
+    },
+    Refusal {
+        why: "haproxy 3.5 makes no number of an address whose family only the request tells; Weir does of an IPv4 one",
+        by_haproxy: true,
+        says: &["cannot be applied", "matching method 'int' cannot be used"],
     },
     Refusal {
         why: "haproxy 2.6 refuses chunks of no size even without a separator",

@@ -254,7 +254,7 @@ async fn wait(
                 }
             }
             Some(place) if !queue.is_first(place.ticket) => {
-                return waiting(client, context, watch);
+                return waiting(client, x, context, watch);
             }
             Some(_) => {}
         }
@@ -271,7 +271,7 @@ async fn wait(
         };
         match lease {
             Some(lease) => Poll::Ready(Ok(Some(lease))),
-            None => waiting(client, context, watch),
+            None => waiting(client, x, context, watch),
         }
     })
     .await;
@@ -295,14 +295,35 @@ fn take_place(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>) -> Option<Leas
     server.state.try_enter(limit).map(|tally| lease(backend, server, tally, now_us()))
 }
 
-fn waiting<T>(client: &mut Connection, context: &mut Context<'_>, watch: bool) -> Poll<Result<T, Fault>> {
+fn waiting<T>(
+    client: &mut Connection,
+    x: &Exchange,
+    context: &mut Context<'_>,
+    watch: bool,
+) -> Poll<Result<T, Fault>> {
     if client.timer.poll_expired(context).is_ready() {
         return Poll::Ready(Err(Fault::QueueTimeout));
     }
-    if watch && presence(client, context) != Presence::Here {
-        return Poll::Ready(Err(Fault::ClientAborted));
+    match left(client, x, context, watch) {
+        Some(fault) => Poll::Ready(Err(fault)),
+        None => Poll::Pending,
     }
-    Poll::Pending
+}
+
+/// What became of a client for which no server was reached yet: a broken connection ends its stream, a closed side does where it is to
+/// be watched.
+pub(crate) fn left(
+    client: &mut Connection,
+    x: &Exchange,
+    context: &mut Context<'_>,
+    watch: bool,
+) -> Option<Fault> {
+    match presence(client, context) {
+        Presence::Here => None,
+        Presence::Closed => watch.then_some(Fault::ClientAborted),
+        Presence::Broken if x.txn.is_http => Some(Fault::ClientAborted),
+        Presence::Broken => Some(Fault::ClientReset),
+    }
 }
 
 /// What a client does that is only waited with.

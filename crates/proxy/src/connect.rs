@@ -20,7 +20,7 @@ use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Endpoint, Env};
 use state::server::ServerAddress;
 
-use crate::assign::{Lease, Presence, aborts_on_close, presence};
+use crate::assign::{self, Lease, aborts_on_close};
 use crate::connection::{Connection, Private};
 use crate::envs;
 use crate::exchange::Exchange;
@@ -346,8 +346,11 @@ async fn dial(
         if let Poll::Ready(result) = connecting.as_mut().poll(context) {
             return Poll::Ready(result.map_err(|error| connect_fault(&error)));
         }
-        if watch && presence(client, context) != Presence::Here {
-            return Poll::Ready(Err(Fault::ClientAborted));
+        // A stream of TCP may have said all it had to say.
+        if (watch || x.txn.is_http)
+            && let Some(fault) = assign::left(client, x, context, watch)
+        {
+            return Poll::Ready(Err(fault));
         }
         if let Poll::Ready(killed) = client.poll_killed(context) {
             return Poll::Ready(Err(killed));

@@ -354,6 +354,8 @@ async fn attempt(
     match response::await_head(client, x, backend, &mut upstream).await {
         Ok(()) => Ok(upstream),
         Err(fault) => {
+            // Something is outstanding, which its server need not finish.
+            upstream.stream.reset_on_close();
             sockets::leave(client, x);
             // Half a head came back: that is no stale connection.
             let nothing_came = upstream.input.as_ref().is_none_or(Buffer::is_empty);

@@ -19,8 +19,12 @@ pub(crate) enum Fault {
     RequestCut,
     /// The client closed while its request was being served.
     ClientAborted,
-    /// The client closed its side, and its server, which was told, gave up without a response.
+    /// The client closed its side while the server thought about a request that it had whole; the client may still read.
     ClientLeft,
+    /// The client's connection broke then.
+    ClientReset,
+    /// The client closed within the body of its request, before there was a response.
+    ClientCut,
     /// The client sent or took nothing for too long.
     ClientTimeout,
     /// No backend serves this request.
@@ -76,7 +80,7 @@ impl Fault {
             Self::BadRequest(kind) => kind.status(),
             Self::BadRequestBody | Self::RequestCut | Self::ClientLeft => 400,
             Self::RequestTimeout | Self::ClientTimeout => 408,
-            Self::RequestAborted | Self::ClientAborted => return None,
+            Self::RequestAborted | Self::ClientAborted | Self::ClientReset | Self::ClientCut => return None,
             Self::NoBackend
             | Self::NoServer
             | Self::QueueFull
@@ -96,6 +100,11 @@ impl Fault {
         })
     }
 
+    /// The status that is logged where nothing is sent: what the client would have been told.
+    pub(crate) fn untold_status(self) -> Option<u16> {
+        matches!(self, Self::RequestAborted | Self::ClientReset | Self::ClientCut).then_some(400)
+    }
+
     /// Who and when, as logs tell it; `phase` is where the stream was.
     pub(crate) fn termination(self, phase: Phase) -> (Cause, Phase) {
         match self {
@@ -103,7 +112,8 @@ impl Fault {
             Self::BadRequestBody => (Cause::Proxy, phase),
             Self::RequestTimeout => (Cause::ClientTimeout, Phase::Request),
             Self::RequestAborted | Self::RequestCut => (Cause::Client, Phase::Request),
-            Self::ClientAborted | Self::ClientLeft => (Cause::Client, phase),
+            Self::ClientAborted | Self::ClientLeft | Self::ClientCut => (Cause::Client, phase),
+            Self::ClientReset => (Cause::Client, Phase::Data),
             Self::ClientTimeout => (Cause::ClientTimeout, phase),
             Self::BadResponse(_) => (Cause::Proxy, Phase::Headers),
             Self::BadResponseBody => (Cause::Proxy, Phase::Data),
@@ -174,6 +184,7 @@ mod tests {
             (Fault::QueueTimeout, Some(503), "sQ"),
             (Fault::ConnectFailed(ConnectionError::REFUSED), Some(503), "SC"),
             (Fault::ConnectTimeout, Some(503), "sC"),
+            (Fault::ClientReset, None, "CD"),
             (Fault::EmptyResponse, Some(502), "SH"),
             (Fault::BadResponse(ErrorKind::StatusCode), Some(502), "PH"),
             (Fault::ResponseTimeout, Some(504), "sH"),

@@ -74,7 +74,8 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
         if n == 0 {
             let silent = client.input().is_empty();
             return Err(match (silent, broken) {
-                (true, _) => empty(client, x, Fault::RequestAborted),
+                (true, true) => empty(client, x, Fault::RequestAborted),
+                (true, false) => empty(client, x, Fault::RequestCut),
                 (false, true) => Fault::RequestAborted.into(),
                 (false, false) => Fault::RequestCut.into(),
             });

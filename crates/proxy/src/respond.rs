@@ -54,17 +54,21 @@ pub(crate) async fn after(client: &mut Connection, x: &mut Exchange, stop: Stop)
                 return Next::Close;
             }
             let Some(status) = fault.status() else {
-                x.txn.status = if x.txn.status == 0 && matches!(fault, Fault::RequestAborted) {
-                    400
-                } else {
-                    x.txn.status
-                };
+                if let Some(untold) = fault.untold_status()
+                    && x.txn.status == 0
+                {
+                    x.txn.status = untold;
+                }
                 return Next::Close;
             };
             error(client, x, status);
             if matches!(
                 fault,
-                Fault::BadRequest(_) | Fault::RequestTimeout | Fault::BadRequestBody | Fault::ClientTimeout
+                Fault::BadRequest(_)
+                    | Fault::RequestTimeout
+                    | Fault::BadRequestBody
+                    | Fault::ClientTimeout
+                    | Fault::ClientLeft
             ) {
                 x.keep_alive = false;
             }
@@ -88,7 +92,13 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
             }
         }
         Fault::Internal => client.count(|traffic| traffic.internal_errors.add(1)),
-        Fault::ClientAborted | Fault::ClientLeft | Fault::ClientTimeout => {
+        // Who leaves the queue, or while a server is being reached, has aborted no transfer yet.
+        Fault::ClientAborted if matches!(x.phase, Phase::Queue | Phase::Connect) => {}
+        Fault::ClientAborted
+        | Fault::ClientLeft
+        | Fault::ClientReset
+        | Fault::ClientCut
+        | Fault::ClientTimeout => {
             if let Some(counters) = backend {
                 counters.client_aborts.add(1);
             }

@@ -100,7 +100,7 @@ pub(crate) async fn await_head(
     let mut deadlines = Deadlines::new(client, x, backend);
     let now_ms = x.txn.times.connected.max(x.txn.times.queued) / 1000;
     deadlines.restart(client, now_ms, !x.upload.is_received(), true);
-    let mut watch = aborts_on_close(client, backend);
+    let watch = aborts_on_close(client, backend);
     let (mut send_failed, mut client_left) = (false, false);
     let mut first = true;
     loop {
@@ -115,6 +115,7 @@ pub(crate) async fn await_head(
                         }
                     }
                     Err(Fault::SendFailed) => send_failed = true,
+                    Err(Fault::ClientAborted) => return Poll::Ready(Err(Fault::ClientCut)),
                     Err(fault) => return Poll::Ready(Err(fault)),
                 }
             }
@@ -122,23 +123,16 @@ pub(crate) async fn await_head(
                 Poll::Ready(Err(Fault::EmptyResponse)) if send_failed => {
                     return Poll::Ready(Err(Fault::SendFailed));
                 }
-                Poll::Ready(Err(Fault::EmptyResponse)) if client_left => {
-                    return Poll::Ready(Err(Fault::ClientLeft));
-                }
                 Poll::Ready(outcome) => return Poll::Ready(outcome),
                 Poll::Pending => {}
             }
-            if watch && x.upload.is_finished() {
+            if !client_left && x.upload.is_finished() {
                 match presence(client, context) {
                     Presence::Here => {}
-                    // The server is told, and decides how to go on (manual, `option abortonclose`).
-                    Presence::Closed => {
-                        watch = false;
-                        client_left = true;
-                        x.keep_alive = false;
-                        upstream.stream.shutdown_write();
-                    }
-                    Presence::Broken => return Poll::Ready(Err(Fault::ClientAborted)),
+                    Presence::Closed if watch => return Poll::Ready(Err(Fault::ClientLeft)),
+                    // It may be waiting for its response.
+                    Presence::Closed => client_left = true,
+                    Presence::Broken => return Poll::Ready(Err(Fault::ClientReset)),
                 }
             }
             if let Poll::Ready(fault) = client.poll_killed(context) {
@@ -315,7 +309,8 @@ pub(crate) async fn forward(
     x.phase = Phase::Data;
     x.answered = true;
     let mut deadlines = Deadlines::new(client, x, backend);
-    let mut upload_failed = false;
+    let watch = aborts_on_close(client, backend);
+    let (mut upload_failed, mut client_left) = (false, false);
     let mut armed = false;
     x.txn.times.closed = x.txn.times.response;
     // Rules on the response may have asked for either direction.
@@ -358,19 +353,30 @@ pub(crate) async fn forward(
             let client_waits = blocked || !x.upload.is_received();
             deadlines.moved(client, x, client_waits, !blocked);
         }
+        if !client_left && x.upload.is_finished() {
+            match presence(client, context) {
+                Presence::Here => {}
+                Presence::Closed if !watch => client_left = true,
+                Presence::Closed | Presence::Broken => return Poll::Ready(Err(Fault::ClientAborted)),
+            }
+        }
         if let Poll::Ready(fault) = client.poll_killed(context) {
             return Poll::Ready(Err(fault));
         }
         client.timer.poll_expired(context).map(|()| {
-            Err(if deadlines.expired() == Expired::Client {
-                Fault::ClientTimeout
-            } else {
-                Fault::ServerTimeout
+            Err(match deadlines.expired() {
+                Expired::Client => Fault::ClientTimeout,
+                // Whoever has left can no longer complain of the server.
+                Expired::Server if client_left => Fault::ClientAborted,
+                Expired::Server => Fault::ServerTimeout,
             })
         })
     })
     .await;
     x.txn.bytes_out += x.download.sent;
+    if outcome.is_err() {
+        upstream.stream.reset_on_close();
+    }
     outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
 }
 

@@ -124,11 +124,24 @@ pub(crate) async fn run(
             _ => {}
         }
         // An end passed on is no byte, but from now on another time counts.
-        let ended = ended != (up.shut, down.shut);
-        if up.flow.moved || down.flow.moved || ended || !armed {
+        let (up_ended, down_ended) = (up.shut && !ended.0, down.shut && !ended.1);
+        let ended = up_ended || down_ended;
+        let moved = up.flow.moved || down.flow.moved || !armed;
+        if ended && !moved {
+            // Neither side said anything: without a time of its own, whoever is told the end has what was left of the usual one.
+            if up_ended {
+                server_at = limits.server_fin.map_or(server_at, |limit| timer::now_ms() + millis(limit));
+                client_at = NEVER;
+            }
+            if down_ended {
+                client_at = limits.client_fin.map_or(client_at, |limit| timer::now_ms() + millis(limit));
+                server_at = NEVER;
+            }
+            client.timer.set(client_at.min(server_at));
+        } else if moved {
             armed = true;
             let now = timer::now_ms();
-            let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + limit.as_millis() as u64);
+            let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + millis(limit));
             // A side that was told our end has its own, shorter time to end as well.
             let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
             let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
@@ -163,7 +176,14 @@ pub(crate) async fn run(
     .await;
     x.txn.bytes_in += x.upload.received;
     x.txn.bytes_out += x.download.sent;
+    if outcome.is_err() {
+        upstream.stream.reset_on_close();
+    }
     outcome
+}
+
+fn millis(limit: Duration) -> u64 {
+    limit.as_millis() as u64
 }
 
 fn pipes(client: &Connection, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {

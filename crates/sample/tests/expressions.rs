@@ -34,7 +34,7 @@ fn constants_and_the_connection() {
         ("wait_end", "bool:1"), ("unique-id", "str:id-77"), ("txn.id32", "sint:31"), ("srcc", "error: unknown fetch method `srcc`"),
         ("sc0_http_req_rate", "error: `sc0_http_req_rate` is not supported yet: it needs stick tables"), ("src,", "ipv4:192.0.2.7"),
         ("src)", "error: unexpected `)` behind the expression `src`"), ("src(1)", "error: `src` takes no argument"),
-        ("str", "error: `str` needs argument 1: a string"), ("str()", "str:"), ("int(x)", "error: `int` argument 1: `x` is no integer"),
+        ("str", "error: `str` needs argument 1: a string"), ("str()", "str:"), ("int(x)", "error: `int` argument 1: `x` is no integer"), ("str(a),bytes(x)", "error: `bytes`: the offset is a number from 0 on, or the name of a variable"), ("str(a),bytes(0,0)", "error: `bytes`: the length is a number from 1 on, or the name of a variable"),
         ("str(a", "error: the arguments of `str` have no closing parenthesis"),
         ("src,lowerr", "error: unknown converter `lowerr`"),
         ("res.hdr(x)", "error: `res.hdr` cannot be used here: it needs the response's contents"),
@@ -131,7 +131,7 @@ fn converters_of_protocols() {
         (r#"str('proto=https;host="haproxy.org:80";for="127.0.0.1:9999"'),rfc7239_field(host)"#, "str:haproxy.org:80"), (r#"str('for="127.0.0.1:9999"'),rfc7239_field(for)"#, "str:127.0.0.1:9999"),
         ("str(127.0.0.1:9999),rfc7239_n2nn", "ipv4:127.0.0.1"), ("str([ab:cd::1]:9998),rfc7239_n2nn", "ipv6:ab:cd::1"), ("str(_name:_port),rfc7239_n2nn", "str:_name"), ("str(127.0.0.1:9999),rfc7239_n2np", "sint:9999"), ("str(_name:_port),rfc7239_n2np", "str:_port"), ("str(_name),rfc7239_n2np", "none"),
         ("ipv6(::1),rfc7239_nn", "str:[::1]"), ("str(test),rfc7239_nn", "str:_test"), ("str(),rfc7239_nn", "str:unknown"), ("int(12),rfc7239_np", "str:12"), ("str(x),rfc7239_np", "str:_x"),
-        ("str(abc),ub64dec,hex", "str:69B7"), ("bin(8fac41),json(utf8p)", "none"), ("bin(8fac41c3),json(utf8ps)", "str:A"), ("bin(c0af41),json(utf8p)", r"str:\/A"), ("bin(c0af41),json(utf8)", "none"), ("bin(c0af41),json(utf8s)", "str:A"), ("bin(eda08041),json(utf8p)", "none"), ("bin(eda08041),json(utf8ps)", "str:A"), ("bin(e282ac),json(utf8)", r"str:\u20ac"), ("bin(ffffffffffffffff),be2dec(.,8)", "str:18446744073709551615"), ("str(10.0.0.1:80),ipmask(8)", "ipv4:10.0.0.0"), ("str(010.0.0.1 x),ipmask(32)", "ipv4:10.0.0.1"), ("str(10.0.0.1.5),ipmask(32)", "none"), ("str(::ffff:1.2.3.4),ipmask(24)", "ipv4:1.2.3.0"), ("str(Example.COM:80),host_only", "str:example.com"), ("str(d),set-var(txn.k),bytes(0,0),concat(b),strcmp(txn.k)", "sint:-2"), ("str(a.b),jwt_payload_query", "none"), ("str(PUT),ub64dec,hex", "str:3D44"), ("bin(383d4649582e342e3401393d350133353d300131303d31363301),fix_is_valid", "bool:1"), ("bin(383d4649582e342e3401393d350133353d300131303d30303001),fix_is_valid", "bool:0"), ("bin(383d4649582e342e3401393d350133353d300131303d31363301),fix_tag_value(MsgType)", "bin:0"), ("str(foo),fix_is_valid", "none"), ("str(foo foo foo foo foo foo foo foo),fix_is_valid", "bool:0"),
+        ("str(abc),ub64dec,hex", "str:69B7"), ("bin(8fac41),json(utf8p)", "none"), ("bin(8fac41c3),json(utf8ps)", "str:A"), ("bin(c0af41),json(utf8p)", r"str:\/A"), ("bin(c0af41),json(utf8)", "none"), ("bin(c0af41),json(utf8s)", "str:A"), ("bin(eda08041),json(utf8p)", "none"), ("bin(eda08041),json(utf8ps)", "str:A"), ("bin(e282ac),json(utf8)", r"str:\u20ac"), ("bin(ffffffffffffffff),be2dec(.,8)", "str:18446744073709551615"), ("str(10.0.0.1:80),ipmask(8)", "ipv4:10.0.0.0"), ("str(010.0.0.1 x),ipmask(32)", "ipv4:10.0.0.1"), ("str(10.0.0.1.5),ipmask(32)", "none"), ("str(::ffff:1.2.3.4),ipmask(24)", "ipv4:1.2.3.0"), ("str(Example.COM:80),host_only", "str:example.com"), ("str(d),set-var(txn.k),bytes(1),concat(b),strcmp(txn.k)", "sint:-2"), ("str(a.b),jwt_payload_query", "none"), ("str(PUT),ub64dec,hex", "str:3D44"), ("bin(383d4649582e342e3401393d350133353d300131303d31363301),fix_is_valid", "bool:1"), ("bin(383d4649582e342e3401393d350133353d300131303d30303001),fix_is_valid", "bool:0"), ("bin(383d4649582e342e3401393d350133353d300131303d31363301),fix_tag_value(MsgType)", "bin:0"), ("str(foo),fix_is_valid", "none"), ("str(foo foo foo foo foo foo foo foo),fix_is_valid", "bool:0"),
         ("bin(450000287ab44000400600007f0000017f000002),ip.src", "ipv4:127.0.0.1"), ("bin(450000287ab44000400600007f0000017f000002),ip.df", "sint:1"), ("bin(450000287ab44000400600007f0000017f000002),ip.ttl", "sint:64"), ("bin(450000287ab44000400600007f0000017f000002ff),ip.data,hex", "str:FF"),
         ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.mss", "sint:1460"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.dst", "sint:80"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options_list,hex", "str:02010104"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.wsopt", "sint:0"),
         ("bin(ffffffffffff02000000000181000005080045),eth.vlan", "sint:5"), ("bin(ffffffffffff02000000000181000005080045),eth.proto", "sint:2048"), ("bin(ffffffffffff02000000000181000005080045),eth.data,hex", "str:45"),
@@ -207,6 +207,7 @@ fn maps_answer_by_their_method() {
     let mut world = World::new();
     world.files.insert("m", "/static dir\n/static/img deep\nwww.example.com host\n# x\n10 ten\n");
     world.files.insert("ip", "192.0.2.0/24 net\n192.0.2.7 host\n");
+    world.files.insert("n", "10 1\n");
     world.files.insert("re", "^/static/(.*)\\.png$ img:\\1\n");
     check(
         &world,
@@ -220,13 +221,32 @@ fn maps_answer_by_their_method() {
             ("ipv4(192.0.2.9),map_ip(ip)", "str:net"),
             ("path,map_regm(re)", "str:img:img/logo"),
             ("path,map_beg_key(m)", "str:/static/img"),
-            ("str(10),map_str_int(m,5)", "sint:5"),
+            ("str(11),map_str_int(n,5)", "sint:5"),
             (
                 "str(x),map(gone)",
                 "error: `map`: cannot read the patterns in `gone`: No such file or directory",
             ),
         ],
     );
+}
+
+#[test]
+fn maps_of_numbers_and_addresses_hold_nothing_else() {
+    let mut world = World::new();
+    world.files.insert("n", "a 7\nb\nc seven\n");
+    world.files.insert("fine", "a 7\nb\n");
+    world.files.insert("i", "a 1.2.3.4\nb\n");
+    let cases = [
+        ("str(a),map_str_int(n)", "error: `map_str_int`: `seven`, the value of `c` in `n`, is no integer"),
+        ("str(a),map_beg_int(fine)", "sint:7"),
+        ("str(a),map_str_ip(i)", "error: `map_str_ip`: ``, the value of `b` in `i`, is no address"),
+        (
+            "str(a),be2dec(:,2,2)",
+            "error: `be2dec`: the last argument is 1 to leave out an incomplete chunk, or 0",
+        ),
+        ("int(1),http_date(0,h)", "error: `http_date`: the unit is s, ms or us"),
+    ];
+    check(&world, &cases);
 }
 
 #[test]
@@ -242,7 +262,7 @@ fn conditions_hold_as_their_acls_do() {
     let cases = [
         ("img", Test::Yes), ("!img", Test::No), ("img old", Test::Yes), ("never || img", Test::Yes), ("never or never", Test::No), ("! never", Test::Yes), ("!!img", Test::Yes),
         ("xff", Test::Yes), ("{ src -f nets }", Test::Yes), ("!{ src 10.0.0.0/8 }", Test::Yes), ("{ src 192.0.2 }", Test::No), ("{ dst_port 80 443 }", Test::Yes), ("{ dst_port gt 80 }", Test::No), ("{ dst_port ge 80 }", Test::Yes),
-        ("{ req.cook(sid) abc }", Test::Yes), ("{ req.hdr(nope) -m found }", Test::No), ("{ req.hdr(host) -m found }", Test::Yes), ("{ path -m reg ^/stat.*png$ }", Test::Yes), ("{ path_sub img }", Test::Yes), ("{ path_dir img }", Test::Yes),
+        ("{ req.cook(sid) abc }", Test::Yes), ("{ urlp_val(empty) -m found }", Test::Yes), ("{ urlp_val(empty) 0 }", Test::Yes), ("{ req.hdr(nope) -m found }", Test::No), ("{ req.hdr(host) -m found }", Test::Yes), ("{ path -m reg ^/stat.*png$ }", Test::Yes), ("{ path_sub img }", Test::Yes), ("{ path_dir img }", Test::Yes),
         ("{ hdr_dom(host) -i example.com }", Test::Yes), ("{ hdr_dom(host) xample }", Test::No), ("{ path,length gt 5 }", Test::Yes), ("{ path_len 20 }", Test::Yes), ("{ url_reg -i LOGO }", Test::Yes), ("{ method GET HEAD }", Test::Yes), ("METH_GET", Test::Yes), ("METH_POST", Test::No),
         ("HTTP_1.1", Test::Yes), ("HTTP_URL_SLASH", Test::Yes), ("LOCALHOST", Test::No), ("TRUE !FALSE", Test::Yes), ("WAIT_END", Test::Yes), ("HTTP_CONTENT", Test::Yes), ("{ http_auth_group(users) dev }", Test::Yes), ("{ http_auth_group(users) admin }", Test::No),
         ("{ http_auth(users) }", Test::Yes), ("{ str(a) -m bin 61 }", Test::Yes), ("{ var(txn.none) -m found }", Test::No), ("{ nbsrv(be) lt 3 }", Test::Yes), ("{ ssl_fc }", Test::No), ("{ acl(img,!never) }", Test::Yes), ("{ urlp(b) two }", Test::Yes), ("{ hdr_beg(host) -i www. }", Test::Yes),

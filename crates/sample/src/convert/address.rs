@@ -14,12 +14,12 @@ pub(super) static CONVERTS: &[Convert] = &[
 ];
 
 fn ipmask<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    // A mapped IPv4 address takes the mask of those; others that hold one in another way are IPv6, as in HAProxy.
-    match (value.to_addr()?.to_canonical(), args.get(0), args.get(1)) {
-        (IpAddr::V4(address), Arg::Ip4(mask), _) => {
+    // An IPv6 address that holds one of IPv4, in any of the three ways, takes the mask of those.
+    match (value.to_addr()?, value.to_ip4(), args.get(0), args.get(1)) {
+        (_, Some(address), Arg::Ip4(mask), _) => {
             Some(Value::Ip4(Ipv4Addr::from(u32::from(address) & u32::from(*mask))))
         }
-        (IpAddr::V6(address), _, Arg::Ip6(mask)) => {
+        (IpAddr::V6(address), _, _, Arg::Ip6(mask)) => {
             Some(Value::Ip6(Ipv6Addr::from(u128::from(address) & u128::from(*mask))))
         }
         _ => None,

@@ -3,8 +3,8 @@
 use base::clock::{Date, local_offset};
 
 use super::{Convert, row};
-use crate::args::{Args, Kind, Spec, arg, opt};
-use crate::env::Env;
+use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::env::{Env, Scope};
 use crate::value::{Scratch, Type, Value, write_int};
 
 const FORMAT: &[Spec] = &[arg(Kind::Str), opt(Kind::Int)];
@@ -18,7 +18,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("ms_utime",  FORMAT,                            Type::Int,  Type::Str,  "milliseconds as a date in UTC",               ms_utime),
     row("us_ltime",  FORMAT,                            Type::Int,  Type::Str,  "microseconds as a local date",                us_ltime),
     row("us_utime",  FORMAT,                            Type::Int,  Type::Str,  "microseconds as a date in UTC",               us_utime),
-    row("http_date", &[opt(Kind::Int), opt(Kind::Str)], Type::Int,  Type::Str,  "a date as HTTP headers write it",             http_date),
+    row("http_date", &[opt(Kind::Int), opt(Kind::Str)], Type::Int,  Type::Str,  "a date as HTTP headers write it",             http_date).prepared(prepare_http_date),
     row("date",      &[],                               Type::Str,  Type::Int,  "the seconds since 1970 of an HTTP date",      date),
 ];
 
@@ -29,7 +29,9 @@ fn formatted<'a>(value: &Value<'a>, args: &Args, per_second: i64, local: bool) -
     let micros = number.rem_euclid(per_second) * (1_000_000 / per_second);
     let offset = if local { local_offset(seconds) } else { 0 };
     let mut out = Scratch::new();
-    strftime(args.bytes(0)?, seconds, micros as u32, offset, &mut out);
+    // What `%Z` says at no offset: the zone of the system, or that of a date in UTC.
+    let zone = if local { "UTC" } else { "GMT" };
+    strftime(args.bytes(0)?, seconds, micros as u32, (offset, zone), &mut out);
     Some(Value::made(out))
 }
 
@@ -55,6 +57,13 @@ fn us_ltime<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Valu
 
 fn us_utime<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     formatted(&value, args, 1_000_000, false)
+}
+
+fn prepare_http_date(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match text_of(&args[1]) {
+        b"" | b"s" | b"ms" | b"us" => Ok(()),
+        _ => Err("the unit is s, ms or us".into()),
+    }
 }
 
 fn http_date<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
@@ -107,7 +116,13 @@ fn two(out: &mut Vec<u8>, number: i64, pad: u8) {
 }
 
 /// `strftime(3)` in the C locale, with `%N` for parts of the second and a number of digits before it (`%3N`).
-pub(crate) fn strftime(format: &[u8], seconds: i64, micros: u32, offset: i32, out: &mut Vec<u8>) {
+pub(crate) fn strftime(
+    format: &[u8],
+    seconds: i64,
+    micros: u32,
+    (offset, zone): (i32, &str),
+    out: &mut Vec<u8>,
+) {
     let date = Date::at_offset(seconds, offset);
     let mut rest = format.iter();
     while let Some(&byte) = rest.next() {
@@ -126,15 +141,15 @@ pub(crate) fn strftime(format: &[u8], seconds: i64, micros: u32, offset: i32, ou
                 let text = format!("{micros:06}000");
                 out.extend_from_slice(&text.as_bytes()[..digits.unwrap_or(9).min(9)]);
             }
-            Some(other) => directive_of(other, &date, seconds, offset, out),
+            Some(other) => directive_of(other, &date, seconds, (offset, zone), out),
             None => out.push(b'%'),
         }
     }
 }
 
 /// One directive.
-fn directive_of(directive: u8, date: &Date, seconds: i64, offset: i32, out: &mut Vec<u8>) {
-    let part = |format: &[u8], out: &mut Vec<u8>| strftime(format, seconds, 0, offset, out);
+fn directive_of(directive: u8, date: &Date, seconds: i64, (offset, zone): (i32, &str), out: &mut Vec<u8>) {
+    let part = |format: &[u8], out: &mut Vec<u8>| strftime(format, seconds, 0, (offset, zone), out);
     let (year, month, day) = (i64::from(date.year), i64::from(date.month), i64::from(date.day));
     let (hour, minute, second) = (i64::from(date.hour), i64::from(date.minute), i64::from(date.second));
     let weekday = i64::from(date.weekday);
@@ -179,7 +194,7 @@ fn directive_of(directive: u8, date: &Date, seconds: i64, offset: i32, out: &mut
         b'R' => part(b"%H:%M", out),
         b'r' => part(b"%I:%M:%S %p", out),
         b'c' => part(b"%a %b %e %H:%M:%S %Y", out),
-        b'Z' if offset == 0 => out.extend_from_slice(b"UTC"),
+        b'Z' if offset == 0 => out.extend_from_slice(zone.as_bytes()),
         b'z' | b'Z' => {
             out.push(if offset < 0 { b'-' } else { b'+' });
             two(out, i64::from(offset.abs() / 3600), b'0');

@@ -97,6 +97,7 @@ fn base2<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>>
 }
 
 fn prepare_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    check_truncate(args)?;
     match args[1] {
         Arg::Int(size) if (1..=8).contains(&size) => Ok(()),
         _ => Err("needs a chunk size of 1 to 8 bytes".into()),
@@ -105,6 +106,7 @@ fn prepare_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
 
 /// With a separator there must be a size.
 fn prepare_hex_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    check_truncate(args)?;
     match (&args[0], &args[1]) {
         (Arg::Missing, Arg::Missing) => Ok(()),
         (_, Arg::Int(size)) if *size > 0 => Ok(()),
@@ -113,6 +115,14 @@ fn prepare_hex_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> 
             Ok(())
         }
         _ => Err("needs a chunk size above 0".into()),
+    }
+}
+
+/// Whether what is left for less than a chunk is left out: 1 or 0.
+fn check_truncate(args: &[Arg]) -> Result<(), String> {
+    match args[2] {
+        Arg::Missing | Arg::Int(0 | 1) => Ok(()),
+        _ => Err("the last argument is 1 to leave out an incomplete chunk, or 0".into()),
     }
 }
 

@@ -12,25 +12,26 @@ const KEY: &[Spec] = &[arg(Kind::Str)];
 
 /// The rows of one match method: text, number, address and key.
 macro_rules! rows {
-    ($takes:expr, $prepare:ident, $($name:literal $number:literal $address:literal $key:literal)+) => {
+    ($takes:expr, $prepare:ident $of_numbers:ident $of_addresses:ident, $($name:literal $number:literal $address:literal $key:literal)+) => {
         [$(
             row($name,    TEXT,   $takes, Type::Str,  "the map's value",               map_text).prepared($prepare),
-            row($number,  NUMBER, $takes, Type::Int,  "the map's value, a number",     map_int).prepared($prepare),
-            row($address, TEXT,   $takes, Type::Addr, "the map's value, an address",   map_ip).prepared($prepare),
+            row($number,  NUMBER, $takes, Type::Int,  "the map's value, a number",     map_int).prepared($of_numbers),
+            row($address, TEXT,   $takes, Type::Addr, "the map's value, an address",   map_ip).prepared($of_addresses),
             row($key,     KEY,    $takes, Type::Str,  "the key that matched",          map_key).prepared($prepare),
         )+]
     };
 }
 
-const STR: [Convert; 4] = rows!(Type::Str, prepare_str, "map_str" "map_str_int" "map_str_ip" "map_str_key");
-const BEG: [Convert; 4] = rows!(Type::Str, prepare_beg, "map_beg" "map_beg_int" "map_beg_ip" "map_beg_key");
-const END: [Convert; 4] = rows!(Type::Str, prepare_end, "map_end" "map_end_int" "map_end_ip" "map_end_key");
-const SUB: [Convert; 4] = rows!(Type::Str, prepare_sub, "map_sub" "map_sub_int" "map_sub_ip" "map_sub_key");
-const DIR: [Convert; 4] = rows!(Type::Str, prepare_dir, "map_dir" "map_dir_int" "map_dir_ip" "map_dir_key");
-const DOM: [Convert; 4] = rows!(Type::Str, prepare_dom, "map_dom" "map_dom_int" "map_dom_ip" "map_dom_key");
-const REG: [Convert; 4] = rows!(Type::Str, prepare_reg, "map_reg" "map_reg_int" "map_reg_ip" "map_reg_key");
-const INT: [Convert; 4] = rows!(Type::Int, prepare_int, "map_int" "map_int_int" "map_int_ip" "map_int_key");
-const IP: [Convert; 4] = rows!(Type::Addr, prepare_ip, "map_ip" "map_ip_int" "map_ip_ip" "map_ip_key");
+const STR: [Convert; 4] = rows!(Type::Str, prepare_str numbers_str addresses_str, "map_str" "map_str_int" "map_str_ip" "map_str_key");
+const BEG: [Convert; 4] = rows!(Type::Str, prepare_beg numbers_beg addresses_beg, "map_beg" "map_beg_int" "map_beg_ip" "map_beg_key");
+const END: [Convert; 4] = rows!(Type::Str, prepare_end numbers_end addresses_end, "map_end" "map_end_int" "map_end_ip" "map_end_key");
+const SUB: [Convert; 4] = rows!(Type::Str, prepare_sub numbers_sub addresses_sub, "map_sub" "map_sub_int" "map_sub_ip" "map_sub_key");
+const DIR: [Convert; 4] = rows!(Type::Str, prepare_dir numbers_dir addresses_dir, "map_dir" "map_dir_int" "map_dir_ip" "map_dir_key");
+const DOM: [Convert; 4] = rows!(Type::Str, prepare_dom numbers_dom addresses_dom, "map_dom" "map_dom_int" "map_dom_ip" "map_dom_key");
+const REG: [Convert; 4] = rows!(Type::Str, prepare_reg numbers_reg addresses_reg, "map_reg" "map_reg_int" "map_reg_ip" "map_reg_key");
+const INT: [Convert; 4] = rows!(Type::Int, prepare_int numbers_int addresses_int, "map_int" "map_int_int" "map_int_ip" "map_int_key");
+const IP: [Convert; 4] =
+    rows!(Type::Addr, prepare_ip numbers_ip addresses_ip, "map_ip" "map_ip_int" "map_ip_ip" "map_ip_key");
 
 pub(super) static CONVERTS: &[Convert] = &{
     let [str0, str1, str2, str3] = STR;
@@ -92,24 +93,54 @@ fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: Method) -> Result<(), St
     Ok(())
 }
 
+/// The same for a map whose values are `what`, which `fits` knows.
+fn prepare_typed(
+    args: &mut [Arg],
+    scope: &Scope<'_>,
+    method: Method,
+    what: &str,
+    fits: impl Fn(&[u8]) -> bool,
+) -> Result<(), String> {
+    prepare(args, scope, method)?;
+    let Arg::View(view) = &args[0] else { return Ok(()) };
+    match view.list().find_value(|value| !fits(value)) {
+        None => Ok(()),
+        Some(line) => Err(format!(
+            "`{}`, the value of `{}` in `{}`, is {what}",
+            String::from_utf8_lossy(line.value.as_deref().unwrap_or_default()),
+            String::from_utf8_lossy(&line.key),
+            view.list().name()
+        )),
+    }
+}
+
 macro_rules! prepares {
-    ($($name:ident $method:ident)+) => {
+    ($($name:ident $numbers:ident $addresses:ident $method:ident)+) => {
         $(fn $name(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
             prepare(args, scope, Method::$method)
+        }
+
+        fn $numbers(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+            let fits = |value: &[u8]| value.is_empty() || parse_int(value).is_some();
+            prepare_typed(args, scope, Method::$method, "no integer", fits)
+        }
+
+        fn $addresses(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+            prepare_typed(args, scope, Method::$method, "no address", |value| parse_ip(value).is_some())
         })+
     };
 }
 
 prepares! {
-    prepare_str Str
-    prepare_beg Beg
-    prepare_end End
-    prepare_sub Sub
-    prepare_dir Dir
-    prepare_dom Dom
-    prepare_reg Reg
-    prepare_int Int
-    prepare_ip Ip
+    prepare_str numbers_str addresses_str Str
+    prepare_beg numbers_beg addresses_beg Beg
+    prepare_end numbers_end addresses_end End
+    prepare_sub numbers_sub addresses_sub Sub
+    prepare_dir numbers_dir addresses_dir Dir
+    prepare_dom numbers_dom addresses_dom Dom
+    prepare_reg numbers_reg addresses_reg Reg
+    prepare_int numbers_int addresses_int Int
+    prepare_ip numbers_ip addresses_ip Ip
 }
 
 fn map_text<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {

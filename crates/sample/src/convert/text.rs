@@ -19,7 +19,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("length",       &[],                                                                   Type::Str,  Type::Int,  "its length in bytes",                              length),
     row("reverse",      &[],                                                                   Type::Str,  Type::Str,  "from the end to the start",                        reverse),
     row("reverse_dom",  &[],                                                                   Type::Str,  Type::Str,  "the labels of a domain from the last to the first",reverse_dom),
-    row("bytes",        &[arg(Kind::StrOrVariable), opt(Kind::StrOrVariable)],                 Type::Bin,  Type::Bin,  "the bytes from an offset on",                      bytes),
+    row("bytes",        &[opt(Kind::StrOrVariable), opt(Kind::StrOrVariable)],                 Type::Bin,  Type::Bin,  "the bytes from an offset on",                      bytes).prepared(prepare_bytes),
     row("field",        FIELD,                                                                 Type::Str,  Type::Str,  "a field between delimiters, empty ones counted",   field).prepared(prepare_field),
     row("word",         FIELD,                                                                 Type::Str,  Type::Str,  "a word between delimiters, empty ones skipped",    word).prepared(prepare_field),
     row("concat",       &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "followed by text, a variable and text",            concat).prepared(prepare_concat),
@@ -88,9 +88,27 @@ fn number(arg: &Arg, env: &Env<'_>) -> Option<i64> {
     }
 }
 
+fn prepare_bytes(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    for (arg, least, wanted) in
+        [(&args[0], 0, "the offset is a number from 0 on"), (&args[1], 1, "the length is a number from 1 on")]
+    {
+        let fits = match arg {
+            Arg::Missing | Arg::Var(_) => true,
+            given => crate::value::parse_int(text_of(given)).is_some_and(|number| number >= least),
+        };
+        if !fits {
+            return Err(format!("{wanted}, or the name of a variable"));
+        }
+    }
+    Ok(())
+}
+
 fn bytes<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     let bytes = value.into_bin()?;
-    let offset = usize::try_from(number(args.get(0), env)?).ok()?;
+    let offset = match args.get(0) {
+        Arg::Missing => 0,
+        given => usize::try_from(number(given, env)?).ok()?,
+    };
     let start = offset.min(bytes.len());
     let end = match args.get(1) {
         Arg::Missing => bytes.len(),
@@ -122,8 +140,8 @@ fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<
     let count = args.int(2).unwrap_or(1);
     let nth = usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1);
     let nth = nth?;
-    // How many more, and `None` where fewer are there than were asked for: then all to the end is taken.
-    let more = usize::try_from(count.unsigned_abs()).ok()?.checked_sub(1);
+    // How many more, and `None` for all to the end: so many as 0 and fewer ask for, or where fewer are there.
+    let more = usize::try_from(count).ok().and_then(|count| count.checked_sub(1));
     let (start, end) = if index > 0 {
         let mut found = parts(&bytes, delimiters, skip_empty).skip(nth);
         let first = found.next()?;

@@ -4,12 +4,12 @@ use std::sync::LazyLock;
 
 use http::{Head, Name};
 
-use super::header::{request, response};
+use super::header::{as_number, request, response};
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, opt};
 use crate::env::{Env, Scope};
 use crate::place::{Columns, is_response};
-use crate::value::{Scratch, Type, Value, leading_int};
+use crate::value::{Scratch, Type, Value};
 
 const NAME: &[crate::args::Spec] = &[opt(Kind::Str)];
 
@@ -106,11 +106,11 @@ fn res_cook_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
 }
 
 fn req_cook_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
-    leading_int(find(request(env)?, args, cursor)?).map(Value::Int)
+    as_number(find(request(env)?, args, cursor))
 }
 
 fn res_cook_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
-    leading_int(find(response(env)?, args, cursor)?).map(Value::Int)
+    as_number(find(response(env)?, args, cursor))
 }
 
 fn req_cook_names<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -173,9 +173,9 @@ fn res_fhdr_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
     count(response(env)?.count_lines(name(args)))
 }
 
-/// A number in a header; like HAProxy only where the value is one.
-fn as_number<'a>(bytes: Option<&[u8]>) -> Option<Value<'a>> {
-    crate::value::leading_int(bytes?).map(Value::Int)
+/// The number that a field, a cookie or a parameter begins with; 0 for none.
+pub(super) fn as_number<'a>(bytes: Option<&[u8]>) -> Option<Value<'a>> {
+    Some(Value::Int(crate::value::leading_int(bytes?).unwrap_or(0)))
 }
 
 fn req_hdr_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {

@@ -175,7 +175,7 @@ fn urlp<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Val
 }
 
 fn urlp_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
-    urlp(env, args, cursor)?.to_int().map(Value::Int)
+    Some(Value::Int(urlp(env, args, cursor)?.to_int().unwrap_or(0)))
 }
 
 /// `HTTP/1.1` of a kept request line, without the name.

@@ -276,6 +276,15 @@ impl List {
         })
     }
 
+    /// The first line of a map whose value `is` what is looked for; a line without one has an empty one.
+    pub fn find_value(&self, is: impl Fn(&[u8]) -> bool) -> Option<Line> {
+        self.read(|contents| {
+            let entries = &contents.entries;
+            let mut lines = entries.in_order().into_iter().filter_map(|slot| entries.get(slot));
+            lines.find(|entry| is(entry.value.unwrap_or_default())).map(Line::from)
+        })
+    }
+
     /// How many lines there are.
     pub fn len(&self) -> usize {
         self.read(|contents| contents.entries.len())
