@@ -313,13 +313,7 @@ pub(crate) async fn forward(
     let (mut upload_failed, mut client_left) = (false, false);
     let mut armed = false;
     x.txn.times.closed = x.txn.times.response;
-    // Rules on the response may have asked for either direction.
-    gate::install(x, &client.frontend, true);
-    gate::install(x, &client.frontend, false);
-    if x.upload.gate.is_some() && x.upload_pipe.as_ref().is_some_and(Pipe::is_empty) {
-        x.upload_pipe = None;
-    }
-    x.download_pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
+    fit_out(client, x, backend);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         x.download.moved = false;
         if !upload_failed && !x.upload.is_finished() {
@@ -378,6 +372,17 @@ pub(crate) async fn forward(
         upstream.stream.reset_on_close();
     }
     outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
+}
+
+/// The gates and pipes that both directions go through from here on.
+fn fit_out(client: &Connection, x: &mut Exchange, backend: &Proxy) {
+    // Rules on the response may have asked for either direction.
+    gate::install(x, &client.frontend, true);
+    gate::install(x, &client.frontend, false);
+    if x.upload.gate.is_some() && x.upload_pipe.as_ref().is_some_and(Pipe::is_empty) {
+        x.upload_pipe = None;
+    }
+    x.download_pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
 }
 
 /// A body found to be badly coded before any of the response has left makes the whole a bad response: the client is told.
