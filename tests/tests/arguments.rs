@@ -1,8 +1,9 @@
 //! The command line from outside: what flags do beyond being understood.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
-use weir_tests::{Weir, free_port, program, scratch};
+use weir_tests::{Weir, ask, eventually, free_port, program, scratch};
 
 fn run(arguments: &[&str], configuration: &str) -> Output {
     let directory = scratch("arguments");
@@ -63,4 +64,92 @@ fn what_cannot_be_read_is_said_in_words() {
     let output = run(&["-c", "-f", "a.cfg"], ".warning \"careful\"\n");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.code() == Some(0) && text.starts_with("Warnings were found.\n"), "{text}");
+}
+
+#[test]
+fn flags_that_answer_at_once_do_not_mind_what_follows() {
+    for (arguments, expected) in [
+        (&["-vq", "-f"][..], "3.5-dev5-weir-"),
+        (&["-vqs"], "3.5\n"),
+        (&["-vqb", "--nonsense"], "3.5\n"),
+        (&["-v", "--nonsense"], "weir "),
+        (&["-vv", "-Z"], "weir "),
+    ] {
+        let output = run(arguments, "");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.starts_with(expected), "{arguments:?}: {text}");
+    }
+    let output = run(&["-dL", "-V", "-c", "-f", "a.cfg"], &configuration(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let own = std::fs::canonicalize(program()).expect("the program's path").display().to_string();
+    let line = text.lines().find(|line| line.ends_with(&own)).unwrap_or_default();
+    assert!(line.starts_with("0x") && line.contains("-0x") && line.contains(" (0x"), "{text}");
+}
+
+#[test]
+fn messages_say_first_who_speaks_and_no_more_than_the_system() {
+    let alone = "a master CLI socket was defined, but master-worker mode (-W) is not enabled.\n";
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["-c", "-C", "nowhere", "-f", "a.cfg"],
+            "Could not change to directory nowhere : No such file or directory\n",
+        ),
+        (&["-c", "-S", "master", "-f", "a.cfg"], alone),
+        (&["-x", "nowhere", "-db", "-f", "a.cfg"], "old process at nowhere: No such file or directory\n"),
+        (&["-cc", "foo"], "Failed to evaluate condition: "),
+    ];
+    for (arguments, expected) in cases {
+        let output = run(arguments, &configuration(0));
+        let text = String::from_utf8_lossy(&output.stderr);
+        let mut lines = text.lines();
+        assert!(lines.next().is_some_and(|line| line.contains(" : haproxy version is 3.5-dev5")), "{text}");
+        assert!(lines.next().is_some_and(|line| line.contains(" : path to executable is /")), "{text}");
+        assert!(!output.status.success() && text.contains(expected), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn programs_for_checks_may_be_allowed_by_a_flag() {
+    let text = "global\n  external-check\ndefaults\n  timeout connect 1s\n  timeout server 1s\n\
+                backend b\n  option external-check\n  external-check command /bin/true\n  server s 127.0.0.1:1 check\n";
+    let warned = |arguments: &[&str]| {
+        let output = run(arguments, text);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).contains("insecure-fork-wanted")
+    };
+    assert!(warned(&["-c", "-f", "a.cfg"]));
+    assert!(!warned(&["-c", "-dI", "-f", "a.cfg"]));
+}
+
+/// Runs it as a daemon, with pipes for its messages: both end once the daemon has let go of them.
+fn daemon(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(program()).args(arguments).current_dir(directory).output().expect("the program runs")
+}
+
+#[test]
+fn a_daemon_returns_once_it_serves_and_tells_of_what_goes_wrong_before() {
+    for mode in [&[][..], &["-W"]] {
+        let directory = scratch("daemon");
+        let port = free_port();
+        std::fs::write(directory.join("a.cfg"), configuration(port)).expect("the directory takes files");
+        let start = |pidfile| daemon(&directory, &[mode, &["-D", "-p", pidfile, "-f", "a.cfg"]].concat());
+        let output = start("nowhere/pid");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let expected = "Cannot create pidfile nowhere/pid: No such file or directory\n";
+        assert!(output.status.code() == Some(1) && text.contains(expected), "{mode:?}: {text}");
+        let output = start("pid");
+        assert!(output.status.success(), "{mode:?}: {output:?}");
+        // Nothing to wait for: it serves.
+        assert!(ask(&directory.join("runtime"), "show version").contains("3.5-dev5"));
+        let pid = std::fs::read_to_string(directory.join("pid")).expect("the file of its number");
+        let stopped = Command::new("kill").arg(pid.trim()).status();
+        assert!(stopped.is_ok_and(|status| status.success()), "{pid}");
+        assert!(eventually(|| !Path::new(&format!("/proc/{}", pid.trim())).exists() || is_dead(pid.trim())));
+    }
+}
+
+/// Whether the process has ended, and only its parent has not asked how.
+fn is_dead(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && line.contains('Z'))
 }

@@ -290,7 +290,11 @@ fn the_master_obeys_and_passes_commands_on() {
         (&*format!("@!{pid} show info"), format!("Pid: {pid}\n")),
         ("@1; show info; @; show proc", "master ".to_owned()),
         ("@@1 show info; show version", format!("Pid: {pid}\n")),
-        ("@7 show info", "Can't find the target PID".to_owned()),
+        ("@7 show info", "Can't find the target PID matching the prefix '@7'\n".to_owned()),
+        ("show proc foo", "'show proc' takes no argument here.\n".to_owned()),
+        ("show cli sockets", "./master operator master\n".to_owned()),
+        ("show env WEIR_MASTER", "Variable not found\n".to_owned()),
+        ("echo  a  b", "a  b\n".to_owned()),
         ("@1 disable frontend l", "Permission denied".to_owned()),
         ("show cli level", "operator".to_owned()),
         ("nonsense", "Unknown command".to_owned()),
@@ -321,6 +325,8 @@ fn a_master_ends_with_its_worker() {
     let killed = Command::new("kill").args(["-9", &pid]).status().expect("kill");
     assert!(killed.success());
     assert_eq!(weir.await_end(), Some(128 + 9), "{}", weir.messages());
+    let told = format!("Current worker ({pid}) exited with code 137 (Killed)\n");
+    assert!(weir.messages().contains(&told), "{}", weir.messages());
 }
 
 #[test]

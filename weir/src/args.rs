@@ -20,6 +20,10 @@ pub(crate) enum Action {
     Version,
     /// `-vv`.
     VersionAndBuild,
+    /// `-vq`: the version and no word more.
+    VersionAlone,
+    /// `-vqs`, `-vqb`: the branch.
+    Branch,
     /// `-h`, `--help`.
     Help,
 }
@@ -71,6 +75,8 @@ pub(crate) struct Args {
     pub(crate) ignore_resolution: bool,
     /// `-4`: name servers are asked for IPv4 addresses only.
     pub(crate) only_v4: bool,
+    /// `-dI`: programs may be started, as with `insecure-fork-wanted`.
+    pub(crate) insecure_fork: bool,
     /// `-dL`: print the object files that are loaded.
     pub(crate) dump_objects: bool,
     /// `-dS`.
@@ -132,14 +138,16 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
                 args.condition = text(value()?);
                 args.action = Action::Condition;
             }
-            "-v" | "--version" => args.action = Action::Version,
-            "-vv" | "--build" => args.action = Action::VersionAndBuild,
-            "-h" | "--help" => args.action = Action::Help,
+            "-v" | "--version" => return only(Action::Version),
+            "-vv" | "--build" => return only(Action::VersionAndBuild),
+            "-vq" => return only(Action::VersionAlone),
+            "-vqs" | "-vqb" => return only(Action::Branch),
+            "-h" | "--help" => return only(Action::Help),
             "-d" | "--debug" => args.debug = true,
             "-D" | "--daemon" => args.daemon = true,
             "-db" | "--foreground" => args.foreground = true,
-            "-q" | "--quiet" => (args.quiet, args.verbose) = (true, false),
-            "-V" | "--verbose" => (args.verbose, args.quiet) = (true, false),
+            "-q" | "--quiet" => args.quiet = true,
+            "-V" | "--verbose" => args.verbose = true,
             "-W" | "--master-worker" => args.master_worker = true,
             "-Ws" => (args.master_worker, args.notify) = (true, true),
             "-C" | "--directory" => args.directory = Some(value()?.into()),
@@ -156,6 +164,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             "-dD" => args.diagnostics = true,
             "-dW" | "--zero-warning" => args.zero_warning = true,
             "-4" => args.only_v4 = true,
+            "-dI" => args.insecure_fork = true,
             "-dL" => args.dump_objects = true,
             "-dr" => args.ignore_resolution = true,
             "-dS" => args.no_splice = true,
@@ -165,11 +174,18 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             _ => debug_flag(&flag, &mut args)?,
         }
     }
+    // Whichever comes first.
+    args.quiet &= !args.verbose;
     let needs_file = matches!(args.action, Action::Run | Action::Check);
     if needs_file && args.files.is_empty() {
         return Err(ArgsError::NoFile);
     }
     Ok(args)
+}
+
+/// What answers at once, whatever else stands on the line.
+fn only(action: Action) -> Result<Args, ArgsError> {
+    Ok(Args { action, ..Args::default() })
 }
 
 /// The `-d…` flags with a value glued to them, and those that only matter to HAProxy's insides.
@@ -178,8 +194,7 @@ fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
         args.dump_keywords = Some(if classes.is_empty() { "help" } else { classes }.to_owned());
         return Ok(());
     }
-    const INEFFECTIVE: &[&str] =
-        &["-dI", "-de", "-dp", "-ds", "-dk", "-dv", "-dV", "-dT", "-dF", "-dZ", "-dc"];
+    const INEFFECTIVE: &[&str] = &["-de", "-dp", "-ds", "-dk", "-dv", "-dV", "-dT", "-dF", "-dZ", "-dc"];
     const PREFIXES: &[&str] = &["-dM", "-dA", "-dC", "-dt"];
     if INEFFECTIVE.contains(&flag) || PREFIXES.iter().any(|prefix| flag.starts_with(prefix)) {
         args.ineffective.push(flag.to_owned());
@@ -229,7 +244,7 @@ Configuration:
   -4                         ask name servers for IPv4 addresses only
   -dr                        start servers whose names do not resolve without an address
   -dC                        print the configuration as read: conditions and variables resolved
-  -dL                        print the program and the libraries that it loaded
+  -dL                        print the program and the libraries that it loaded; with -V, where
   -dK[CLASS,...]             print the keywords known (-dKhelp lists the classes)
 
 Process:
@@ -246,10 +261,12 @@ Process:
   -x, --take-over SOCKET     take the listening sockets of the process with this command socket
   -S ADDRESS                 where the master's command socket listens
   -dS -dR -dG                no splice, no SO_REUSEPORT, no getaddrinfo
+  -dI                        allow programs to be started, for checks
 
 Messages:
   -q, --quiet                none; -V, --verbose undoes it
-  -v, --version              the version; -vv, --build everything about the build
+  -v, --version              the version; -vv, --build everything about the build;
+                             -vq the version alone, -vqb its branch
   -h, --help                 this text
 ";
 
@@ -277,7 +294,17 @@ mod tests {
         assert!(args.only_v4 && args.dump_objects && args.ineffective == ["-ds"]);
         assert_eq!(read("-cc streq(a,a)").unwrap().condition, "streq(a,a)");
         assert_eq!(read("--check --config x").unwrap().action, Action::Check);
-        assert!(!read("-q -V -f x").unwrap().quiet);
+        assert!(!read("-q -V -f x").unwrap().quiet && !read("-V -q -f x").unwrap().quiet);
+        assert!(read("-dI -f x").unwrap().insecure_fork);
+        for (line, action) in [
+            ("-v --nonsense", Action::Version),
+            ("-vv -f", Action::VersionAndBuild),
+            ("-vq", Action::VersionAlone),
+            ("-vqs", Action::Branch),
+            ("-vqb", Action::Branch),
+        ] {
+            assert_eq!(read(line).map(|args| args.action), Ok(action), "{line}");
+        }
     }
 
     #[test]

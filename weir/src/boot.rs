@@ -60,7 +60,7 @@ fn start(
         Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
             master::sockets(state, messages)
         }
-        _ => system::take_over(args.take_over.as_deref(), messages),
+        _ => system::take_over(args.take_over.as_deref(), global.master_worker, messages)?,
     };
     let first = resumed.is_none();
     if !global.master_worker {
@@ -75,15 +75,18 @@ fn start(
         bound => bound?,
     };
     // The master stays one thread and forks before any other exists.
-    let mut link = None;
+    let (mut link, mut launch) = (None, None);
     if global.master_worker {
         match master::split(global, args, resumed, messages)? {
             master::Role::Master(ending) => return Ok(ending),
             master::Role::Worker(theirs) => link = Some(theirs),
         }
+        if global.daemon {
+            launch = Some(system::Launch::of_worker()?);
+        }
     } else {
         if global.daemon {
-            net::sys::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."))?;
+            launch = Some(system::Launch::begin()?);
         }
         system::write_pidfile(global)?;
     }
@@ -94,7 +97,7 @@ fn start(
     let exposed = if exposes { Exposed::of(&plan, &bound) } else { Ok(Exposed::default()) };
     let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);
     let old = if first { args.clone() } else { Args::default() };
-    run_workers(Start { plan, bound, limits, link, exposed, old, messages })
+    run_workers(Start { plan, bound, limits, link, launch, exposed, old, messages })
 }
 
 /// Binds everything. Processes that are to be replaced are asked to let go of addresses that they alone can have.
@@ -133,6 +136,8 @@ struct Start {
     limits: system::Limits,
     /// The way to the master, if there is one.
     link: Option<UnixStream>,
+    /// Who waits for this process in the foreground, if somebody does.
+    launch: Option<system::Launch>,
     exposed: Arc<Exposed>,
     /// The arguments that name processes to be replaced.
     old: Args,
@@ -140,7 +145,7 @@ struct Start {
 }
 
 fn run_workers(start: Start) -> Result<Ending, String> {
-    let Start { plan, bound, limits, mut link, exposed, old, messages } = start;
+    let Start { plan, bound, limits, mut link, launch, exposed, old, messages } = start;
     let has_master = link.is_some();
     let threads = plan.global.workers();
     runtime::profile::switch(plan.global.profile_tasks);
@@ -202,6 +207,9 @@ fn run_workers(start: Start) -> Result<Ending, String> {
         system::announce(messages);
     }
     system::finish_old(&old);
+    if let Some(launch) = launch {
+        launch.succeed();
+    }
     Ok(signals::wait(&shared, &exposed, messages))
 }
 

@@ -20,8 +20,12 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     };
     apply(args, &mut plan);
     if diagnostics.has_warnings() && plan.global.zero_warning {
-        messages
-            .say(Severity::Alert, "config : Some warnings were found and 'zero-warning' is set. Aborting.");
+        messages.say(Severity::Alert, "Some warnings were found and 'zero-warning' is set. Aborting.");
+        return Err(ExitCode::FAILURE);
+    }
+    if args.master_socket.is_some() && !plan.global.master_worker {
+        let text = "a master CLI socket was defined, but master-worker mode (-W) is not enabled.";
+        messages.say(Severity::Alert, text);
         return Err(ExitCode::FAILURE);
     }
     let listening = |proxy: &config::plan::Proxy| {
@@ -84,8 +88,11 @@ pub(crate) fn boot(args: &Args) -> Boot {
     }
     let paths: Vec<String> = args.files.iter().map(|path| path.display().to_string()).collect();
     environment.set("HAPROXY_CFGFILES", &paths.join(";"));
-    let setting =
-        Setting { ignore_resolution_failures: args.ignore_resolution, default_maxconn: args.proxy_maxconn };
+    let setting = Setting {
+        ignore_resolution_failures: args.ignore_resolution,
+        default_maxconn: args.proxy_maxconn,
+        insecure_fork: args.insecure_fork,
+    };
     Boot { facts: version::facts(args.diagnostics, &disabled), environment, setting }
 }
 
@@ -103,7 +110,8 @@ pub(crate) fn condition(args: &Args, messages: Messages) -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(error) => {
             let text = error.haproxy.as_deref().map(|text| text.trim_start_matches(": ").to_owned());
-            messages.say(Severity::Alert, &text.unwrap_or(error.message));
+            let text = text.unwrap_or(error.message);
+            messages.say(Severity::Alert, &format!("Failed to evaluate condition: {text}"));
             ExitCode::from(2)
         }
     }

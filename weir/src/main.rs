@@ -49,6 +49,8 @@ fn main() -> ExitCode {
         Action::Help => messages::output(args::HELP),
         Action::Version => messages::output(&version::short(as_haproxy)),
         Action::VersionAndBuild => messages::output(&version::long(as_haproxy)),
+        Action::VersionAlone => messages::say(format_args!("{}", version::FULL)),
+        Action::Branch => messages::say(format_args!("{}", version::BRANCH)),
         Action::Condition => return check::condition(&args, Messages::new(args.quiet)),
         Action::Run | Action::Check => return read_and_run(args, resumed),
     }
@@ -76,7 +78,7 @@ fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
         keywords::dump(classes);
     }
     if args.dump_objects && plan.is_ok() {
-        system::list_objects();
+        system::list_objects(args.verbose);
     }
     match (plan, resumed) {
         (Err(_), Some(state)) if args.action == Action::Run => {

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use diag::render::{self, Colour};
 use diag::{Diagnostics, Severity, SourceMap};
@@ -39,7 +41,7 @@ impl Messages {
         let pid = std::process::id();
         let mut out = String::new();
         if !self.terminal && (diagnostics.has_errors() || diagnostics.has_warnings()) {
-            out.push_str(&introduction(pid));
+            out.push_str(&introduction());
         }
         for diagnostic in diagnostics.iter().take(MOST) {
             if self.terminal {
@@ -77,17 +79,37 @@ impl Messages {
         if self.quiet {
             return;
         }
+        let text = without_numbers(text);
         if self.terminal {
             let text = text.trim_end_matches('.');
             print(&format!("{}: {text}\n", severity.word()));
         } else {
-            print(&render::process_line(severity, std::process::id(), text));
+            let serious = matches!(severity, Severity::Alert | Severity::Warning);
+            let first = if serious { introduction() } else { String::new() };
+            print(&(first + &render::process_line(severity, std::process::id(), &text)));
         }
     }
 }
 
+/// The text without the numbers that Rust adds to the system's words for an error.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
+    }
+    out
+}
+
+/// Whether this process has said who it is.
+static INTRODUCED: AtomicBool = AtomicBool::new(false);
+
 /// What HAProxy says before its first alert or warning.
-fn introduction(pid: u32) -> String {
+fn introduction() -> String {
+    if INTRODUCED.swap(true, Relaxed) {
+        return String::new();
+    }
+    let pid = std::process::id();
     let path = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     let version = format!("haproxy version is {}", version::FULL);
     render::process_line(Severity::Notice, pid, &version)

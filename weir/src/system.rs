@@ -1,5 +1,8 @@
 //! What the process asks of the system: descriptors, threads, user and group, pid file, and the processes it replaces.
 
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use config::Plan;
@@ -65,20 +68,23 @@ pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> 
     Ok(Limits { max_connections, open_files, memory: 0 })
 }
 
-/// `-x`: listening sockets of a running process.
-pub(crate) fn take_over(socket: Option<&Path>, messages: Messages) -> Inherited {
-    let Some(socket) = socket else { return Vec::new() };
-    match crate::hand_over::receive(socket) {
-        Ok(sockets) => sockets,
-        Err(error) => {
-            let shown = socket.display();
-            messages.say(
-                Severity::Warning,
-                &format!("Failed to get the sockets from the old process at {shown}: {error}"),
-            );
-            Vec::new()
+/// `-x`: listening sockets of a running process. Without them connections would be lost, so nothing starts, unless a master
+/// says so: it is started with the same words whether or not somebody ran before.
+pub(crate) fn take_over(
+    socket: Option<&Path>,
+    has_master: bool,
+    messages: Messages,
+) -> Result<Inherited, String> {
+    let Some(socket) = socket else { return Ok(Vec::new()) };
+    crate::hand_over::receive(socket).or_else(|error| {
+        let shown = socket.display();
+        let text = format!("Failed to get the sockets from the old process at {shown}: {error}");
+        if !has_master {
+            return Err(text);
         }
-    }
+        messages.say(Severity::Warning, &text);
+        Ok(Vec::new())
+    })
 }
 
 /// `-m`: the most memory that the process may allocate, in megabytes. What is started from it inherits the limit.
@@ -94,17 +100,68 @@ pub(crate) fn limit_memory(megabytes: Option<u64>) -> Result<u64, String> {
         .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
 }
 
-/// `-dL`: the program and its libraries, as the kernel has mapped them.
-pub(crate) fn list_objects() {
+/// `-dL`: the program and its libraries, as the kernel has mapped them, and where if that is asked for.
+pub(crate) fn list_objects(with_addresses: bool) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Vec<(&str, u64, u64)> = Vec::new();
     for line in maps.lines() {
         let path = line.find('/').map_or("", |at| &line[at..]);
-        if !path.is_empty() && !seen.contains(&path) {
-            seen.push(path);
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        let Some((start, end)) = range else { continue };
+        let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+        match seen.iter_mut().find(|(known, ..)| *known == path) {
+            Some((.., last)) => *last = number(end),
+            None if !path.is_empty() => seen.push((path, number(start), number(end))),
+            None => {}
         }
     }
-    output(&format!("List of loaded object files:\n{}\n", seen.join("\n")));
+    let mut text = String::from("List of loaded object files:\n");
+    for (path, start, end) in seen {
+        if with_addresses {
+            text.push_str(&format!("0x{start:012x}-0x{:012x} (0x{:07x}) ", end - 1, end - start));
+        }
+        text.push_str(path);
+        text.push('\n');
+    }
+    output(&text);
+}
+
+/// A process on its way into the background (`-D`), and the one that waits in the foreground until it has started. Dropped
+/// before [`Launch::succeed`], it tells of a failure.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    waiting: Option<UnixStream>,
+    /// `/dev/null`, which a confined process may not have.
+    nowhere: File,
+}
+
+impl Launch {
+    /// Goes on in the background. Call it while there is one thread.
+    pub(crate) fn begin() -> Result<Self, String> {
+        let mut launch = Self::of_worker()?;
+        let forked = net::sys::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."));
+        launch.waiting = Some(forked?);
+        Ok(launch)
+    }
+
+    /// The worker of a master that is there already: nobody waits for it.
+    pub(crate) fn of_worker() -> Result<Self, String> {
+        let nowhere = File::options().read(true).write(true).open("/dev/null");
+        let nowhere = nowhere.map_err(|error| format!("[haproxy.main()] Cannot open /dev/null: {error}."))?;
+        Ok(Self { waiting: None, nowhere })
+    }
+
+    /// All is well: lets the foreground and its terminal go. Whoever reads what was written there waits for its end.
+    pub(crate) fn succeed(self) {
+        // Where the system refuses, things stay as they are.
+        let _ = rustix::stdio::dup2_stdin(&self.nowhere);
+        let _ = rustix::stdio::dup2_stdout(&self.nowhere);
+        let _ = rustix::stdio::dup2_stderr(&self.nowhere);
+        if let Some(mut waiting) = self.waiting {
+            // Who waited may be gone.
+            let _ = waiting.write_all(b"R");
+        }
+    }
 }
 
 /// `pidfile`.

@@ -2,9 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use std::io;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
@@ -163,20 +164,26 @@ pub fn drop_privileges(uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
     Ok(())
 }
 
-/// Goes on in a new process in the background; the calling process ends with status 0 (`-D`, `daemon`).
+/// Goes on in a new process in the background (`-D`, `daemon`). The calling process ends with status 0 once a byte has been
+/// written to what is returned, and with 1 when that is dropped before.
 ///
 /// Must be called while the process has one thread: the child gets only the calling one.
-pub fn daemonize() -> io::Result<()> {
+pub fn daemonize() -> io::Result<UnixStream> {
+    let (mut parent, child) = UnixStream::pair()?;
     // SAFETY: by this function's contract there is one thread, so no lock can be held by a thread that the child lacks.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             // SAFETY: takes nothing; it fails only for a group leader, which a new child is not.
             unsafe { libc::setsid() };
-            Ok(())
+            Ok(child)
         }
-        // SAFETY: ends this process without running what the child will run at its own end.
-        _ => unsafe { libc::_exit(0) },
+        _ => {
+            drop(child);
+            let started = parent.read_exact(&mut [0]).is_ok();
+            // SAFETY: ends this process without running what the child will run at its own end.
+            unsafe { libc::_exit(i32::from(!started)) }
+        }
     }
 }
 

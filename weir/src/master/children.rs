@@ -52,6 +52,8 @@ pub(crate) struct State {
     pub(crate) client: Option<OwnedFd>,
     /// Whether old workers are to end at once (`hard-reload`).
     pub(crate) hard: bool,
+    /// Who waits in the foreground for the first worker, if somebody does.
+    pub(crate) launch: Option<crate::system::Launch>,
 }
 
 /// Now, in seconds of the UNIX epoch.
@@ -70,6 +72,7 @@ impl State {
             cli: None,
             client: None,
             hard: false,
+            launch: None,
         }
     }
 
@@ -126,6 +129,7 @@ impl State {
             cli: own(cli)?,
             client: own(client)?,
             hard: hard != 0,
+            launch: None,
         };
         for part in parts {
             let [pid, reloads, started, leaving, link] = part.try_into().ok()?;

@@ -28,6 +28,9 @@ const HELP: &str = "The following commands are valid at this level:
   show startup-logs            : show the messages of the last start or reload
   show version                 : show the version
   show cli level               : show the level of this session
+  show cli sockets             : show the sockets of the master's runtime API
+  show env [<var>]             : show the environment
+  echo <text>                  : say that
   operator                     : lower the level to operator
   user                         : lower the level to user
   prompt [i|n|p]               : toggle interactive mode with a prompt
@@ -193,7 +196,7 @@ impl Session {
         if let Some(rest) = text.strip_prefix('@') {
             let (name, command) = rest.split_once(' ').unwrap_or((rest, ""));
             let Some(target) = self.find(name) else {
-                return self.say("Can't find the target PID matching the prefix.\n");
+                return self.say(&format!("Can't find the target PID matching the prefix '@{name}'\n"));
             };
             return match (command.trim(), target) {
                 ("", _) => {
@@ -274,7 +277,8 @@ impl Session {
         let rest = line.trim_start_matches('@');
         let (name, commands) = rest.split_once(' ').unwrap_or((rest, ""));
         let Some(Target::Worker(pid)) = self.find(name) else {
-            return self.say("Can't find the target PID matching the prefix.\n").map(|_| ());
+            let wrong = format!("Can't find the target PID matching the prefix '@{name}'\n");
+            return self.say(&wrong).map(|_| ());
         };
         let mut worker = self.connect(pid)?;
         let preface = self.preface();
@@ -300,9 +304,20 @@ impl Session {
             [] => Ok(Then::GoOn),
             ["quit"] => Ok(Then::Close),
             ["help", ..] => self.say(HELP),
-            ["show", "proc", ..] => {
+            ["show", "proc"] => {
                 let text = processes(&self.master);
                 self.say(&text)
+            }
+            ["show", "proc", ..] => self.say("'show proc' takes no argument here.\n"),
+            ["show", "env", ref name @ ..] => self.say(&environment(name.first().copied())),
+            ["show", "cli", "sockets"] => {
+                let address = self.master.args.master_socket.as_deref().unwrap_or_default();
+                let address = address.split(',').next().unwrap_or_default();
+                self.say(&format!("# socket lvl processes\n{address} {} master\n", self.level.name()))
+            }
+            ["echo", ..] => {
+                let said = text.trim_start().strip_prefix("echo").unwrap_or_default().trim_start();
+                self.say(&format!("{said}\n"))
             }
             ["show", "version"] => {
                 self.say(&format!("{}-weir-{}\n", version::SPOKEN, env!("CARGO_PKG_VERSION")))
@@ -384,6 +399,17 @@ fn commands(line: &str) -> Vec<&str> {
     }
     all.push(&line[start..]);
     all
+}
+
+/// `show env`: the environment that the master was started with, as a reload finds it.
+fn environment(name: Option<&str>) -> String {
+    let mut out = String::new();
+    for (key, value) in std::env::vars_os() {
+        if name.is_none_or(|name| key == name) && key != children::VARIABLE {
+            out.push_str(&format!("{}={}\n", key.to_string_lossy(), value.to_string_lossy()));
+        }
+    }
+    if out.is_empty() && name.is_some() { "Variable not found\n".to_owned() } else { out }
 }
 
 /// `show proc`.

@@ -67,14 +67,17 @@ pub(crate) fn split(
 ) -> Result<Role, String> {
     let cannot_fork = |error: std::io::Error| format!("[haproxy.main()] Cannot fork: {error}.");
     let first = resumed.is_none();
-    if global.daemon && first {
-        net::sys::daemonize().map_err(cannot_fork)?;
-    }
     let mut state = resumed.unwrap_or_else(State::new);
+    if global.daemon && first {
+        state.launch = Some(system::Launch::begin()?);
+    }
     if state.cli.is_none()
         && let Some(address) = &args.master_socket
     {
         state.cli = Some(cli::bind(address)?);
+    }
+    if first {
+        system::write_pidfile(global)?;
     }
     let (ours, theirs) = UnixStream::pair().map_err(cannot_fork)?;
     hold_signals(true);
@@ -83,9 +86,6 @@ pub(crate) fn split(
         Forked::Parent(pid) => pid,
     };
     drop(theirs);
-    if first {
-        system::write_pidfile(global)?;
-    }
     messages.say(Severity::Notice, &format!("New worker ({pid}) forked"));
     state.children.push(Child {
         pid,
@@ -208,6 +208,9 @@ impl Master {
             }
         }
         state.failed = 0;
+        if let Some(launch) = state.launch.take() {
+            launch.succeed();
+        }
         self.messages.say(Severity::Notice, "Loading success.");
         system::notify(&format!("READY=1\nMAINPID={}\nSTATUS=Ready.\n", std::process::id()), self.messages);
     }
@@ -294,15 +297,46 @@ fn ending(status: WaitStatus) -> Ending {
 fn told(ending: Ending) -> String {
     match ending {
         Ending::Clean => "code 0 (Exit)".to_owned(),
-        Ending::Signal(number) => format!("code {} (signal {number})", 128 + number),
-        Ending::Code(code) if code > 128 => format!("code {code} (signal {})", code - 128),
+        Ending::Signal(number) => format!("code {} ({})", 128 + number, name_of(number)),
+        Ending::Code(code) if code > 128 => format!("code {code} ({})", name_of(i32::from(code) - 128)),
         Ending::Code(code) => format!("code {code} (Exit)"),
     }
 }
 
+/// What the system calls the end by that signal.
+fn name_of(signal: i32) -> String {
+    use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGQUIT, SIGSEGV};
+    let name = match signal {
+        SIGHUP => "Hangup",
+        SIGINT => "Interrupt",
+        SIGQUIT => "Quit",
+        SIGILL => "Illegal instruction",
+        SIGABRT => "Aborted",
+        SIGBUS => "Bus error",
+        SIGFPE => "Floating point exception",
+        SIGKILL => "Killed",
+        SIGSEGV => "Segmentation fault",
+        SIGPIPE => "Broken pipe",
+        SIGTERM => "Terminated",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}
+
 /// Tells the master that this worker serves, and serves the connections to the runtime API that it passes on. Without a
-/// master there is nobody to obey, so the worker ends with it.
+/// master there is nobody to obey, so the worker ends with it, also with one that did not wait for it.
 pub(crate) async fn obey(
+    link: UnixStream,
+    runtime: Arc<control::Runtime>,
+    exposed: Arc<crate::hand_over::Exposed>,
+) -> std::io::Result<()> {
+    let outcome = listen_to(link, runtime, exposed).await;
+    send(rustix::process::getpid().as_raw_nonzero().get(), Signal::TERM);
+    outcome
+}
+
+/// Likewise, until the master is gone.
+async fn listen_to(
     link: UnixStream,
     runtime: Arc<control::Runtime>,
     exposed: Arc<crate::hand_over::Exposed>,
@@ -316,7 +350,6 @@ pub(crate) async fn obey(
         let Ok(received) = received else { continue };
         let (bytes, descriptors) = received?;
         if bytes == 0 {
-            send(rustix::process::getpid().as_raw_nonzero().get(), Signal::TERM);
             return Ok(());
         }
         for descriptor in descriptors {

@@ -57,6 +57,8 @@ pub struct Setting {
     pub ignore_resolution_failures: bool,
     /// `-N`: the limit of proxies without their own.
     pub default_maxconn: Option<u32>,
+    /// Whether programs may be started whatever the global section says.
+    pub insecure_fork: bool,
 }
 
 /// A proxy between the passes.
@@ -183,6 +185,7 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
             }
         }
     }
+    global.plan.insecure_fork_wanted |= context.setting.insecure_fork;
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.default_path = global.plan.default_path.clone();
     // What follows is of the process: a plan in use has decided it.
