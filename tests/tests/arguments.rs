@@ -153,3 +153,22 @@ fn is_dead(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && line.contains('Z'))
 }
+
+#[test]
+fn a_variable_takes_one_name_and_one_value() {
+    for (line, expected) in [
+        ("setenv", "'setenv' expects environment variable name."),
+        ("setenv X", "'setenv' expects environment variable value for 'X'."),
+        ("setenv X \"\"", "'setenv' expects environment variable value for 'X'."),
+        ("presetenv X y z", "'presetenv' cannot handle unexpected argument 'z'."),
+        ("setenv X=Y z", "'setenv' failed on variable 'X=Y' : Invalid argument."),
+        ("unsetenv", "'unsetenv' expects at least one variable name."),
+    ] {
+        let output = run(&["-c", "-f", "a.cfg"], &format!("global\n  {line}\n"));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && text.contains(expected), "{line}: {text}");
+    }
+    let output = run(&["-c", "-f", "a.cfg"], "global\n  setenv X ^/a\\$\n  resetenv X\n.notice \"$X\"\n");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("'^/a\\$'"), "{text}");
+}

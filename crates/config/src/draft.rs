@@ -375,20 +375,39 @@ fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagn
 }
 
 fn environment_arity(statement: &Statement) -> Result<(), Diagnostic> {
-    let name = statement.keyword.name;
-    let wanted = match name {
-        "setenv" | "presetenv" => 2,
-        // Without names none is kept.
-        "resetenv" => 0,
-        _ => 1,
-    };
-    if statement.arguments().len() >= wanted {
-        return Ok(());
+    let (name, words) = (statement.keyword.name, statement.arguments());
+    let wrong =
+        |at: Span, message: String, haproxy: String| Err(Diagnostic::alert(message).at(at).haproxy(haproxy));
+    let sets = matches!(name, "setenv" | "presetenv");
+    // Without names `resetenv` keeps none.
+    let variable = words.first().filter(|word| !word.is_empty());
+    if let (None, "setenv" | "presetenv" | "unsetenv") = (variable, name) {
+        let what = if sets { "environment variable name" } else { "at least one variable name" };
+        let at = words.first().map_or_else(|| statement.end(), |word| word.span());
+        return wrong(
+            at,
+            format!("`{name}` expects the name of a variable"),
+            format!("'{name}' expects {what}."),
+        );
     }
-    let what = if wanted == 2 { "a name and a value" } else { "the name of a variable" };
-    Err(Diagnostic::alert(format!("`{name}` expects {what}"))
-        .at(statement.end())
-        .haproxy(format!("'{name}' expects {what} as arguments.")))
+    let Some(variable) = variable.filter(|_| sets) else { return Ok(()) };
+    if variable.contains('=') {
+        let text = format!("'{name}' failed on variable '{variable}' : Invalid argument.");
+        return wrong(variable.span(), "the name of a variable holds no `=`".to_owned(), text);
+    }
+    if words.get(1).is_none_or(|value| value.is_empty()) {
+        let at = words.get(1).map_or_else(|| statement.end(), |word| word.span());
+        let text = format!("'{name}' expects environment variable value for '{variable}'.");
+        return wrong(at, format!("`{name}` expects a value for `{variable}`"), text);
+    }
+    match words.get(2) {
+        None => Ok(()),
+        Some(more) => {
+            let text = format!("'{name}' cannot handle unexpected argument '{more}'.");
+            let message = Diagnostic::alert(format!("`{name}` takes one value, and `{more}` is another"));
+            Err(message.at(more.span()).help("put a value that has blanks in quotes").haproxy(text))
+        }
+    }
 }
 
 /// Warns of a line that has no effect.

@@ -91,7 +91,7 @@ impl Splitter<'_> {
                 b'"' if single.is_none() => double = toggled(double, self.at),
                 _ if single.is_some() => self.word.push(byte),
                 b'\\' => {
-                    self.escape()?;
+                    self.escape(double.is_some())?;
                     continue;
                 }
                 b'$' if double.is_some() => {
@@ -131,8 +131,9 @@ impl Splitter<'_> {
         self.word.clear();
     }
 
-    /// A backslash outside of single quotes. One before any other character than those listed stays.
-    fn escape(&mut self) -> Result<(), Diagnostic> {
+    /// A backslash outside of single quotes. One before any other character than those listed stays; so it does before a
+    /// dollar sign where that is none to escape, as in HAProxy (and unlike the table of section 2.2).
+    fn escape(&mut self, quoted: bool) -> Result<(), Diagnostic> {
         let escaped = match self.text.get(self.at + 1) {
             Some(b'n') => b'\n',
             Some(b'r') => b'\r',
@@ -148,7 +149,8 @@ impl Splitter<'_> {
                 self.at += 4;
                 return Ok(());
             }
-            Some(&other @ (b' ' | b'\t' | b'#' | b'\\' | b'\'' | b'"' | b'$')) => other,
+            Some(b'$') if quoted => b'$',
+            Some(&other @ (b' ' | b'\t' | b'#' | b'\\' | b'\'' | b'"')) => other,
             _ => {
                 self.word.push(b'\\');
                 self.at += 1;
@@ -279,7 +281,7 @@ mod tests {
             (b"'\\n$A\\'", &[b"\\n$A\\"]),
             (b"\"\" x ''", &[b"", b"x", b""]),
             (b"a\"b\"'c'd", &[b"abcd"]),
-            (b"$A \\$A ${A}", &[b"$A", b"$A", b"${A}"]),
+            (b"$A \\$A ${A} ^/a\\$ \"\\$\"", &[b"$A", b"\\$A", b"${A}", b"^/a\\$", b"$"]),
             (b"\"$A\" \"${A}b\" \"$A.b\" \"\\$A\"", &[b"one", b"oneb", b"one.b", b"$A"]),
             (b"\"$_9\"", &[b"u"]),
             (b"\"$NONE\" \"$EMPTY\"", &[b"", b""]),
