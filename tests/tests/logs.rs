@@ -434,3 +434,18 @@ fn places_for_captured_headers_are_shown_whoever_answers() {
     get(port, "/");
     assert_eq!(collector.next(), "{h|} {} -\n");
 }
+
+#[test]
+fn what_was_not_understood_is_logged_while_its_client_is_still_there() {
+    let (port, collector) = (free_port(), Collector::new());
+    let logs = format!("log 127.0.0.1:{} local0", collector.port());
+    let weir = Weir::start(&format!("{GLOBAL}{DEFAULTS}{}", frontend(port, &logs)), &[port]);
+    // More bytes than were read are on their way: the connection stays until they can be thrown away.
+    let early = (0..5).any(|_| {
+        let mut client = Client::connect(port);
+        client.send("BAD\x01\r\n\r\n");
+        let _ = collector.next();
+        weir.ask("show info").contains("\nCurrConns: 1\n")
+    });
+    assert!(early, "{}", weir.ask("show sess"));
+}

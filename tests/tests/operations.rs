@@ -304,3 +304,59 @@ fn anonymized_output_hides_names_and_keeps_what_belongs_together() {
     expect(&weir, "set anon on; show anon", "Key : 1234");
     expect(&weir, "set anon on; set anon off; show anon", "disabled");
 }
+
+#[test]
+fn streams_of_tcp_are_in_the_statistics_while_they_last() {
+    let (origin, port) = (Origin::echo(), free_port());
+    let weir = Weir::start(
+        &format!(
+            "global\n  stats socket runtime level admin\ndefaults\n  mode tcp\n  timeout client 20s\n  timeout connect 10s\n  \
+             timeout server 20s\nfrontend f\n  bind 127.0.0.1:{port}\n  default_backend b\n\
+             backend b\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[port],
+    );
+    let mut client = weir_tests::client::Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(client.response().is_some());
+    let text = weir.ask("show stat");
+    let names: Vec<&str> = text.lines().next().unwrap_or_default().split(',').collect();
+    let value = |row: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(row)).unwrap_or_default();
+        let at = names.iter().position(|known| *known == name).expect("a column");
+        line.split(',').nth(at).unwrap_or_default().to_owned()
+    };
+    for row in ["b,s,", "b,BACKEND,"] {
+        assert!(value(row, "lastsess").parse::<u32>().is_ok(), "{row}: {text}");
+    }
+    // The port was tried once before.
+    assert!(value("f,FRONTEND,", "sess_other").parse::<u32>().is_ok_and(|streams| streams > 0), "{text}");
+    assert_eq!(value("f,FRONTEND,", "req_tot"), "0", "{text}");
+}
+
+#[test]
+fn a_running_process_tells_the_state_of_its_servers_when_asked_by_a_signal() {
+    let port = free_port();
+    let weir = start(
+        &format!(
+            "frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\nbackend b\n  server s 127.0.0.1:1\n  \
+             server t 127.0.0.1:1 backup\nbackend c\n  server s 127.0.0.1:1 disabled\n"
+        ),
+        port,
+    );
+    weir.signal("HUP");
+    for line in [
+        "SIGHUP received, dumping servers states.\n",
+        "SIGHUP: Server b/s is UP. Conn: 0 act, 0 pend, 0 tot.\n",
+        "SIGHUP: Proxy b has 1 active servers and 1 backup servers available. Conn: act(FE+BE): 0+0, 0 pend (0 unass), tot(FE+BE): 0+0.\n",
+        "SIGHUP: Proxy c has no server available ! Conn: ",
+    ] {
+        assert!(weir_tests::eventually(|| weir.messages().contains(line)), "{line}: {}", weir.messages());
+    }
+    assert!(
+        weir.messages().contains("SIGHUP: Proxy f has no servers. Conn: act(FE+BE): "),
+        "{}",
+        weir.messages()
+    );
+}

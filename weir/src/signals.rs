@@ -87,26 +87,40 @@ fn flush(messages: Messages) {
     messages.say(Severity::Notice, "SIGQUIT: free buffers are given back; `show pools` tells what is held.");
 }
 
-/// `SIGHUP`: the state of all servers and proxies.
+/// `SIGHUP`: the state of all servers and proxies, in HAProxy's lines.
 fn show_state(shared: &Shared, messages: Messages) {
+    let say = |text: &str| messages.say(Severity::Warning, text);
+    say("SIGHUP received, dumping servers states.");
     for proxy in shared.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {
-        for server in proxy.state.servers.load().iter() {
+        let (mut serving, mut waiting) = (0, 0);
+        let servers = proxy.state.servers.load();
+        for server in servers.iter() {
             let state = if server.is_up() { "UP" } else { "DOWN" };
-            let text = format!(
-                "SIGHUP: Server {}/{} is {state}. Conn: {} act, {} pend.",
-                proxy.state.name,
-                server.name,
-                server.serving(),
-                server.queue.len()
-            );
-            messages.say(Severity::Warning, &text);
+            let total: u64 = server.counters.all().map(|shard| shard.traffic.sessions_total.get()).sum();
+            let (served, queued) = (server.serving(), server.queue.len());
+            serving += served;
+            waiting += queued;
+            let name = format!("{}/{}", proxy.state.name, server.name);
+            say(&format!(
+                "SIGHUP: Server {name} is {state}. Conn: {served} act, {queued} pend, {total} tot."
+            ));
         }
-        let (active, backup) = proxy.state.usable();
-        let text = format!(
-            "SIGHUP: Proxy {} has {active} active and {backup} backup servers. Conn: act(FE): {}.",
+        let how = match proxy.state.usable() {
+            _ if servers.is_empty() => "has no servers.".to_owned(),
+            (0, 0) => "has no server available !".to_owned(),
+            (0, _) => "is running on backup servers !".to_owned(),
+            (active, backup) => {
+                format!("has {active} active servers and {backup} backup servers available.")
+            }
+        };
+        let accepted: u64 = proxy.state.frontend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
+        let passed: u64 = proxy.state.backend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
+        let unassigned = proxy.state.queue.len();
+        say(&format!(
+            "SIGHUP: Proxy {} {how} Conn: act(FE+BE): {}+{serving}, {} pend ({unassigned} unass), tot(FE+BE): {accepted}+{passed}.",
             proxy.state.name,
-            proxy.state.connections.load(Relaxed)
-        );
-        messages.say(Severity::Warning, &text);
+            proxy.state.connections.load(Relaxed),
+            waiting + unassigned,
+        ));
     }
 }

@@ -117,7 +117,6 @@ fn close_listeners(shared: &Shared, messages: Messages) {
     process.close_until.store(until, Relaxed);
     process.closing.store(true, Relaxed);
     for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
-        messages.say(Severity::Warning, &format!("Stopping frontend {} in 0 ms.", proxy.state.name));
         proxy.state.set_admission(Admission::Stopped);
     }
     for proxy in shared.plan.proxies.iter().filter(|proxy| !proxy.is_hidden() && !proxy.disabled) {

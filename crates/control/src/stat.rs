@@ -175,6 +175,16 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
         for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp, C::cache_lookups, C::cache_hits] {
             row.put(column, 0u64);
         }
+    } else {
+        row.put(C::sess_other, sum(shards, |f| f.traffic.sessions_total.get()));
+        let (requests, sessions) =
+            ([C::req_tot, C::h1req, C::h2req, C::h3req, C::req_other], [C::h1sess, C::h2sess, C::h3sess]);
+        let compressed = [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp];
+        for column in requests.into_iter().chain(sessions).chain(compressed) {
+            row.put(column, 0u64);
+        }
+        row.put(C::req_rate, 0u32);
+        row.put(C::req_rate_max, 0u32);
     }
     let rate: u32 = shards.all().map(|f| f.connection_rate.per_second(show.now)).sum();
     let max: u32 = shards.all().map(|f| f.connection_rate.max()).sum();

@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::pool::Upstream;
 use crate::session::{Next, is_crowded};
-use crate::sockets;
+use crate::{finish, sockets};
 
 /// What becomes of the two connections after a whole response.
 pub(crate) fn after_response(
@@ -38,7 +38,7 @@ pub(crate) fn after_response(
         x.txn.times.closed = now_us();
     }
     let server = &lease.server().state;
-    server.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
+    server.last_session.put(finish::second_of(x.txn.times.closed));
     let head = &x.txn.response;
     let reusable = uploaded
         && !upstream.private

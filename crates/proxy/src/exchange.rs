@@ -221,6 +221,11 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;
     x.give();
+    if next == Next::Linger {
+        // The request is over, counted and logged.
+        Box::pin(respond::linger(&mut client)).await;
+        return (client, Next::Close);
+    }
     (client, next)
 }
 
@@ -263,7 +268,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     response::forward(client, x, &backend, &mut upstream).await?;
     let next = conclude::after_response(client, x, &backend, upstream, lease);
     if next == Next::Close && !x.upload.is_finished() {
-        Box::pin(respond::linger(client)).await;
+        return Ok(Next::Linger);
     }
     Ok(next)
 }

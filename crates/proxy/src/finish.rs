@@ -12,6 +12,12 @@ use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::report;
 
+/// The whole second of an instant in microseconds, in milliseconds: what is kept of the last session of a server or backend,
+/// where 0 is never.
+pub(crate) fn second_of(instant_us: u64) -> u64 {
+    (instant_us / 1_000_000 * 1_000).max(1)
+}
+
 /// Counts the request and writes its log line.
 pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
     if x.txn.times.closed == 0 {
@@ -44,7 +50,7 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
         let of_backend = backend.state.backend.mine();
         of_backend.traffic.sessions.down();
         // Shown in seconds: written once in a second is enough.
-        backend.state.last_session.put(x.txn.times.closed / 1_000_000 * 1_000);
+        backend.state.last_session.put(second_of(x.txn.times.closed));
         if counts {
             of_backend.traffic.responses.add(x.txn.status);
         }

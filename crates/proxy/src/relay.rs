@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use http::BodyLength;
+use runtime::shared::Shared as _;
 use runtime::timer::{self, now_us};
 use sample::{LogOrigin, Phase};
 use state::sessions::Activity;
@@ -87,6 +88,10 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     route::bind_server(client, x, &backend);
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = reach(client, x, &backend).await?;
+    // Streams may last: what is shown of the latest is when it began.
+    let second = finish::second_of(now_us());
+    lease.server().state.last_session.put(second);
+    backend.state.last_session.put(second);
     x.phase = Phase::Data;
     client.entry.activity.set(Activity::Tunnel);
     x.upload.start(BodyLength::UntilClose, Recoding::None);

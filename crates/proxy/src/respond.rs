@@ -213,7 +213,7 @@ async fn conclude(client: &mut Connection, x: &mut Exchange, sent: Result<(), Fa
         return Next::KeepAlive;
     }
     if !whole || client.input.as_ref().is_some_and(|input| !input.is_empty()) {
-        linger(client).await;
+        return Next::Linger;
     }
     Next::Close
 }

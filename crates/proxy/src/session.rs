@@ -44,6 +44,8 @@ pub(crate) enum Next {
     KeepAlive,
     /// Close.
     Close,
+    /// Likewise, once the client has had time to read what it was sent although it sends on itself.
+    Linger,
 }
 
 /// Boxes for the futures of requests in progress: as many as requests ever ran at once on this worker.
