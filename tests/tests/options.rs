@@ -268,3 +268,43 @@ fn a_server_is_preferred_while_its_queue_is_not_longer_than_max_keep_alive_queue
     assert_eq!(server("max-keep-alive-queue 3").as_deref(), Some("first"));
     assert_eq!(server("max-keep-alive-queue -1").as_deref(), Some("first"));
 }
+
+#[test]
+fn a_forwarded_header_holds_only_names_and_addresses_whatever_an_expression_gives() {
+    let (origin, port) = (weir_tests::Origin::echo(), free_port());
+    let cases = [
+        ("for-expr str(abc)", "for=_abc"),
+        ("for-expr str(_)", "for=__"),
+        ("for-expr str([::1])", "for=\"[::1]\""),
+        ("for-expr str(\"a b\")", "for=unknown"),
+        ("for-expr str(1.2.3.4:80)", "for=unknown"),
+        ("by-expr src by_port-expr str(123456)", "by=\"127.0.0.1:_123456\""),
+        ("by-expr src by_port-expr str(unknown)", "by=\"127.0.0.1:_unknown\""),
+        ("by-expr str(\"a b\") by_port-expr str(x/y)", "by=\"unknown\""),
+        ("host-expr str(a.b:81)", "host=\"a.b:81\""),
+        ("host-expr str(_a)", "host=\"\""),
+        ("host-expr req.hdr(none)", "host=\"\""),
+        ("host", "host=\"\""),
+    ];
+    let backends: String = (0..cases.len())
+        .map(|number| {
+            let (option, _) = cases[number];
+            format!(
+                "backend b{number}\n  option forwarded {option}\n  server s 127.0.0.1:{}\n",
+                origin.port()
+            )
+        })
+        .collect();
+    let text = format!(
+        "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  use_backend b%[path,field(2,/)]\n{backends}"
+    );
+    let _weir = Weir::start(&text, &[port]);
+    for (number, (option, expected)) in cases.iter().enumerate() {
+        let answer =
+            weir_tests::client::exchange(port, &format!("GET /{number} HTTP/1.1\r\nHost: x_y\r\n\r\n"));
+        let seen = answer.expect("a response").text();
+        let wanted = format!("forwarded: {expected}");
+        assert!(seen.lines().any(|line| line == wanted), "{option}: {seen}");
+    }
+}

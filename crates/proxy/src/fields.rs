@@ -2,7 +2,7 @@
 //! `option forwardfor|originalto|forwarded`, the unique id.
 
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use config::plan::Proxy;
 use config::plan::proxy::{ConnectionMode, ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
@@ -97,27 +97,27 @@ fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<I
 fn forwarded(client: &Connection, x: &mut Exchange, option: &Forwarded) {
     let mut value = Vec::new();
     if option.proto {
-        push(&mut value, "proto", b"http");
+        push(&mut value, "proto", b"http", false);
     }
     match &option.host {
         None => {}
         Some(ForwardedHost::Default) => {
-            if let Some(host) = x.txn.request.get_known(KnownName::Host) {
-                push(&mut value, "host", host);
-            }
+            let host = x.txn.request.get_known(KnownName::Host).unwrap_or_default();
+            push(&mut value, "host", if is_host(host) { host } else { b"" }, true);
         }
         Some(ForwardedHost::Expression(expression)) => {
             let mut host = Vec::new();
-            if envs::with(client, x, |env| expression.eval_into(env, &mut host)) {
-                push(&mut value, "host", &host);
+            if !envs::with(client, x, |env| expression.eval_into(env, &mut host)) || !is_host(&host) {
+                host.clear();
             }
+            push(&mut value, "host", &host, true);
         }
     }
     let (source, destination) = (x.source(client), x.destination(client));
     for (name, option, end) in [("by", &option.by, destination), ("for", &option.for_, source)] {
         if let Some(node) = option {
             let text = self::node(client, x, node, end.ip(), end.port());
-            push(&mut value, name, &text);
+            push(&mut value, name, &text, node.port.is_some());
         }
     }
     if !value.is_empty() {
@@ -139,8 +139,10 @@ fn node(
             if !envs::with(client, x, |env| expression.eval_into(env, &mut name)) {
                 name.extend_from_slice(b"unknown");
             }
-            match std::str::from_utf8(&name).ok().and_then(|name| name.parse::<IpAddr>().ok()) {
+            let bare = name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(&name);
+            match std::str::from_utf8(bare).ok().and_then(|name| name.parse::<IpAddr>().ok()) {
                 Some(ip) => push_ip(&mut text, Some(ip)),
+                None if name == b"unknown" || !is_obfuscated(&name) => push_ip(&mut text, None),
                 None => push_obfuscated(&mut text, &name),
             }
         }
@@ -156,9 +158,9 @@ fn node(
         }
         Some(Some(expression)) => {
             let mut port = Vec::new();
-            if envs::with(client, x, |env| expression.eval_into(env, &mut port)) {
+            if envs::with(client, x, |env| expression.eval_into(env, &mut port)) && is_obfuscated(&port) {
                 text.push(b':');
-                match port.iter().all(u8::is_ascii_digit) {
+                match is_number(&port) {
                     true => text.append(&mut port),
                     false => push_obfuscated(&mut text, &port),
                 }
@@ -177,22 +179,57 @@ fn push_ip(text: &mut Vec<u8>, ip: Option<IpAddr>) {
     };
 }
 
-/// A name that tells nothing of the network begins with an underscore (RFC 7239, 6.3).
+/// Whether an expression's text may stand for a node or a port; anything else could end the parameter (RFC 7239, 6.3).
+fn is_obfuscated(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+/// A name that tells nothing of the network begins with an underscore, and more.
 fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
-    if !name.starts_with(b"_") && name != b"unknown" {
+    if !name.starts_with(b"_") || name == b"_" {
         text.push(b'_');
     }
     text.extend_from_slice(name);
 }
 
-/// One parameter, quoted where it is no token; hosts always are, as in HAProxy.
-fn push(value: &mut Vec<u8>, name: &str, text: &[u8]) {
+/// Whether a text is a host, with or without a port: a name of letters, digits, hyphens and dots, or an address.
+fn is_host(text: &[u8]) -> bool {
+    if let Some(rest) = text.strip_prefix(b"[") {
+        let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
+        let is_address = std::str::from_utf8(&rest[..end]).is_ok_and(|name| name.parse::<Ipv6Addr>().is_ok());
+        return is_address && is_port(&rest[end + 1..]);
+    }
+    let end = text.iter().position(|byte| *byte == b':').unwrap_or(text.len());
+    let name = &text[..end];
+    !name.starts_with(b"-")
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+        && is_port(&text[end..])
+}
+
+/// Nothing, or a colon and a number.
+fn is_port(text: &[u8]) -> bool {
+    match text.split_first() {
+        None => true,
+        Some((b':', digits)) => is_number(digits),
+        Some(_) => false,
+    }
+}
+
+/// Whether this is the number of a port.
+fn is_number(digits: &[u8]) -> bool {
+    let text = std::str::from_utf8(digits).unwrap_or_default();
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
+}
+
+/// One parameter, quoted where it is no token; hosts and what may have a port always are, as in HAProxy.
+fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
     if !value.is_empty() {
         value.push(b';');
     }
     value.extend_from_slice(name.as_bytes());
     value.push(b'=');
-    if name != "host" && http::is_token(text) {
+    if !quoted && http::is_token(text) {
         value.extend_from_slice(text);
     } else {
         value.push(b'"');
