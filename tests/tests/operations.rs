@@ -317,7 +317,7 @@ fn streams_of_tcp_are_in_the_statistics_while_they_last() {
         ),
         &[port],
     );
-    let mut client = weir_tests::client::Client::connect(port);
+    let mut client = client::Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(client.response().is_some());
     let text = weir.ask("show stat");

@@ -271,7 +271,7 @@ fn a_server_is_preferred_while_its_queue_is_not_longer_than_max_keep_alive_queue
 
 #[test]
 fn a_forwarded_header_holds_only_names_and_addresses_whatever_an_expression_gives() {
-    let (origin, port) = (weir_tests::Origin::echo(), free_port());
+    let (origin, port) = (Origin::echo(), free_port());
     let cases = [
         ("for-expr str(abc)", "for=_abc"),
         ("for-expr str(_)", "for=__"),
