@@ -180,6 +180,8 @@ pub fn daemonize() -> io::Result<UnixStream> {
         }
         _ => {
             drop(child);
+            // Whoever waits in the foreground may end that.
+            hold_signals(false);
             let started = parent.read_exact(&mut [0]).is_ok();
             // SAFETY: ends this process without running what the child will run at its own end.
             unsafe { libc::_exit(i32::from(!started)) }
