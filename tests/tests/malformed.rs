@@ -75,6 +75,13 @@ const REQUESTS: &[(&str, &str)] = &[
     ("two_hosts",             "GET @ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
     ("same_host_twice",       "GET @ HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
     ("host_contradicts",      "GET http://b@ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("host_space",             "GET @ HTTP/1.1\r\nHost: a b\r\n\r\n"),
+    ("host_list",              "GET @ HTTP/1.1\r\nHost: a,b\r\n\r\n"),
+    ("host_path",              "GET @ HTTP/1.1\r\nHost: a/b\r\n\r\n"),
+    ("host_user",              "GET @ HTTP/1.1\r\nHost: u@a\r\n\r\n"),
+    ("host_bracket",           "GET @ HTTP/1.1\r\nHost: [::1\r\n\r\n"),
+    ("host_v6",                "GET @ HTTP/1.1\r\nHost: [::1]:80\r\n\r\n"),
+    ("host_odd",               "GET @ HTTP/1.1\r\nHost: a_b;c\r\n\r\n"),
     // Lengths.
     ("length_empty",          "POST @ HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n"),
     ("length_negative",       "POST @ HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\nhello"),
@@ -143,6 +150,11 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
 const OLD_DIFFERENCES: &[(&str, &str, &str)] = &[
     ("asterisk_get",        "400 closed []", ASTERISK),
     ("value_nul",           "400 closed []", NUL),
+    ("host_space",           "400 closed []", HOST),
+    ("host_list",            "400 closed []", HOST),
+    ("host_path",            "400 closed []", HOST),
+    ("host_user",            "400 closed []", HOST),
+    ("host_bracket",         "400 closed []", HOST),
     ("chunk_lf",            "400 closed []", CHUNK),
     ("chunk_data_lf",       "400 closed []", CHUNK),
 ];
@@ -151,6 +163,7 @@ const LF: &str = "a lone LF ends a line for some readers and is part of a value 
     as RFC 9112 section 2.2 leaves open; `option accept-unsafe-violations-in-http-request` brings it back";
 const FOLD: &str = "RFC 9112 section 5.2 asks to refuse folded lines or to unfold them, and readers behind disagree on what was folded";
 const NUL: &str = "RFC 9110 section 5.5 calls NUL in a value dangerous";
+const HOST: &str = "RFC 9110 section 7.2 has a name or an address and a port there: readers behind disagree on which part of anything else is the host";
 const CHUNK: &str = "RFC 9112 section 7.1 knows CRLF only within chunked bodies, and lone LFs there were used to smuggle requests";
 const ASTERISK: &str = "RFC 9112 section 3.2.4 keeps the asterisk for OPTIONS";
 

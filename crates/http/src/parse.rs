@@ -59,6 +59,8 @@ pub enum ErrorKind {
     TransferCoding,
     /// `Host` contradicts another `Host` or the authority of the target.
     Host,
+    /// `Host` has a character that no host or port has.
+    HostCharacter,
     /// An HTTP/1.0 GET, HEAD or DELETE with a payload (413); see `h1-accept-payload-with-any-method`.
     Payload,
     /// The preface of HTTP/2 where only HTTP/1 is spoken (405).
@@ -103,6 +105,7 @@ impl ErrorKind {
             ErrorKind::TransferEncoding => "invalid Transfer-Encoding",
             ErrorKind::TransferCoding => "unsupported transfer coding",
             ErrorKind::Host => "Host does not match",
+            ErrorKind::HostCharacter => "invalid character in Host",
             ErrorKind::Payload => "payload with this method and version",
             ErrorKind::WebSocket => "invalid WebSocket handshake",
         }

@@ -13,6 +13,19 @@ const TOKEN: [bool; 256] = {
     table
 };
 
+/// Bytes that may stand in a `Host` outside of brackets, one flag a byte: what no URI has behind its authority or in front of its
+/// host, no list and no white space (RFC 9110 section 7.2). HAProxy takes the others of ASCII, though not all are of a name.
+const HOST: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        table[b] = matches!(b as u8, b'!'..=b'~')
+            && !matches!(b as u8, b'#' | b',' | b'/' | b'?' | b'@' | b'[' | b'\\' | b']');
+        b += 1;
+    }
+    table
+};
+
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
@@ -26,6 +39,22 @@ pub(crate) fn is_token_byte(b: u8) -> bool {
 #[must_use]
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| is_token_byte(b))
+}
+
+/// Whether the bytes are fit to be the value of a `Host`: a name or an address, an IPv6 address in brackets, and a port.
+#[inline]
+pub(crate) fn is_host_value(value: &[u8]) -> bool {
+    let plain = |bytes: &[u8]| bytes.iter().all(|&b| HOST[b as usize]);
+    plain(value) || in_brackets(value).is_some_and(|(inner, rest)| plain(inner) && plain(rest))
+}
+
+/// What stands in brackets at the beginning, and what behind them: nothing, or a port with its colon.
+#[cold]
+fn in_brackets(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inner = value.strip_prefix(b"[")?;
+    let end = memchr::memchr(b']', inner)?;
+    let rest = &inner[end + 1..];
+    matches!(rest, [] | [b':', ..]).then_some((&inner[..end], rest))
 }
 
 /// ASCII comparison that ignores case, lengths included.

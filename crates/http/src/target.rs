@@ -5,6 +5,7 @@
 use crate::head::Head;
 use crate::name::KnownName;
 use crate::parse::{ErrorKind, ParseError, ParseOptions};
+use crate::scan::is_host_value;
 use crate::uri::{self, Form, default_port, split_port};
 use crate::{Method, eq_ignore_case};
 
@@ -26,7 +27,8 @@ pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), Parse
     }
 }
 
-/// Index of the one `Host` line; equal duplicates are dropped, different ones refused.
+/// Index of the one `Host` line; equal duplicates are dropped, different ones refused, and values that are no host, whatever
+/// violations are accepted.
 fn single_host(head: &mut Head, options: &ParseOptions) -> Result<Option<usize>, ParseError> {
     if head.seen & KnownName::Host.bit() == 0 {
         return Ok(None);
@@ -36,6 +38,9 @@ fn single_host(head: &mut Head, options: &ParseOptions) -> Result<Option<usize>,
         let f = head.fields[i];
         if f.known != KnownName::Host || f.is_dead() {
             continue;
+        }
+        if !is_host_value(f.value(&head.bytes)) {
+            return Err(ParseError { kind: ErrorKind::HostCharacter, offset: f.value as usize });
         }
         let Some(kept) = first else {
             first = Some(i);
