@@ -329,16 +329,14 @@ async fn conclude(
             count_denied_request(client, x);
             let timeouts = &proxy.timeouts;
             let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
-            x.keep_alive = false;
-            match assign::pause(client, pause.unwrap_or_default(), true).await {
-                Ok(()) => x.txn.termination.set(Cause::Proxy, Phase::Tarpit),
-                Err(fault) => {
-                    x.phase = Phase::Tarpit;
-                    return Stop::Fault(fault);
-                }
+            let waited = assign::pause(client, pause.unwrap_or_default(), true).await;
+            // As HAProxy logs it: time spent in a queue, of a request that never was.
+            (x.txn.times.request, x.txn.times.queued) = (0, timer::now_us());
+            if let Err(fault) = waited {
+                x.phase = Phase::Tarpit;
+                return Stop::Fault(fault);
             }
-            // Logged as time spent in a queue.
-            x.txn.times.queued = timer::now_us();
+            x.txn.termination.set(Cause::Proxy, Phase::Tarpit);
             answer(client, x, &reply)
         }
         Final::Reply(reply) => {
