@@ -55,25 +55,24 @@ calls() { # pid port connections path extra...: system calls per request, counte
     awk -v r="$requests" '$NF == "total" {printf "%.1f", $4 / r; exit}' "$dir/strace.out" 2>/dev/null || echo "-"
 }
 
-row() { # title target-name names... : prints a line for each
-    local title=$1 target=$2
+against() { # name base [user]: its CPU (or user) time as a part of the other's, the median of the rounds
+    [ -s "$dir/$2.result" ] || { echo "-"; return; }
+    # Round by round: what slows the machine down for minutes then slows both.
+    paste -d' ' "$dir/$1.result" "$dir/$2.result" | awk -v user="${3:-}" '{
+        own = user ? $1 : $1 + $2; other = user ? $4 : $4 + $5
+        printf "%.4f\n", (other > 0 ? own / other : 0)}' | median | awk '{printf "%.2f", $1}'
+}
+
+row() { # title target names... : prints a line for each
+    local title=$1 target=$2 name
     shift 2
-    local name user system rate base_user='' base_total='' nginx_total=''
     for name in "$@"; do
-        user=$(cut -d' ' -f1 "$dir/$name.result" | median)
-        system=$(cut -d' ' -f2 "$dir/$name.result" | median)
-        rate=$(cut -d' ' -f3 "$dir/$name.result" | median)
-        [ "$name" = haproxy ] && { base_user=$user; base_total=$(echo "$user $system" | awk '{print $1+$2}'); }
-        [ "$name" = nginx ] && nginx_total=$(echo "$user $system" | awk '{print $1+$2}')
-        eval "u_$name=$user s_$name=$system r_$name=$rate"
-    done
-    for name in "$@"; do
-        local u=u_$name s=s_$name r=r_$name c=c_$name
-        echo "${!u} ${!s} ${!r} $base_user $base_total ${nginx_total:-0}" | awk -v title="$title" -v name="$name" \
-            -v target="$target" -v calls="${!c:--}" '{
-            t = $1 + $2; ratio = $5 > 0 ? sprintf("%.2f", t / $5) : "-"; ru = $4 > 0 ? sprintf("%.2f", $1 / $4) : "-";
-            rn = $6 > 0 ? sprintf("%.2f", t / $6) : "-"; if (name != "weir") target = "";
-            printf "| %s | %s | %.2f | %.2f | %d | %s | %s | %s | %s | %s |\n", title, name, $1, $2, $3, calls, ratio, ru, rn, target}'
+        local calls=c_$name wanted=
+        [ "$name" = weir ] && wanted=$target
+        printf '| %s | %s | %.2f | %.2f | %.0f | %s | %s | %s | %s | %s |\n' "$title" "$name" \
+            "$(cut -d' ' -f1 "$dir/$name.result" | median)" "$(cut -d' ' -f2 "$dir/$name.result" | median)" \
+            "$(cut -d' ' -f3 "$dir/$name.result" | median)" "${!calls:--}" "$(against "$name" haproxy)" \
+            "$(against "$name" haproxy user)" "$(against "$name" nginx)" "$wanted"
     done
 }
 
