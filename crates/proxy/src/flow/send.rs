@@ -1,0 +1,127 @@
+//! Sending what a direction has ready: in one call where it can be, in whole segments, and held back where a filter says so.
+
+use std::task::{Context, Poll};
+
+use net::Stream;
+use runtime::Buffer;
+
+use super::{COPY, Flow, FlowError};
+use crate::gate::Gate;
+
+impl Flow {
+    /// Writes what is staged and ready; `Ready` when nothing is left to write.
+    #[inline]
+    pub(crate) fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        if self.gate.is_some() {
+            return self.poll_send_gated(context, buffer, to);
+        }
+        // A buffer that was filled to its end is not the end of what the sender has.
+        let more = if self.is_received() { self.ends } else { buffer.room_len() == 0 };
+        if self.ready > 0 && self.ready <= COPY && !self.staged.is_empty() && self.staged_sent == 0 {
+            self.staged.extend_from_slice(&buffer.filled()[..self.ready]);
+            buffer.consume(self.ready);
+            self.ready = 0;
+        }
+        while self.is_blocked() {
+            let staged = &self.staged[self.staged_sent..];
+            let ready = &buffer.filled()[..self.ready];
+            let n = match to.poll_write_both(context, staged, ready, more) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
+                Poll::Ready(Ok(n)) => n,
+            };
+            let of_staged = n.min(staged.len());
+            self.note_sent(of_staged, n - of_staged, buffer);
+            self.held = more;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what the kernel was told to hold for more to come, which has not.
+    #[inline]
+    pub(super) fn release(&mut self, to: &Stream) {
+        if std::mem::take(&mut self.held) {
+            to.push();
+        }
+    }
+
+    /// All has been sent; what is held leaves with the end of the connection, if that comes now.
+    #[inline]
+    pub(super) fn finished(&mut self, to: &Stream) -> Poll<Result<(), FlowError>> {
+        if !self.ends {
+            self.release(to);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// So many of the staged bytes, and of the buffer's, have left.
+    #[inline]
+    fn note_sent(&mut self, of_staged: usize, of_buffer: usize, buffer: &mut Buffer) {
+        self.moved = true;
+        self.sent += (of_staged + of_buffer) as u64;
+        self.staged_sent += of_staged;
+        if self.staged_sent == self.staged.len() {
+            self.staged.clear();
+            self.staged_sent = 0;
+        }
+        buffer.consume(of_buffer);
+        self.ready -= of_buffer;
+    }
+
+    /// As [`poll_send`](Self::poll_send), as far as the gate lets bytes pass.
+    #[cold]
+    fn poll_send_gated(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        let Some(mut gate) = self.gate.take() else { return Poll::Ready(Ok(())) };
+        let sent = self.send_through(&mut gate, context, buffer, to);
+        self.gate = Some(gate);
+        sent
+    }
+
+    fn send_through(
+        &mut self,
+        gate: &mut Gate,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        while self.is_blocked() {
+            let staged = &self.staged[self.staged_sent..];
+            let free = gate.free.min(staged.len());
+            let payload = staged.len() - free + self.ready;
+            let allowed = gate.allow(payload);
+            if free == 0 && allowed == 0 {
+                // Being held back is no silence of either side: deadlines are counted anew.
+                self.moved = true;
+                match gate.poll_open(payload, context) {
+                    Poll::Ready(()) => continue,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            let staged = &staged[..staged.len().min(free + allowed)];
+            let ready = &buffer.filled()[..self.ready.min(free + allowed - staged.len())];
+            let n = match to.poll_write_both(context, staged, ready, false) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
+                Poll::Ready(Ok(n)) => n,
+            };
+            let (of_staged, of_head) = (n.min(staged.len()), n.min(free));
+            gate.free -= of_head;
+            gate.pass(&staged[of_head.min(of_staged)..of_staged]);
+            gate.pass(&ready[..n - of_staged]);
+            self.note_sent(of_staged, n - of_staged, buffer);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
