@@ -63,10 +63,8 @@ fn start(
         _ => system::take_over(args.take_over.as_deref(), global.master_worker, messages)?,
     };
     let first = resumed.is_none();
-    if !global.master_worker {
-        // From when it listens, a process may be asked to leave or to pause: that waits until it can be heeded.
-        net::sys::hold_signals(true);
-    }
+    // From when it listens, a process may be asked to leave or to pause: that waits until it can be heeded.
+    net::sys::hold_signals(true);
     let bound = match bind(&plan, inherited, &limits, args) {
         Err(error) if let Some(state) = resumed => {
             messages.say(Severity::Alert, &error);

@@ -34,7 +34,7 @@ pub(crate) fn wait(shared: &Arc<Shared>, exposed: &Exposed, messages: Messages) 
             return Ending::Signal(SIGTERM);
         }
     };
-    // Held back since before this process listened, or since it was split off its master.
+    // Held back since before this process, or its master, listened.
     net::sys::hold_signals(false);
     let mut stop: Option<SoftStop> = None;
     loop {

@@ -80,7 +80,6 @@ pub(crate) fn split(
         system::write_pidfile(global)?;
     }
     let (ours, theirs) = UnixStream::pair().map_err(cannot_fork)?;
-    hold_signals(true);
     let pid = match fork().map_err(cannot_fork)? {
         Forked::Child => return Ok(Role::Worker(theirs)),
         Forked::Parent(pid) => pid,
