@@ -36,22 +36,15 @@ impl Outcome {
     }
 }
 
-/// What an action came to on one server.
-enum Deed {
-    Done,
-    /// There was nothing to do: it does not count.
-    Nothing,
-}
-
-/// An action: its name in forms, and what it does.
-struct Action(&'static str, fn(&Arc<Runtime>, &ProxyView, &Arc<Server>) -> Deed);
+/// An action: its name in forms, and what it does; whether there was anything to do.
+struct Action(&'static str, fn(&Arc<Runtime>, &ProxyView, &Arc<Server>) -> bool);
 
 /// Every action, those of older pages too.
 #[rustfmt::skip]
 const ACTIONS: &[Action] = &[
-    Action("ready",    |runtime, _, server| done(admin::set_state(runtime, server, "ready"))),
-    Action("drain",    |runtime, _, server| done(admin::set_state(runtime, server, "drain"))),
-    Action("maint",    |runtime, _, server| done(admin::set_state(runtime, server, "maint"))),
+    Action("ready",    |runtime, _, server| admin::set_state(runtime, server, "ready")),
+    Action("drain",    |runtime, _, server| admin::set_state(runtime, server, "drain")),
+    Action("maint",    |runtime, _, server| admin::set_state(runtime, server, "maint")),
     Action("disable",  |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, true)),
     Action("enable",   |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, false)),
     Action("stop",     |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, true)),
@@ -68,55 +61,51 @@ const ACTIONS: &[Action] = &[
     Action("shutdown", |_, _, server| shut_down(server)),
 ];
 
-fn done(yes: bool) -> Deed {
-    if yes { Deed::Done } else { Deed::Nothing }
-}
-
-fn mark(runtime: &Runtime, server: &Arc<Server>, flag: u32, on: bool) -> Deed {
+fn mark(runtime: &Runtime, server: &Arc<Server>, flag: u32, on: bool) -> bool {
     if (server.admin().0 & flag != 0) == on {
-        return Deed::Nothing;
+        return false;
     }
     admin::set_flag(runtime, server, flag, on);
-    Deed::Done
+    true
 }
 
-fn checks(server: &Server, on: bool) -> Deed {
+fn checks(server: &Server, on: bool) -> bool {
     if !server.health.configured.load(Relaxed) {
-        return Deed::Nothing;
+        return false;
     }
     if on {
         server.enable_checks(now_ms())
     } else {
         admin::disable_checks(server)
     }
-    Deed::Done
+    true
 }
 
-fn health(runtime: &Runtime, proxy: &ProxyView, server: &Arc<Server>, state: &str) -> Deed {
+fn health(runtime: &Runtime, proxy: &ProxyView, server: &Arc<Server>, state: &str) -> bool {
     let follows = proxy.server(server.id).is_some_and(|one| one.tracks.is_some());
-    done(!follows && admin::set_health(runtime, server, state))
+    !follows && admin::set_health(runtime, server, state)
 }
 
-fn agent(server: &Server, on: bool) -> Deed {
+fn agent(server: &Server, on: bool) -> bool {
     let configured = server.agent.configured.load(Relaxed);
     if configured {
         server.agent_checked.store(on, Relaxed);
     }
-    done(configured)
+    configured
 }
 
-fn answer(runtime: &Runtime, server: &Arc<Server>, word: &str) -> Deed {
-    done(server.agent_checked.load(Relaxed) && admin::set_agent(runtime, server, word))
+fn answer(runtime: &Runtime, server: &Arc<Server>, word: &str) -> bool {
+    server.agent_checked.load(Relaxed) && admin::set_agent(runtime, server, word)
 }
 
-fn shut_down(server: &Arc<Server>) -> Deed {
+fn shut_down(server: &Arc<Server>) -> bool {
     for index in 0..shard::workers() {
         let server = server.clone();
         worker::post(index, move || {
             sessions::kill_server(Kill::Operator, &server);
         });
     }
-    Deed::Done
+    true
 }
 
 /// The largest form taken.
@@ -167,8 +156,9 @@ pub(crate) fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &Pag
     let (mut done, mut failed) = (0, 0);
     for name in &servers {
         match proxy.state.server(name).map(|server| run(runtime, proxy, &server)) {
-            Some(Deed::Done) => done += 1,
-            Some(Deed::Nothing) => {}
+            Some(true) => done += 1,
+            // It does not count.
+            Some(false) => {}
             None => failed += 1,
         }
     }
