@@ -104,7 +104,6 @@ pub mod places {
     pub const LB: Where = Where(12);
     /// defaults, listen, backend, healthcheck.
     pub const DLBH: Where = DLB.or(Where::HEALTHCHECK);
-    /// defaults, backend.
     /// defaults, listen.
     pub const DL: Where = Where(5);
     /// global.

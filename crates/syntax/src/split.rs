@@ -295,6 +295,8 @@ mod tests {
             (b"log-format \"%{+Q}o %t\"' %s %{-Q}r'", &[b"log-format", b"%{+Q}o %t %s %{-Q}r"]),
             (b"log-format \"%{+Q}o %t\"' %s'\\ %{-Q}r", &[b"log-format", b"%{+Q}o %t %s %{-Q}r"]),
             (b"caf\xe9 \xc3\xa9", &[b"caf\xe9", b"\xc3\xa9"]),
+            // A character that stands for a byte elsewhere.
+            (b"'\xf4\x8f\xbc\x80'", &[b"\xf4\x8f\xbc\x80"]),
         ];
         for (text, expected) in cases {
             let shown = String::from_utf8_lossy(text);
