@@ -68,6 +68,50 @@ fn logasap_logs_before_the_body_is_over() {
 }
 
 #[test]
+fn a_format_without_late_values_is_logged_before_the_body_is_over() {
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
+        // The rest never comes.
+        let _ = stream.read(&mut [0; 1]);
+    });
+    let (early, to_early) = collector();
+    let (late, to_late) = collector();
+    let settings =
+        |log: &str, format: &str| format!("{log}  option dontlognull\n  log-format \"{format}\"\n");
+    let (_first, port) = listen("", &settings(&to_early, "early %ST %tsc %HU %[src]"), &local(&origin));
+    let (_second, other) = listen("", &settings(&to_late, "late %ST %tsc %HU %[bytes_in]"), &local(&origin));
+    let mut clients = [Client::connect(port), Client::connect(other)];
+    for client in &mut clients {
+        client.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    let line = logged(&early, "early");
+    assert!(line.trim_end().ends_with("early 200 ---- /endless 127.0.0.1"), "{line}");
+    // The other waits for the end, which the client makes.
+    drop(clients);
+    let line = logged(&late, "late");
+    assert!(line.contains("late 200 CD-- /endless "), "{line}");
+    // The early one has no second line: what comes next is of the next request.
+    let mut next = Client::connect(port);
+    next.send("GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
+    let line = logged(&early, "early");
+    assert!(line.contains("/next"), "{line}");
+}
+
+#[test]
+fn a_line_without_a_byte_is_not_sent() {
+    let origin = Origin::start(|_, _| b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
+    let (socket, log) = collector();
+    let (_weir, port) =
+        listen("", &format!("{log}  option dontlognull\n  log-format %HQ\n"), &local(&origin));
+    for path in ["/silent", "/heard?loud"] {
+        assert_eq!(client::get(port, path).expect("a response").status, 204);
+    }
+    let line = logged(&socket, "");
+    assert!(line.trim_end().ends_with("?loud"), "{line}");
+}
+
+#[test]
 fn checkcache_refuses_a_cookie_that_caches_may_keep() {
     let origin = Origin::start(|head, _| {
         let control = if head.contains("/safe") { "private" } else { "max-age=60" };

@@ -61,14 +61,7 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
             of_server.times.add(times);
         }
     }
-    let persists = x.backend.as_ref().unwrap_or(&client.frontend).cookie.is_some();
-    if persists && x.txn.is_http {
-        // No cookie was looked at, and none was set.
-        let end = &mut x.txn.termination;
-        for state in [&mut end.cookie, &mut end.set_cookie].into_iter().filter(|state| **state == b'-') {
-            *state = b'N';
-        }
-    }
+    report::close_cookie_states(client, x);
     if !x.txn.logged_early {
         report::step(client, x, LogOrigin::Close);
     }

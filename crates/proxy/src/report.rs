@@ -34,19 +34,30 @@ pub(crate) fn accepted(client: &Connection, x: &Exchange) {
     }
 }
 
-/// The server has answered, or of a TCP stream is connected: the line of that step, or with `option logasap` the only
-/// one, with what is known now.
+/// The server has answered, or of a TCP stream is connected: the line of that step, or the only one, if it need not wait
+/// for the end.
 pub(crate) fn early(client: &Connection, x: &mut Exchange, origin: LogOrigin) {
-    let steps = client.frontend.log_steps;
-    let asap = client.frontend.options.logasap && !steps.is_given();
-    if !(asap || steps.holds(origin)) || !client.prepared().logs {
+    let asap = client.frontend.logs_early;
+    if !(asap || client.frontend.log_steps.holds(origin)) || !client.prepared().logs {
         return;
     }
     let bytes_out = x.txn.bytes_out;
     x.txn.bytes_out += x.download.staged.len() as u64;
     x.txn.logged_early = asap;
+    close_cookie_states(client, x);
     log(client, x, origin);
     x.txn.bytes_out = bytes_out;
+}
+
+/// Of a backend that persists by cookie and found none, or set none, the flags say so.
+pub(crate) fn close_cookie_states(client: &Connection, x: &mut Exchange) {
+    let persists = x.backend.as_ref().unwrap_or(&client.frontend).cookie.is_some();
+    if persists && x.txn.is_http {
+        let end = &mut x.txn.termination;
+        for state in [&mut end.cookie, &mut end.set_cookie].into_iter().filter(|state| **state == b'-') {
+            *state = b'N';
+        }
+    }
 }
 
 /// Writes a line, unless the options or a rule silence it.

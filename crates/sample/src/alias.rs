@@ -21,6 +21,8 @@ pub(crate) struct Alias {
     name: &'static str,
     /// What it is where it is encoded.
     kind: Kind,
+    /// Whether it is known only once the transfer is over.
+    pub(crate) late: bool,
     pub(crate) write: Write,
 }
 
@@ -62,40 +64,45 @@ impl std::fmt::Debug for Alias {
 }
 
 const fn text(name: &'static str, write: Write) -> Alias {
-    Alias { name, kind: Kind::Text, write }
+    Alias { name, kind: Kind::Text, late: false, write }
 }
 
 const fn number(name: &'static str, write: Write) -> Alias {
-    Alias { name, kind: Kind::Number, write }
+    Alias { name, kind: Kind::Number, late: false, write }
 }
 
 const fn list(name: &'static str, kind: Kind, write: Write) -> Alias {
-    Alias { name, kind, write }
+    Alias { name, kind, late: false, write }
+}
+
+/// One that is known only at the end; where there is none in a log format, the line is written when the server has answered.
+const fn late(alias: Alias) -> Alias {
+    Alias { late: true, ..alias }
 }
 
 #[rustfmt::skip]
 static ALIASES: &[Alias] = &[
-    number("B",  bytes_read),              text("CC",   request_cookie),       text("CS",   response_cookie),
+    late(number("B", bytes_read)),              text("CC",   request_cookie),       text("CS",   response_cookie),
     text("H",    hostname),                text("HM",   http_method),          text("HP",   http_target_path),
     text("HPO",  http_path),               text("HQ",   http_query),           text("HU",   http_uri),
-    text("HV",   http_version),            text("ID",   unique_id),            text("OG",   log_origin),
-    number("ST", status),                  text("T",    accept_utc),           number("TR", timer_header),
-    number("Ta", timer_active),            number("Tc", timer_connect),        number("Td", timer_data),
-    number("Th", timer_handshake),         number("Ti", timer_idle),           text("Tl",   accept_local),
-    number("Tq", timer_until_request),     number("Tr", timer_response),       number("Ts", accept_seconds),
-    number("Tt", timer_total),             number("Tu", timer_user),           number("Tw", timer_queue),
-    number("U",  bytes_uploaded),          number("ac", process_connections),  text("b",    backend_name),
-    number("bc", backend_connections),     text("bi",   backend_source_ip),    number("bp", backend_source_port),
-    number("bq", backend_queue),           text("ci",   client_ip),            number("cp", client_port),
-    text("f",    frontend_name),           number("fc", frontend_connections), text("fi",   frontend_ip),
+    text("HV",   http_version),            late(text("ID", unique_id)),            text("OG",   log_origin),
+    number("ST", status),                  text("T",    accept_utc),           late(number("TR", timer_header)),
+    late(number("Ta", timer_active)),            late(number("Tc", timer_connect)),        late(number("Td", timer_data)),
+    late(number("Th", timer_handshake)),         late(number("Ti", timer_idle)),           text("Tl",   accept_local),
+    late(number("Tq", timer_until_request)),     late(number("Tr", timer_response)),       number("Ts", accept_seconds),
+    late(number("Tt", timer_total)),             late(number("Tu", timer_user)),           late(number("Tw", timer_queue)),
+    late(number("U", bytes_uploaded)),          late(number("ac", process_connections)),  text("b",    backend_name),
+    late(number("bc", backend_connections)),     text("bi",   backend_source_ip),    number("bp", backend_source_port),
+    late(number("bq", backend_queue)),           text("ci",   client_ip),            number("cp", client_port),
+    text("f",    frontend_name),           late(number("fc", frontend_connections)), text("fi",   frontend_ip),
     number("fp", frontend_port),           text("ft",   frontend_transport),   text("hr",   request_headers),
     list("hrl", Kind::RequestHeaders, request_headers_clf),    text("hs",   response_headers),     list("hsl", Kind::ResponseHeaders, response_headers_clf),
     number("lc", log_counter),             number("ms", accept_milliseconds),  number("pid", pid),
-    text("r",    http_request),            number("rc", retries),              number("rt", request_counter),
-    text("s",    server_name),             number("sc", server_connections),   text("si",   server_ip),
-    number("sp", server_port),             number("sq", server_queue),         text("sslc", nothing),
+    text("r",    http_request),            late(number("rc", retries)),              number("rt", request_counter),
+    text("s",    server_name),             late(number("sc", server_connections)),   text("si",   server_ip),
+    number("sp", server_port),             late(number("sq", server_queue)),         text("sslc", nothing),
     text("sslv", nothing),                 text("t",    accept_date),          text("tr",   request_date),
-    text("trg",  request_utc),             text("trl",  request_local),        text("ts",   termination),
+    text("trg",  request_utc),             text("trl",  request_local),        late(text("ts", termination)),
     text("tsc",  termination_with_cookie),
 ];
 

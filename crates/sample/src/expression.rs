@@ -34,6 +34,11 @@ struct Parser<'a, 's> {
 }
 
 impl Expression {
+    /// Whether it is known only once the transfer is over.
+    pub(crate) fn is_late(&self) -> bool {
+        self.fetch.late
+    }
+
     /// Takes an expression from `words`: one word, and the words behind it that are converters.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let Some(word) = words.next() else {

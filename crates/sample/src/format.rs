@@ -145,6 +145,16 @@ impl Format {
         }
     }
 
+    /// Whether something in it is known only once the transfer is over. A log line without such a thing is written as
+    /// soon as the server has answered (manual, `option logasap`).
+    pub fn is_late(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Alias(alias, _) => alias.late,
+            Part::Expression(expression, _) => expression.is_late(),
+            Part::Text(_) | Part::Blank => false,
+        })
+    }
+
     /// Appends what it makes to `out`.
     pub fn render(&self, env: &Env<'_>, out: &mut Vec<u8>) {
         match self.encoding {

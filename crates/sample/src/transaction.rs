@@ -231,7 +231,7 @@ pub struct Transaction {
     pub to_proxy: bool,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
-    /// Whether the log is written before the transfer ended (`option logasap`): counts and times get a `+`.
+    /// Whether the log is written before the transfer ended (`option logasap`, or nothing in it is late): counts and times get a `+`.
     pub logged_early: bool,
 }
 

@@ -72,6 +72,9 @@ pub struct Proxy {
     pub error_log_format: Option<Format>,
     /// `log-format-sd`.
     pub log_format_sd: Option<Format>,
+    /// Whether the line is written when the server has answered, not at the end: `option logasap`, or a format without
+    /// anything that is known only then.
+    pub logs_early: bool,
     /// `log-steps`.
     pub log_steps: LogSteps,
     /// What makes a `log-forward` section of it.

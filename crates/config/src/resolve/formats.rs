@@ -10,10 +10,11 @@ use sample::format::{self, Format, FormatFor};
 use syntax::Word;
 
 use crate::draft::Statement;
+use crate::plan::log::Logger;
 use crate::plan::proxy::{Forwarded, ForwardedHost, ForwardedNode};
 use crate::resolve::rules::scope;
 use crate::resolve::{Context, Pending};
-use crate::settings::LogFormatChoice;
+use crate::settings::{LogFormatChoice, Settings};
 
 /// The compiled formats of a proxy.
 #[derive(Default)]
@@ -23,6 +24,21 @@ pub(crate) struct Formats {
     pub(crate) structured: Option<Format>,
     pub(crate) unique_id: Option<Format>,
     pub(crate) forwarded: Option<Forwarded>,
+}
+
+impl Formats {
+    /// Whether a line is written as soon as the server has answered, or of a TCP stream is connected: where the
+    /// configuration says so, and where a format has nothing that is known only at the end.
+    pub(crate) fn are_early(&self, settings: &Settings<'_>, loggers: &[Logger]) -> bool {
+        let known = |format: &Format| !format.is_late();
+        // A profile has formats of its own.
+        let own = || loggers.iter().all(|logger| logger.profile.is_none());
+        !settings.log.steps.is_given()
+            && (settings.options.logasap
+                || self.log.as_ref().is_some_and(known)
+                    && self.structured.as_ref().is_none_or(known)
+                    && own())
+    }
 }
 
 /// Compiles them all; errors are among the diagnostics.

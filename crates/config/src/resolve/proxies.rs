@@ -52,6 +52,7 @@ pub(crate) fn resolve(
     let response_captures = captures(&settings.response_captures);
     let lengths = |captures: &[Capture]| captures.iter().map(|capture| capture.length).collect();
     let _ = proxy.state.capture_lengths.set([lengths(&request_captures), lengths(&response_captures)]);
+    let logs_early = formats.are_early(settings, &loggers);
     let Rules { stats_rules, stats_admin, .. } = compiled;
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
     Proxy {
@@ -77,6 +78,7 @@ pub(crate) fn resolve(
         }),
         unique_id_format: formats.unique_id,
         unique_id_header: settings.unique_id_header.map(Into::into),
+        logs_early,
         loggers,
         log_tag,
         log_format: formats.log,

@@ -115,6 +115,10 @@ impl Outbox {
                 }
                 (None, None) => &[][..],
             };
+            // What says nothing is not sent.
+            if text.is_empty() && structured.is_empty() {
+                continue;
+            }
             let tag = profile.and_then(|profile| profile.tag.as_deref()).unwrap_or(&proxy.log_tag);
             let line = Line { structured, ..Line::own(report.level, tag, text) };
             self.deliver(shared, logger, &line);

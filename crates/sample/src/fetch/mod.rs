@@ -96,6 +96,8 @@ pub struct Fetch {
     pub prepare: Option<Prepare>,
     /// The short way for conditions, which look for one of all values; what has none is asked for each by `run`.
     pub any: Option<Any>,
+    /// Whether it is known only once the transfer is over: a log line that has one waits for that.
+    pub late: bool,
 }
 
 impl std::fmt::Debug for Fetch {
@@ -113,7 +115,7 @@ const fn row(
     doc: &'static str,
     run: Run,
 ) -> Fetch {
-    Fetch { name, args, gives, columns, doc, run, prepare: None, any: None }
+    Fetch { name, args, gives, columns, doc, run, prepare: None, any: None, late: false }
 }
 
 impl Fetch {
@@ -125,6 +127,11 @@ impl Fetch {
     /// With a short way for conditions.
     const fn any(self, any: Any) -> Self {
         Self { any: Some(any), ..self }
+    }
+
+    /// Known only once the transfer is over.
+    const fn late(self) -> Self {
+        Self { late: true, ..self }
     }
 }
 
