@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # One client, one connection at a time, over loopback: forwarded, and answered by the proxy itself (a redirect); sleeping and
 # polling. Reproduces what HAProxy's authors published of busy polling: 4,640 to 8,540 forwarded and 12,500 to 21,250 answered
-# connections a second.
+# connections a second. Once with a client and an origin that sleep, so that each connection waits for their core to wake up too,
+# and once with both polling, so that the proxy's own sleep is all that is left of it.
 #
 #   bench/busy-polling.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
 # shellcheck source=bench/lib.sh
@@ -26,31 +27,36 @@ for name in haproxy weir; do
     done
 done
 for _ in $(seq "$rounds"); do
-    for path in / /away; do
-        for polling in "" busy-polling; do
-            for name in haproxy weir; do
-                pid=pid_$name${polling//-/_} port=port_$name${polling//-/_}
-                kill -CONT "${!pid}"
-                ask run "target=127.0.0.1:${!port}" "path=$path" connections=1 "seconds=$seconds" close \
-                    >>"$dir/$name-${polling:-sleeping}-${path#/}.result"
-                kill -STOP "${!pid}"
+    for ends in "" poll; do
+        for path in / /away; do
+            for polling in "" busy-polling; do
+                for name in haproxy weir; do
+                    pid=pid_$name${polling//-/_} port=port_$name${polling//-/_}
+                    kill -CONT "${!pid}"
+                    ask run "target=127.0.0.1:${!port}" "path=$path" connections=1 "seconds=$seconds" close $ends \
+                        >>"$dir/$name-${polling:-sleeping}-${path#/}-$ends.result"
+                    kill -STOP "${!pid}"
+                done
             done
         done
     done
 done
-echo "| one connection at a time | proxy | connections/s | p50 µs | p99 µs | p99.9 µs | gain |"
-echo "| --- | --- | --- | --- | --- | --- | --- |"
-for path in "" away; do
-    for name in haproxy weir; do
-        sleeping=
-        for polling in sleeping busy-polling; do
-            file=$dir/$name-$polling-$path.result
-            of() { value "$1" <"$file" | median; }
-            rate=$(of rate)
-            gain=$(echo "$rate ${sleeping:-$rate}" | awk '{printf "%.2f", $1 / $2}')
-            sleeping=${sleeping:-$rate}
-            title=$([ -z "$path" ] && echo forwarded || echo redirected)
-            printf '| %s, %s | %s | %s | %s | %s | %s | %s |\n' "$title" "$polling" "$name" "$rate" "$(of p50)" "$(of p99)" "$(of 'p99\.9')" "$gain"
+echo "| client and origin | one connection at a time | proxy | connections/s | p50 µs | p99 µs | p99.9 µs | gain |"
+echo "| --- | --- | --- | --: | --: | --: | --: | --: |"
+for ends in "" poll; do
+    for path in "" away; do
+        for name in haproxy weir; do
+            sleeping=
+            for polling in sleeping busy-polling; do
+                file=$dir/$name-$polling-$path-$ends.result
+                of() { value "$1" <"$file" | median; }
+                rate=$(of rate)
+                gain=$(echo "$rate ${sleeping:-$rate}" | awk '{printf "%.2f", $1 / $2}')
+                sleeping=${sleeping:-$rate}
+                title=$([ -z "$path" ] && echo forwarded || echo redirected)
+                others=$([ -z "$ends" ] && echo sleep || echo poll)
+                printf '| %s | %s, %s | %s | %s | %s | %s | %s | %s |\n' "$others" "$title" "$polling" "$name" "$rate" "$(of p50)" "$(of p99)" "$(of 'p99\.9')" "$gain"
+            done
         done
     done
 done

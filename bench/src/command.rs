@@ -30,6 +30,8 @@ pub(crate) struct Load {
     pub(crate) requests: Option<u64>,
     /// A new connection for each request.
     pub(crate) close: bool,
+    /// Never sleep while the load runs, so that only the proxy's sleep is measured.
+    pub(crate) polls: bool,
 }
 
 impl Command {
@@ -62,6 +64,7 @@ impl Load {
             time: Duration::from_secs(1),
             requests: None,
             close: false,
+            polls: false,
         };
         for word in words {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -72,6 +75,7 @@ impl Load {
                 "seconds" => load.time = Duration::from_secs_f64(value.parse().map_err(|_| bad(word))?),
                 "requests" => load.requests = Some(value.parse().map_err(|_| bad(word))?),
                 "close" => load.close = true,
+                "poll" => load.polls = true,
                 "header" => {
                     let (name, value) = value.split_once(':').ok_or_else(|| bad(word))?;
                     headers.push_str(&format!("{name}: {value}\r\n"));

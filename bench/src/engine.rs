@@ -102,7 +102,8 @@ impl Engine {
                 running.going = false;
                 break;
             }
-            self.turn(Some(end.saturating_duration_since(now).min(Duration::from_millis(100))))?;
+            let patience = if load.polls { Duration::ZERO } else { Duration::from_millis(100) };
+            self.turn(Some(end.saturating_duration_since(now).min(patience)))?;
         }
         let elapsed = started.elapsed();
         // What is under way is let finish, so that no proxy sees broken connections because a run ended.

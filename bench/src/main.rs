@@ -16,7 +16,7 @@
 //! < answers after 2000 us
 //! ```
 //!
-//! `run` takes `close` (a connection for each request) and `requests=N` instead of `seconds=`. The origin answers `/N` with N bytes and any
+//! `run` takes `close` (a connection for each request), `poll` (never sleep) and `requests=N` instead of `seconds=`. The origin answers `/N` with N bytes and any
 //! other path with 100. Called by `bench/*.sh`; not by tests.
 #![forbid(unsafe_code)]
 

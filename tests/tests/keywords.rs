@@ -88,6 +88,9 @@ fn a_format_without_late_values_is_logged_before_the_body_is_over() {
     let line = logged(&early, "early");
     assert!(line.trim_end().ends_with("early 200 ---- /endless 127.0.0.1"), "{line}");
     // The other waits for the end, which the client makes.
+    for client in &mut clients {
+        assert!(client.read_head().starts_with("HTTP/1.1 200"));
+    }
     drop(clients);
     let line = logged(&late, "late");
     assert!(line.contains("late 200 CD-- /endless "), "{line}");
@@ -425,4 +428,95 @@ fn what_changes_nothing_here_is_said_to_change_nothing() {
         assert!(verdict.accepted() && !verdict.warnings().is_empty(), "{line}: {}", verdict.messages);
     }
     let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn an_rdp_cookie_leads_to_the_server_that_it_names() {
+    let server = |name: &'static str| {
+        Origin::raw(move |mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(name.as_bytes());
+        })
+    };
+    let (first, second) = (server("first"), server("second"));
+    let port = free_port();
+    let lines = |persist: &str| {
+        format!(
+            "global\n  stats socket runtime level admin\n{DEFAULTS}listen l\n  mode tcp\n  bind 127.0.0.1:{port}\n  balance first\n\
+             {persist}  tcp-request inspect-delay 5s\n  tcp-request content accept if RDP_COOKIE\n\
+             \x20 server a {}\n  server b {}\n",
+            local(&first),
+            local(&second)
+        )
+    };
+    let weir = Weir::start(&lines("  persist rdp-cookie\n"), &[port]);
+    // The connection request of RDP (X.224): its header, and the cookie that is a server's address and port as they lie in memory.
+    let request = |name: &str, server: u16| {
+        let address = u32::from_le_bytes([127, 0, 0, 1]);
+        let cookie = format!("Cookie: {name}={address}.{}.0000\r\n", server.swap_bytes());
+        let mut bytes = vec![3, 0, 0, 11 + cookie.len() as u8, 6 + cookie.len() as u8, 0xe0, 0, 0, 0, 0, 0];
+        bytes.extend_from_slice(cookie.as_bytes());
+        bytes
+    };
+    let reached = |name: &str, server: u16| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream.write_all(&request(name, server)).expect("it is taken");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer and the end");
+        answer
+    };
+    assert_eq!(reached("msts", second.port()), "second");
+    assert_eq!(reached("msts", first.port()), "first");
+    assert_eq!(reached("mstshash", second.port()), "first", "another cookie");
+    assert_eq!(reached("msts", 1), "first", "no server of ours");
+    weir.ask("set server l/b state maint");
+    assert_eq!(reached("msts", second.port()), "first", "it is down");
+    drop(weir);
+    let _weir = Weir::start(&lines("  persist rdp-cookie(mstshash)\n"), &[port]);
+    assert_eq!(reached("mstshash", second.port()), "second", "the name is the configuration's");
+}
+
+#[test]
+fn clients_with_privileged_ports_can_be_refused() {
+    let origin = Origin::text("hello");
+    let from_low_port = |port: u16| {
+        let request = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+        let socket = (512..1024).find_map(|low| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).ok()?;
+            socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], low)).into()).ok()?;
+            socket.connect(&std::net::SocketAddr::from(([127, 0, 0, 1], port)).into()).ok()?;
+            Some(socket)
+        });
+        let mut stream = TcpStream::from(socket.expect("tests run with the right to bind low ports"));
+        let mut answer = Vec::new();
+        // A connection that is closed may refuse both.
+        let _ = stream.write_all(request);
+        let _ = stream.read_to_end(&mut answer);
+        answer
+    };
+    let (weir, port) = listen("  harden.reject-privileged-ports.tcp on\n", "", &local(&origin));
+    assert!(from_low_port(port).is_empty(), "a privileged port");
+    assert_eq!(client::get(port, "/").expect("a response").status, 200, "any other");
+    let row = weir.ask("show stat l 1 -1");
+    let names: Vec<&str> = row.lines().next().unwrap_or_default().split(',').collect();
+    let at = names.iter().position(|name| *name == "dcon").expect("a column");
+    assert_eq!(row.lines().nth(1).and_then(|line| line.split(',').nth(at)), Some("1"), "{row}");
+    let (_weir, port) = listen("", "", &local(&origin));
+    assert!(from_low_port(port).starts_with(b"HTTP/1.1 200"), "unless it is asked for");
+}
+
+#[test]
+fn a_process_takes_the_priority_that_is_given_to_it() {
+    let origin = Origin::text("hello");
+    let (weir, _) = listen("  tune.renice.startup 3\n  tune.renice.runtime 7\n", "", &local(&origin));
+    let threads = format!("/proc/{}/task", weir.pid());
+    let mut seen = 0;
+    for thread in std::fs::read_dir(threads).expect("it runs").filter_map(Result::ok) {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).expect("it runs");
+        // Behind the name in parentheses the state is the third field; the nice value is the nineteenth (proc(5)).
+        let nice = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16));
+        assert_eq!(nice, Some("7"), "{stat}");
+        seen += 1;
+    }
+    assert!(seen >= 2, "two workers are threads");
 }

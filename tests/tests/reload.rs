@@ -1,5 +1,7 @@
 //! Reloading: a process takes the listening sockets of another over, whatever program either is, and clients see nothing.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -290,6 +292,7 @@ fn the_master_obeys_and_passes_commands_on() {
         (&*format!("@!{pid} show info"), format!("Pid: {pid}\n")),
         ("@1; show info; @; show proc", "master ".to_owned()),
         ("@@1 show info; show version", format!("Pid: {pid}\n")),
+        ("@1; @master show cli level", "operator\n".to_owned()),
         ("@7 show info", "Can't find the target PID matching the prefix '@7'\n".to_owned()),
         ("show proc foo", "'show proc' takes no argument here.\n".to_owned()),
         ("show cli sockets", "./master operator master\n".to_owned()),
@@ -312,6 +315,31 @@ fn modes_of_a_masters_session_hold_for_what_is_passed_on() {
     let answer = master(&weir, "@1; experimental-mode on; set var proc.x int(5); get var proc.x");
     assert!(answer.contains("proc.x: type=sint value=<5>"), "{answer}");
     assert!(master(&weir, "@1; operator; disable frontend l").contains("Permission denied"));
+}
+
+#[test]
+fn a_worker_that_outlives_too_many_reloads_is_ended() {
+    let origin = Origin::raw(|mut stream| {
+        let mut byte = [0];
+        while stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).is_ok() {}
+    });
+    let port = free_port();
+    let text = configuration("runtime", port, &origin)
+        .replace("mode http", "mode tcp")
+        .replace("global\n", "global\n  mworker-max-reloads 1\n");
+    let weir = Weir::start_with(&text, &["-W", "-S", "./master"], &[port]);
+    let mut client = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    let mut echo = || {
+        let mut byte = [0];
+        client.write_all(b"x").and_then(|()| client.read_exact(&mut byte)).is_ok()
+    };
+    assert!(echo());
+    assert!(master(&weir, "reload").starts_with("Success=1\n"));
+    assert!(echo(), "one reload is not too many: {}", weir.messages());
+    assert!(master(&weir, "reload").starts_with("Success=1\n"));
+    assert!(eventually(|| !echo()), "two are: {}", weir.messages());
+    let ended = "Former worker";
+    assert!(eventually(|| weir.messages().contains(ended)), "{}", weir.messages());
 }
 
 #[test]
@@ -381,7 +409,7 @@ fn from_when_a_process_listens_no_signal_that_steers_it_ends_it_unheard() {
     for _ in 0..5 {
         let port = free_port();
         let mut weir = Weir::start_with(&text(port), &["-db"], &[]);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() && weir.is_running() {
+        while TcpStream::connect(("127.0.0.1", port)).is_err() && weir.is_running() {
             std::thread::yield_now();
         }
         let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("it runs");

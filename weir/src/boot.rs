@@ -90,6 +90,7 @@ fn start(
     }
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
+    system::renice(global, messages);
     system::confine(global)?;
     let exposes = global.stats_sockets.iter().any(|bind| bind.expose_fds) || link.is_some();
     let exposed = if exposes { Exposed::of(&plan, &bound) } else { Ok(Exposed::default()) };

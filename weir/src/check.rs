@@ -8,11 +8,16 @@ use syntax::Environment;
 
 use crate::args::{Action, Args};
 use crate::messages::{Messages, say};
-use crate::version;
+use crate::{system, version};
 
 /// The plan of the configuration, or the exit code when there is none to start.
 pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
+    let before = system::priority();
     let Loaded { plan, diagnostics, sources } = config::load(&args.files, &boot(args));
+    // `tune.renice.startup` is for the reading alone. Where a process may not raise its priority, it keeps the lower one.
+    if system::priority() != before {
+        let _ = system::set_priority(before);
+    }
     messages.show(&diagnostics, &sources);
     let Some(mut plan) = plan else {
         messages.refuse(&diagnostics, &sources);
@@ -92,6 +97,7 @@ pub(crate) fn boot(args: &Args) -> Boot {
         ignore_resolution_failures: args.ignore_resolution,
         default_maxconn: args.proxy_maxconn,
         insecure_fork: args.insecure_fork,
+        set_priority: Some(system::set_priority),
     };
     Boot { facts: version::facts(args.diagnostics, &disabled), environment, setting }
 }

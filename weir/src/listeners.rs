@@ -170,6 +170,7 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
         namespace: bind.namespace.as_deref(),
         reuse_port: !global.no_reuseport,
         buffers: (global.tune.rcvbuf_client, global.tune.sndbuf_client),
+        notsent: global.tune.notsent_client,
     };
     if let Some(at) = inherited.iter().position(|taken| is_of(taken, bind)) {
         return listen::adopt(inherited.swap_remove(at).socket, &options);

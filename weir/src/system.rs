@@ -174,6 +174,28 @@ pub(crate) fn write_pidfile(global: &Global) -> Result<(), String> {
         .map_err(|error| format!("[haproxy.main()] Cannot create pidfile {}: {error}", path.display()))
 }
 
+/// Sets the priority of this process (setpriority(2)), -20 to 19. Threads that are there already keep theirs.
+pub(crate) fn set_priority(priority: i32) -> std::io::Result<()> {
+    Ok(rustix::process::setpriority_process(None, priority)?)
+}
+
+/// The priority of this process.
+pub(crate) fn priority() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or(0)
+}
+
+/// `tune.renice.runtime`, before there are threads.
+pub(crate) fn renice(global: &Global, messages: Messages) {
+    if let Some(priority) = global.tune.renice_runtime
+        && let Err(error) = set_priority(priority)
+    {
+        let text = format!(
+            "[haproxy.main()] the priority {priority} of 'tune.renice.runtime' cannot be set: {error}."
+        );
+        messages.say(Severity::Warning, &text);
+    }
+}
+
 /// `chroot`, `group` and `user`, in this order: each needs the rights that the next one gives up.
 pub(crate) fn confine(global: &Global) -> Result<(), String> {
     if let Some(root) = &global.chroot {

@@ -108,6 +108,8 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
         "proxy" => of_keyword(name, Where(15)),
         "bind" => of(config::bind::TABLE.iter().any(|row| row.name == name)),
+        // Stands behind `source`, which is a row.
+        "server" if name == "usesrc" => Status::Done,
         "server" => of(config::server::rows().any(|row| row.name == name)),
         "action" => {
             of(rules::ACTIONS.iter().any(|row| row.built && row.name == bare(name) && in_set(row, place)))
@@ -115,7 +117,10 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         "fetch" => of(sample::fetch::find(name).is_some()),
         "converter" => of(sample::convert::find(name).is_some()),
         "acl" => of(sample::fetch::find(signature.split(' ').next().unwrap_or(name)).is_some()),
-        "cli" => of(control::commands().any(|command| command.built && command.words == name)),
+        "cli" => {
+            let of_master = || control::master::COMMANDS.iter().any(|command| command.words == name);
+            of(control::commands().any(|command| command.built && command.words == name) || of_master())
+        }
         "filter" => of(config::tables::filter::BUILT.contains(&name)),
         "service" => {
             let reachable = rules::ACTIONS.iter().any(|row| row.built && row.name == "use-service");

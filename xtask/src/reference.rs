@@ -43,6 +43,11 @@ pub(crate) fn page() -> String {
         "Commands of the runtime socket",
         commands.map(|command| (command.words, command.usage, command.doc)),
     );
+    table(
+        &mut out,
+        "Commands of a master's socket",
+        control::master::COMMANDS.iter().map(|command| (command.words, command.usage, command.doc)),
+    );
     out
 }
 

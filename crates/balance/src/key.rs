@@ -4,7 +4,7 @@
 //! Every choice here is HAProxy's own, down to what an empty value hashes to, so that a cluster of both sends a
 //! key to one server. `proxy` calls it with the parts of a request; finding the server is not done here.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddrV4};
 
 use base::hash;
 
@@ -128,6 +128,16 @@ pub fn rdp_cookie<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Some(&value[..end]).filter(|value| !value.is_empty())
 }
 
+/// The server that the token of a terminal server names (`persist rdp-cookie`): address and port as they lie in memory there,
+/// each as a decimal number, and a number that is not looked at: `3640205228.15629.0000` is 172.31.249.216:3389.
+pub fn rdp_server(token: &[u8]) -> Option<SocketAddrV4> {
+    let mut numbers = token.split(|&byte| byte == b'.').map(|digits| std::str::from_utf8(digits).ok());
+    let address: u32 = numbers.next()??.parse().ok()?;
+    let port: u16 = numbers.next()??.parse().ok()?;
+    numbers.next()?;
+    Some(SocketAddrV4::new(address.to_le_bytes().into(), u16::from_be_bytes(port.to_le_bytes())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +169,24 @@ mod tests {
         assert_eq!(rdp_cookie(bytes, b"mstshash"), Some(b"user".as_slice()));
         assert_eq!(rdp_cookie(bytes, b"other"), None);
         assert_eq!(rdp_cookie(b"short", b"mstshash"), None);
+    }
+
+    #[test]
+    fn the_token_of_rdp_is_an_address_and_a_port() {
+        let server = "172.31.249.216:3389".parse().ok();
+        assert_eq!(rdp_server(b"3640205228.15629.0000"), server);
+        for wrong in [
+            "",
+            "3640205228",
+            "3640205228.15629",
+            "36402052280.15629.0000",
+            "-1.15629.0000",
+            "1.65536.0",
+            "user",
+            "..0",
+        ] {
+            assert_eq!(rdp_server(wrong.as_bytes()), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -244,6 +244,8 @@ pub struct Settings<'a> {
     pub cookie: Option<Rc<Cookie>>,
     /// `dynamic-cookie-key`.
     pub dynamic_cookie_key: Option<&'a str>,
+    /// `persist rdp-cookie`: the cookie's name.
+    pub rdp_persistence: Option<&'a str>,
     /// `load-server-state-from-file`; the path of `Local` is empty until resolved.
     pub server_state: StateFile,
     /// `server-state-file-name`; `None` for the backend's name.
@@ -330,6 +332,7 @@ impl<'a> Settings<'a> {
             preserve_affinity: balance::PreserveAffinity::default(),
             cookie: None,
             dynamic_cookie_key: None,
+            rdp_persistence: None,
             server_state: StateFile::None,
             server_state_name: None,
             source: None,

@@ -65,3 +65,27 @@ fn thousands_of_backends_share_their_error_files() {
     assert_eq!(plan.proxies.len(), 2_000);
     assert!(plan.proxies.iter().all(|proxy| proxy.errors.len() == 1 && proxy.servers.len() == 2));
 }
+
+#[test]
+fn the_priority_for_the_start_is_set_while_the_configuration_is_read() {
+    use std::sync::atomic::{AtomicI32, Ordering};
+    static SEEN: AtomicI32 = AtomicI32::new(0);
+    let mut boot = Boot::default();
+    boot.setting.set_priority = Some(|priority| {
+        SEEN.store(priority, Ordering::Relaxed);
+        Ok(())
+    });
+    let loaded =
+        config::load_text("haproxy.cfg", "global\n tune.renice.startup 3\n tune.renice.runtime 7\n", &boot);
+    assert!(loaded.plan.is_some(), "{:?}", loaded.diagnostics);
+    assert_eq!(SEEN.load(Ordering::Relaxed), 3);
+    boot.setting.set_priority = Some(|_| Err(std::io::ErrorKind::PermissionDenied.into()));
+    let loaded = config::load_text("haproxy.cfg", "global\n tune.renice.startup -5\n", &boot);
+    let messages: Vec<&str> = loaded.diagnostics.iter().map(|message| message.message.as_str()).collect();
+    assert!(
+        messages[0].starts_with("the priority -5 of `tune.renice.startup` cannot be set: "),
+        "{messages:?}"
+    );
+    let loaded = config::load_text("haproxy.cfg", "global\n tune.renice.startup 20\n", &Boot::default());
+    assert!(loaded.plan.is_none());
+}

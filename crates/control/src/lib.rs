@@ -7,6 +7,7 @@
 
 pub mod field;
 pub mod line;
+pub mod master;
 pub mod page;
 pub mod prometheus;
 pub mod session;

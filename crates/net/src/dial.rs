@@ -57,6 +57,8 @@ pub struct Dial<'a> {
     pub receive_buffer: usize,
     /// Bytes of the send buffer; 0 for the kernel's choice.
     pub send_buffer: usize,
+    /// Bytes it takes beyond what it may send, 0 for no limit (`TCP_NOTSENT_LOWAT`).
+    pub notsent: usize,
     /// Leave the last acknowledgement of the connection to the first data (`option tcp-smart-connect`).
     pub late_ack: bool,
     /// Leave it to the caller to have small writes sent at once ([`Stream::set_nodelay`]), before the second of them: the
@@ -170,6 +172,9 @@ impl Dial<'_> {
         }
         if self.send_buffer > 0 {
             options.set_send_buffer_size(self.send_buffer)?;
+        }
+        if self.notsent > 0 {
+            options.set_tcp_notsent_lowat(self.notsent as u32)?;
         }
         if let Some(key) = self.md5_key {
             sys::set_md5_key(options.as_fd(), address, key, false)?;

@@ -45,6 +45,8 @@ pub struct Options<'a> {
     pub reuse_port: bool,
     /// Bytes of accepted sockets' buffers, 0 for the kernel's choice: receive, send.
     pub buffers: (usize, usize),
+    /// Bytes the kernel takes of accepted sockets beyond what it may send, 0 for no limit (`TCP_NOTSENT_LOWAT`).
+    pub notsent: usize,
 }
 
 /// Binds and listens on a TCP address.
@@ -138,6 +140,9 @@ fn configure(socket: &Socket, address: SocketAddr, options: &Options<'_>) -> io:
     }
     if options.buffers.1 > 0 {
         socket.set_send_buffer_size(options.buffers.1)?;
+    }
+    if options.notsent > 0 {
+        socket.set_tcp_notsent_lowat(options.notsent as u32)?;
     }
     Ok(())
 }
@@ -280,5 +285,30 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    #[test]
+    fn accepted_sockets_have_the_limit_of_unsent_bytes_of_their_listener() {
+        for (notsent, wanted) in [(0, 0), (20_000, 20_000)] {
+            let options = Options { backlog: 8, notsent, ..Options::default() };
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            let listener = TcpListener::from(tcp(any, &options).expect("a socket that listens"));
+            listener.set_nonblocking(false).expect("a socket of ours");
+            let address = listener.local_addr().expect("it has an address");
+            let client = TcpStream::connect(address).expect("a connection");
+            let (accepted, _) = listener.accept().expect("a connection");
+            let default = SockRef::from(&client).tcp_notsent_lowat().expect("it is TCP");
+            let own = SockRef::from(&accepted).tcp_notsent_lowat().expect("it is TCP");
+            assert_eq!(own, if wanted == 0 { default } else { wanted });
+        }
     }
 }

@@ -68,7 +68,8 @@ pub async fn serve(
 ) {
     let proxy = worker.local(frontend);
     let entry = proxy.binds[bind].listener.clone();
-    let tune = &worker.shared.plan.global.tune;
+    let global = &worker.shared.plan.global;
+    let (tune, refuses_privileged) = (&global.tune, global.reject_privileged_ports);
     let (most, spread) = (tune.maxaccept, tune.multi_queue);
     let mut in_a_row = 0;
     let mut turn = 0;
@@ -98,6 +99,12 @@ pub async fn serve(
         });
         match accepted.await {
             None => {}
+            Some(Ok(accepted)) if refuses_privileged && is_privileged(&accepted) => {
+                proxy.state.frontend.mine().denied_connections.add(1);
+                if let Some(of_listener) = entry.mine() {
+                    of_listener.denied_connections.add(1);
+                }
+            }
             Some(Ok(accepted)) => {
                 let reserved = reserve(&worker, &proxy, &entry).await;
                 if !reserved {
@@ -185,6 +192,11 @@ fn rate_wait(worker: &Worker, proxy: &config::plan::Proxy) -> Duration {
         || over(process.session_limit.load(Relaxed), &sessions)
         || over(proxy.state.session_limit.load(Relaxed), &frontend);
     if limited { Duration::from_millis(5) } else { Duration::ZERO }
+}
+
+/// `harden.reject-privileged-ports.tcp`: whether the client's port is a system port (RFC 6335, 6).
+fn is_privileged(accepted: &Accepted) -> bool {
+    accepted.peer.is_some_and(|peer| peer.port() < 1024)
 }
 
 /// Takes the places of a connection just accepted; waits when another listener took the last one meanwhile.

@@ -336,6 +336,7 @@ async fn dial(
         mark: x.txn.server_mark,
         receive_buffer: tune.rcvbuf_server,
         send_buffer: tune.sndbuf_server,
+        notsent: tune.notsent_server,
         late_ack,
         late_nodelay: may_wait(x, settings),
         namespace: settings.namespace.as_deref().filter(|name| *name != "*"),

@@ -1,6 +1,7 @@
 //! Which backend (`use_backend`, `default_backend`), which server by rule (`use-server`), and the hash of the
 //! key that `balance` asks for.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,6 +13,7 @@ use http::{Method, uri};
 use sample::condition::{Condition, Test};
 use sample::{Endpoint, Env, TimeoutSlot};
 use state::Mode;
+use state::server::ServerAddress;
 
 use crate::assign::Bound;
 use crate::connection::Connection;
@@ -93,10 +95,20 @@ fn choose_by_rule(
 /// `use-server`: the first rule that holds and whose server can be used, which `force-persist` and `option persist` make of
 /// any. A name made at run time that is no server's ends the search. Cookies come after it.
 pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &LocalProxy) {
-    if x.bound.is_some() || backend.use_servers.is_empty() {
+    if x.bound.is_some() {
         return;
     }
-    x.bound = envs::with(client, x, |env| {
+    if !backend.use_servers.is_empty() {
+        x.bound = by_rule(client, x, backend);
+    }
+    if x.bound.is_none() && backend.rdp_persistence.is_some() {
+        x.bound = by_rdp_token(client, backend);
+    }
+}
+
+/// The server that `use-server` names.
+fn by_rule(client: &Connection, x: &Exchange, backend: &LocalProxy) -> Option<Bound> {
+    envs::with(client, x, |env| {
         let forced = || backend.force_persist.iter().any(|when| holds(Some(when), env));
         for rule in backend.use_servers.iter().filter(|rule| holds(rule.condition.as_ref(), env)) {
             let place = match &rule.target {
@@ -117,7 +129,22 @@ pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &Local
             }
         }
         None
-    });
+    })
+}
+
+/// The server whose address is in the client's RDP cookie.
+fn by_rdp_token(client: &Connection, backend: &LocalProxy) -> Option<Bound> {
+    let name = backend.rdp_persistence.as_deref()?;
+    let token = key::rdp_cookie(client.input.as_ref()?.filled(), name.as_bytes())?;
+    let address = SocketAddr::V4(key::rdp_server(token)?);
+    let is_it = |server: &ServerAt<'_>| {
+        matches!(&**server.state.address.load(), ServerAddress::Ip(own) if *own == address)
+            && !server.state.removed.load(Relaxed)
+            && (server.state.is_up() || backend.options.persist)
+    };
+    let server = backend.server(backend.servers.iter().find(is_it)?.index)?;
+    let even_down = !server.state.is_up();
+    Some(Bound { server, even_down, again: false })
 }
 
 /// The hash of this request's key; `None` when the algorithm has none or the request lacks it.

@@ -19,26 +19,14 @@ const MOST: usize = 32;
 /// How long a connection may idle, and a worker may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-const HELP: &str = "The following commands are valid at this level:
-  @[!]<pid> [<command>]        : run a command in a process, or all that follow (@1 is the worker, @ the master)
-  @@[!]<pid> [<command>*]      : hand the connection over to a process
-  reload                       : reload the configuration, tell how that went
-  hard-reload                  : likewise, ending the old process at once
-  show proc                    : show the processes
-  show startup-logs            : show the messages of the last start or reload
-  show version                 : show the version
-  show cli level               : show the level of this session
-  show cli sockets             : show the sockets of the master's runtime API
-  show env [<var>]             : show the environment
-  echo <text>                  : say that
-  operator                     : lower the level to operator
-  user                         : lower the level to user
-  prompt [i|n|p]               : toggle interactive mode with a prompt
-  expert-mode [on|off]         : for the commands passed on
-  experimental-mode [on|off]   : for the commands passed on
-  help                         : this text
-  quit                         : disconnect
-";
+/// What `help` says.
+fn help() -> String {
+    let mut text = "The following commands are valid at this level:\n".to_owned();
+    for row in control::master::COMMANDS {
+        text.push_str(&format!("  {:<28} : {}\n", format!("{} {}", row.words, row.usage), row.doc));
+    }
+    text
+}
 
 /// Binds the socket that `-S` names: an address, then options of `bind` lines, with commas between.
 pub(super) fn bind(text: &str) -> Result<OwnedFd, String> {
@@ -221,7 +209,7 @@ impl Session {
                 let pid: i32 = pid.parse().ok()?;
                 state.children.iter().find(|child| child.pid == pid)
             }
-            None if name.is_empty() || name == "0" => return Some(Target::Master),
+            None if matches!(name, "" | "0" | "master") => return Some(Target::Master),
             None => state.current().filter(|_| name == "1"),
         };
         worker.map(|child| Target::Worker(child.pid))
@@ -303,7 +291,7 @@ impl Session {
         match words[..] {
             [] => Ok(Then::GoOn),
             ["quit"] => Ok(Then::Close),
-            ["help", ..] => self.say(HELP),
+            ["help", ..] => self.say(&help()),
             ["show", "proc"] => {
                 let text = processes(&self.master);
                 self.say(&text)
@@ -353,7 +341,7 @@ impl Session {
                 self.say("")
             }
             ["mcli-debug-mode", ..] => self.say("'mcli-debug-mode' is not supported yet.\n"),
-            _ => self.say(&format!("Unknown command: '{text}'.\n{HELP}")),
+            _ => self.say(&format!("Unknown command: '{text}'.\n{}", help())),
         }
     }
 

@@ -94,7 +94,7 @@ pub(crate) fn split(
         ready: false,
         leaving: false,
     });
-    Ok(Role::Master(Master::new(state, args, messages).watch()))
+    Ok(Role::Master(Master::new(state, args, global.max_reloads.unwrap_or(50), messages).watch()))
 }
 
 /// Goes on with the workers there are: the new configuration could not be used.
@@ -104,7 +104,8 @@ pub(crate) fn go_on(mut state: State, args: &Args, messages: Messages) -> Ending
     messages.say(Severity::Warning, "Loading failure! The worker of before goes on.");
     answer(&mut state, false);
     system::notify("READY=1\nSTATUS=Reload failed!\n", messages);
-    Master::new(state, args, messages).watch()
+    // Nothing is replaced in this life.
+    Master::new(state, args, u32::MAX, messages).watch()
 }
 
 /// Tells who asked for a reload how it went.
@@ -122,11 +123,13 @@ pub(crate) struct Master {
     state: Arc<Mutex<State>>,
     args: Arc<Args>,
     messages: Messages,
+    /// `mworker-max-reloads`.
+    max_reloads: u32,
 }
 
 impl Master {
-    fn new(state: State, args: &Args, messages: Messages) -> Self {
-        Self { state: Arc::new(Mutex::new(state)), args: Arc::new(args.clone()), messages }
+    fn new(state: State, args: &Args, max_reloads: u32, messages: Messages) -> Self {
+        Self { state: Arc::new(Mutex::new(state)), args: Arc::new(args.clone()), messages, max_reloads }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -201,10 +204,13 @@ impl Master {
                 continue;
             }
             child.reloads += 1;
-            if !child.leaving {
-                child.leaving = true;
+            // `mworker-max-reloads`: who is still there after so many does not leave by itself.
+            if child.reloads > self.max_reloads {
+                send(child.pid, Signal::TERM);
+            } else if !child.leaving {
                 send(child.pid, if hard { Signal::TERM } else { Signal::USR1 });
             }
+            child.leaving = true;
         }
         state.failed = 0;
         if let Some(launch) = state.launch.take() {

@@ -77,6 +77,10 @@ pub struct Global {
     pub external_check_environment: bool,
     /// `insecure-fork-wanted`.
     pub insecure_fork_wanted: bool,
+    /// `mworker-max-reloads`; 50 where it is not said.
+    pub max_reloads: Option<u32>,
+    /// `harden.reject-privileged-ports.tcp`: connections from ports below 1024 are closed at once (RFC 6335, 6).
+    pub reject_privileged_ports: bool,
     /// `set-dumpable`.
     pub set_dumpable: bool,
     /// `server-state-base`, `server-state-file`.
@@ -196,6 +200,14 @@ pub struct Tune {
     pub sndbuf_client: usize,
     /// Likewise.
     pub sndbuf_server: usize,
+    /// `tune.notsent-lowat.client`: bytes, 0 for no limit.
+    pub notsent_client: usize,
+    /// Likewise `tune.notsent-lowat.server`.
+    pub notsent_server: usize,
+    /// `tune.renice.startup`.
+    pub renice_startup: Option<i32>,
+    /// `tune.renice.runtime`.
+    pub renice_runtime: Option<i32>,
     /// `tune.pipesize`, 0 for the kernel's default.
     pub pipesize: usize,
     /// `maxpipes`, 0 for a quarter of maxconn.
@@ -230,6 +242,10 @@ impl Default for Tune {
             sndbuf_backend: 0,
             sndbuf_client: 0,
             sndbuf_server: 0,
+            notsent_client: 0,
+            notsent_server: 0,
+            renice_startup: None,
+            renice_runtime: None,
             pipesize: 0,
             max_pipes: 0,
             multi_queue: MultiQueue::On,

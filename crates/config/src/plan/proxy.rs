@@ -47,6 +47,8 @@ pub struct Proxy {
     pub force_be_switch: Vec<Condition>,
     /// `default_backend`; a `listen` without one has itself.
     pub default_backend: Option<ProxyIndex>,
+    /// `persist rdp-cookie`: the name of the cookie that says which server a client had.
+    pub rdp_persistence: Option<Box<str>>,
     /// `monitor-uri`.
     pub monitor_uri: Option<Box<[u8]>>,
     /// `monitor fail`.

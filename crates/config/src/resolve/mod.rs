@@ -59,6 +59,8 @@ pub struct Setting {
     pub default_maxconn: Option<u32>,
     /// Whether programs may be started whatever the global section says.
     pub insecure_fork: bool,
+    /// Sets the priority of this process, for `tune.renice.startup`: from when the global sections are read until all is.
+    pub set_priority: Option<fn(i32) -> std::io::Result<()>>,
 }
 
 /// A proxy between the passes.
@@ -186,6 +188,12 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
         }
     }
     global.plan.insecure_fork_wanted |= context.setting.insecure_fork;
+    if let (Some(set), Some(priority)) = (context.setting.set_priority, global.plan.tune.renice_startup)
+        && let Err(error) = set(priority)
+    {
+        let text = format!("the priority {priority} of `tune.renice.startup` cannot be set: {error}");
+        context.diagnostics.push(Diagnostic::warning(text));
+    }
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.default_path = global.plan.default_path.clone();
     // What follows is of the process: a plan in use has decided it.

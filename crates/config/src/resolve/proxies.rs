@@ -68,6 +68,7 @@ pub(crate) fn resolve(
         use_backends: compiled.use_backends,
         force_be_switch: compiled.force_be_switch,
         default_backend,
+        rdp_persistence: settings.rdp_persistence.map(Into::into),
         monitor_uri: settings.monitor_uri.map(|uri| uri.bytes().into()),
         monitor_fail: compiled.monitor_fail,
         request_captures,

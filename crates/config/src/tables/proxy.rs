@@ -55,13 +55,14 @@ pub static TABLE: &[Keyword] = &[
     proxy("load-server-state-from-file", DLB, "{ global | local | none }", "takes over the states of servers of an earlier process", load_server_state),
     proxy("server-state-file-name", DLB, "[ { use-backend-name | <file> } ]", "the file of its servers' states",    server_state_file_name),
     proxy("source",               DLB,  "<addr>[:<port>] [usesrc { <addr2>[:<port2>] | client | clientip | hdr_ip(<hdr>[,<occ>]) } ] [interface <name>]", "the address servers see", source),
+    proxy("persist rdp-cookie",   DLB,  "",                      "sends to the server that an RDP cookie names",          |s, a| { s.rdp_persistence = Some(RDP_TOKEN); a.finish() }),
+    proxy("persist",              DLB,  "rdp-cookie(<name>)",    "likewise a cookie of another name",                     persist),
     proxy("dispatch",             LB,   "<address>:<port>",      "one server for all (deprecated: use `server`)",         dispatch),
     proxy("transparent",          DLB,  "",                      "connects where the client wanted to (deprecated)",      transparent),
 
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
     unsupported("compression",    DFLB),
     unsupported("email-alert",    DFLB),
-    unsupported("persist",        DLB),
     unsupported("stick",          LB),
     unsupported("stick-table",    FLB),
     unsupported("use-fcgi-app",   LB),
@@ -323,6 +324,24 @@ fn server_state_file_name<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '
 
 fn source<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.source = Some(Rc::new(server::parse_source(args)?));
+    args.finish()
+}
+
+/// The cookie that terminal servers give clients in token redirection mode.
+const RDP_TOKEN: &str = "msts";
+
+fn persist<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let method = args.required("`rdp-cookie`")?;
+    let Some(inside) = method.as_str().strip_prefix("rdp-cookie(") else {
+        return Err(args
+            .wrong(format!("`persist` knows `rdp-cookie` and `rdp-cookie(<name>)`, not `{method}`"))
+            .haproxy("unknown persist method."));
+    };
+    let name = inside.strip_suffix(')').filter(|name| !name.is_empty()).ok_or_else(|| {
+        args.wrong("`rdp-cookie(` expects the name of a cookie and `)`")
+            .haproxy("persist rdp-cookie(name)' requires an rdp cookie name.")
+    })?;
+    settings.rdp_persistence = Some(name);
     args.finish()
 }
 

@@ -34,6 +34,10 @@ pub static TABLE: &[Keyword] = &[
     global("tune.rcvbuf.server",           "<size>",    "the kernel's receive buffer towards servers",                   |g, a| size(&mut g.plan.tune.rcvbuf_server, a)),
     global("tune.sndbuf.client",           "<size>",    "the kernel's send buffer towards clients",                      |g, a| size(&mut g.plan.tune.sndbuf_client, a)),
     global("tune.sndbuf.server",           "<size>",    "the kernel's send buffer towards servers",                      |g, a| size(&mut g.plan.tune.sndbuf_server, a)),
+    global("tune.notsent-lowat.client",    "<size>",    "how much the kernel takes for a client beyond what it may send", |g, a| size(&mut g.plan.tune.notsent_client, a)),
+    global("tune.notsent-lowat.server",    "<size>",    "how much the kernel takes for a server beyond what it may send", |g, a| size(&mut g.plan.tune.notsent_server, a)),
+    global("tune.renice.startup",          "<number>",  "the process's priority while it reads the configuration",       |g, a| priority(&mut g.plan.tune.renice_startup, a)),
+    global("tune.renice.runtime",          "<number>",  "the process's priority while it serves, -20 (first) to 19",     |g, a| priority(&mut g.plan.tune.renice_runtime, a)),
     global("tune.pipesize",                "<size>",    "the size of pipes for forwarding inside the kernel",            |g, a| size(&mut g.plan.tune.pipesize, a)),
     global("tune.listener.multi-queue",    "{ on | off | fair }", "whether any thread may get a connection",             multi_queue),
     global("tune.max-checks-per-thread",   "<number>",  "how many checks run at once in a thread",                       |g, a| number(&mut g.plan.tune.max_checks_per_thread, a, 0, u32::MAX)),
@@ -96,8 +100,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.max-rules-at-once",           G, OWN),
     ineffective("tune.maxpollevents",               G, OWN),
     ineffective("tune.memory.hot-size",             G, OWN),
-    ineffective("tune.notsent-lowat.client",        G, "the kernel's default is kept here"),
-    ineffective("tune.notsent-lowat.server",        G, "the kernel's default is kept here"),
     ineffective("tune.pattern.cache-size",          G, "patterns are looked up without a cache here"),
     ineffective("tune.peers.max-updates-at-once",   G, "peers are not supported yet"),
     ineffective("tune.pt.zero-copy-forwarding",     G, COPY),
@@ -134,8 +136,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.rcvbuf.backend",              G, "nothing is received from servers in datagrams here"),
     ineffective("tune.sndbuf.frontend",             G, "nothing is sent to clients in datagrams here"),
     ineffective("tune.recv_enough",                 G, OWN),
-    ineffective("tune.renice.runtime",              G, "the process's priority is left to who starts it"),
-    ineffective("tune.renice.startup",              G, "the process's priority is left to who starts it"),
     ineffective("tune.ring.queues",                 G, "messages go into a ring without queues here"),
     ineffective("tune.runqueue-depth",              G, OWN),
     ineffective("tune.sched.low-latency",           G, OWN),
@@ -170,6 +170,11 @@ where
 
 fn size(value: &mut usize, args: &mut Args<'_, '_>) -> Outcome {
     *value = args.size(u64::from(u32::MAX) / 2)? as usize;
+    args.finish()
+}
+
+fn priority(value: &mut Option<i32>, args: &mut Args<'_, '_>) -> Outcome {
+    *value = Some(args.integer("a priority", -20, 19)?);
     args.finish()
 }
 

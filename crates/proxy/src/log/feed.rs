@@ -122,6 +122,7 @@ fn dial_of<'a>(worker: &Worker, settings: &'a ServerSettings) -> Dial<'a> {
         tos: settings.tos,
         receive_buffer: tune.rcvbuf_server,
         send_buffer: tune.sndbuf_server,
+        notsent: tune.notsent_server,
         late_ack: false,
         late_nodelay: false,
         namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
