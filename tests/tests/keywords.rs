@@ -509,14 +509,12 @@ fn clients_with_privileged_ports_can_be_refused() {
 fn a_process_takes_the_priority_that_is_given_to_it() {
     let origin = Origin::text("hello");
     let (weir, _) = listen("  tune.renice.startup 3\n  tune.renice.runtime 7\n", "", &local(&origin));
-    let threads = format!("/proc/{}/task", weir.pid());
-    let mut seen = 0;
-    for thread in std::fs::read_dir(threads).expect("it runs").filter_map(Result::ok) {
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", weir.pid())).expect("it runs");
+    assert!(eventually(|| threads().count() >= 2), "two workers are threads");
+    for thread in threads().filter_map(Result::ok) {
         let stat = std::fs::read_to_string(thread.path().join("stat")).expect("it runs");
         // Behind the name in parentheses the state is the third field; the nice value is the nineteenth (proc(5)).
         let nice = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16));
         assert_eq!(nice, Some("7"), "{stat}");
-        seen += 1;
     }
-    assert!(seen >= 2, "two workers are threads");
 }
