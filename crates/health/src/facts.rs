@@ -64,6 +64,7 @@ impl Facts {
             frontend,
             listener,
             requests: 0,
+            glitches: 0,
             id: 0,
             vars: OnceCell::new(),
             log_level: None,

@@ -95,6 +95,7 @@ struct Handed {
     socket: std::os::fd::OwnedFd,
     is_tcp: bool,
     uses: u32,
+    glitches: u32,
     ends: Option<(Endpoint, Endpoint)>,
     late_nodelay: bool,
     open: pool::Handed,
@@ -119,9 +120,9 @@ async fn take_over(
                 let ask = Ask { key: &key_wanted, reuse, first };
                 let server = worker.locals.known_server(proxy, server)?;
                 let upstream = worker.pools.take(&server, ask)?;
-                let Upstream { stream, uses, ends, late_nodelay, open, .. } = *upstream;
+                let Upstream { stream, uses, glitches, ends, late_nodelay, open, .. } = *upstream;
                 let (is_tcp, open) = (stream.is_tcp(), open.hand_over());
-                Some(Handed { socket: stream.into_fd(), is_tcp, uses, ends, late_nodelay, open })
+                Some(Handed { socket: stream.into_fd(), is_tcp, uses, glitches, ends, late_nodelay, open })
             });
             // Who asked may be gone; the connection is then closed.
             let _ = send.send(handed);
@@ -135,6 +136,7 @@ async fn take_over(
                 input: None,
                 key: key.into(),
                 uses: handed.uses,
+                glitches: handed.glitches,
                 private: false,
                 ends: handed.ends,
                 late_nodelay: handed.late_nodelay,
@@ -222,6 +224,7 @@ async fn open(
         input: None,
         key,
         uses: 1,
+        glitches: 0,
         private: false,
         ends,
         late_nodelay: may_wait(x, settings),

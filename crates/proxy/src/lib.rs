@@ -19,6 +19,7 @@ mod fields;
 mod finish;
 mod flow;
 mod gate;
+mod glitch;
 mod local;
 pub mod log;
 mod pool;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
+use config::plan::global::Glitches;
 use config::plan::proxy::Reuse;
 use net::Stream;
 use runtime::Buffer;
@@ -18,6 +19,7 @@ use runtime::timer::{Timer, now_ms};
 use sample::Endpoint;
 use state::{Process, Server};
 
+use crate::glitch;
 use crate::local::{LocalServer, Locals};
 use crate::worker::{Shared, Worker};
 
@@ -32,6 +34,8 @@ pub(crate) struct Upstream {
     pub(crate) key: Key,
     /// Requests sent over it so far.
     pub(crate) uses: u32,
+    /// Responses whose breaches of the rules were let pass.
+    pub(crate) glitches: u32,
     /// Whether only its client may use it.
     pub(crate) private: bool,
     /// Our end and theirs, told once.
@@ -180,6 +184,8 @@ struct Elsewhere {
 pub(crate) struct Pools {
     sweeper: RefCell<Waker>,
     process: Arc<Process>,
+    /// From how many odd responses on a connection is not kept.
+    glitches: Glitches,
     /// The earliest instant at which a pool is to be purged.
     purge_at: Cell<u64>,
 }
@@ -198,6 +204,7 @@ impl Pools {
         Self {
             sweeper: RefCell::new(Waker::noop().clone()),
             process: shared.process.clone(),
+            glitches: shared.plan.global.tune.glitches,
             purge_at: Cell::new(u64::MAX),
         }
     }
@@ -249,6 +256,10 @@ impl Pools {
             return Some(upstream);
         }
         if settings.max_reuse >= 0 && i64::from(upstream.uses) > settings.max_reuse {
+            return Some(upstream);
+        }
+        let most = &self.glitches;
+        if upstream.glitches > 0 && glitch::is_nearly_enough(upstream.glitches, most.server, most.cpu_usage) {
             return Some(upstream);
         }
         if !settings.state.is_up()

@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::Recoding;
+use crate::glitch;
 use crate::session::Arrival;
 
 /// Receives the head of the next request into the transaction.
@@ -127,22 +128,38 @@ fn begin(client: &mut Connection, x: &mut Exchange) {
 }
 
 /// Tries the bytes at hand: whether the head is complete.
-fn parse(client: &mut Connection, x: &mut Exchange) -> Result<bool, Fault> {
+fn parse(client: &mut Connection, x: &mut Exchange) -> Result<bool, Stop> {
     let worker = client.worker.clone();
     let options = &worker.proxy(client.frontend.index).request_options;
     let input = client.input();
     match parse_request(input.filled(), &mut x.txn.request, options) {
         Ok(Status::Partial) => Ok(false),
         Ok(Status::Complete { len }) => {
-            input.consume(len);
             x.txn.bytes_in += len as u64;
+            if let Some(breach) = x.txn.request.violation() {
+                note_glitch(client, &breach)?;
+            }
+            client.input().consume(len);
             Ok(true)
         }
         Err(error) => {
             capture_error(client, &error);
-            Err(Fault::BadRequest(error.kind))
+            Err(Fault::BadRequest(error.kind).into())
         }
     }
+}
+
+/// A request with a breach of the rules that is let pass: kept for `show errors` all the same, and too many of them end the
+/// connection.
+#[cold]
+fn note_glitch(client: &mut Connection, breach: &http::ParseError) -> Result<(), Stop> {
+    capture_error(client, breach);
+    client.session.glitches += 1;
+    let most = client.worker.shared.plan.global.tune.glitches;
+    if glitch::is_enough(client.session.glitches, most.client, most.cpu_usage) {
+        return Err(Stop::Silent);
+    }
+    Ok(())
 }
 
 /// Keeps a malformed request for `show errors`.
@@ -163,6 +180,10 @@ fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), S
     let head = &x.txn.request;
     x.head_only = head.method_id() == Method::Head;
     x.keep_alive = head.keep_alive();
+    if client.session.glitches > 0 {
+        let most = client.worker.shared.plan.global.tune.glitches;
+        x.keep_alive &= !glitch::is_nearly_enough(client.session.glitches, most.client, most.cpu_usage);
+    }
     if client.frontend.options.http_use_proxy_header {
         x.txn.to_proxy = !matches!(head.target().first(), None | Some(b'/' | b'*'));
     }

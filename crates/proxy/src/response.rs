@@ -258,7 +258,11 @@ fn parse_head(
     match parse_response(input.filled(), &mut x.txn.response, options) {
         Ok(Status::Partial) => Ok(false),
         Ok(Status::Complete { len }) => {
-            input.consume(len);
+            if let Some(breach) = x.txn.response.violation() {
+                note_glitch(client, upstream, &breach);
+            }
+            x.txn.server_glitches = upstream.glitches;
+            upstream.input().consume(len);
             Ok(true)
         }
         Err(error) => {
@@ -267,6 +271,15 @@ fn parse_head(
             Err(Fault::BadResponse(error.kind))
         }
     }
+}
+
+/// A response with a breach of the rules that is let pass: kept for `show errors` all the same.
+#[cold]
+fn note_glitch(client: &Connection, upstream: &mut Upstream, breach: &http::ParseError) {
+    upstream.glitches += 1;
+    let input = upstream.input.as_ref().map_or(&[][..], |input| input.filled());
+    let server = upstream.server();
+    finish::note_malformed(client, Some((server.backend, &server.state)), input, breach);
 }
 
 /// Forwards an interim response (1xx) as it is, to clients that know of them.

@@ -160,6 +160,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Connection> {
         frontend: frontend.held.clone(),
         listener: frontend.listener(newcomer.bind),
         requests: 0,
+        glitches: 0,
         id,
         vars: Default::default(),
         log_level: None,

@@ -47,6 +47,7 @@ fn number(stream: &Stream) -> RawFd {
 /// Notes that the stream has this connection now.
 pub(crate) fn take(x: &mut Exchange, upstream: &Upstream) {
     x.txn.server_uses = upstream.uses;
+    x.txn.server_glitches = upstream.glitches;
     x.txn.server_ends = upstream.ends;
     x.txn.server_error = Default::default();
     x.server_socket = ServerSocket::Open(number(&upstream.stream));

@@ -85,6 +85,8 @@ pub struct Session {
     pub listener: Local<state::Listener>,
     /// Requests begun on this connection.
     pub requests: u32,
+    /// Requests on it whose breaches of the rules were let pass (`fc_glitches`).
+    pub glitches: u32,
     /// Process-wide number of the connection (`fc_id`‑like facts, `show sess`).
     pub id: u64,
     /// Variables of the scope `sess`, once there is one.

@@ -161,6 +161,8 @@ pub struct Transaction {
     pub bandwidth: Vec<BandwidthLimit>,
     /// Requests that were sent over that connection, this one among them.
     pub server_uses: u32,
+    /// Responses on that connection whose breaches of the rules were let pass (`bc_glitches`).
+    pub server_glitches: u32,
     /// Why the last attempt to connect to a server failed.
     pub server_error: crate::socket::ConnectionError,
     /// Instants.
@@ -259,6 +261,7 @@ impl Default for Transaction {
             server_ends: None,
             bandwidth: Vec::new(),
             server_uses: 0,
+            server_glitches: 0,
             server_error: Default::default(),
             times: Times::default(),
             termination: Termination::default(),
@@ -313,6 +316,7 @@ impl Transaction {
             server_ends,
             bandwidth,
             server_uses,
+            server_glitches,
             server_error,
             waiting_rule,
             times,
@@ -359,6 +363,7 @@ impl Transaction {
         *server = None;
         *server_ends = None;
         *server_uses = 0;
+        *server_glitches = 0;
         *server_error = Default::default();
         *waiting_rule = None;
         *times = Times::default();

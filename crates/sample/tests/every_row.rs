@@ -116,14 +116,14 @@ const USUAL: &[(&str, &str)] = &[
     ("fc_pp_unique_id", "str:uid-1"),
     ("fc_pp_tlv(UNIQUE_ID)", "str:uid-1"),
     ("fc_http_major", "sint:1"),
-    ("fc_glitches", "sint:0"),
+    ("fc_glitches", "sint:2"),
     ("bc_reused", "bool:1"),
     ("bc_src", "ipv4:10.1.1.254"),
     ("bc_src_port", "sint:33000"),
     ("bc_dst", "ipv4:10.1.1.1"),
     ("bc_dst_port", "sint:80"),
     ("bc_http_major", "sint:1"),
-    ("bc_glitches", "sint:0"),
+    ("bc_glitches", "sint:4"),
     ("bc_srv_queue", "sint:0"),
     ("bc_be_queue", "sint:0"),
     ("dst_is_local", "bool:0"),
@@ -600,6 +600,8 @@ fn usual() -> World {
     world.transaction.last_rule = Some(("a.cfg", 9));
     world.transaction.waiting_rule = Some(("a.cfg", 10));
     world.transaction.server_uses = 3;
+    world.transaction.server_glitches = 4;
+    world.session.glitches = 2;
     world.transaction.server_error = ConnectionError::REFUSED;
     let _ = world.frontend.default_backend.set("be".into());
     world.declare_acl("yes", "always_true");

@@ -208,6 +208,8 @@ pub struct Tune {
     pub renice_startup: Option<i32>,
     /// `tune.renice.runtime`.
     pub renice_runtime: Option<i32>,
+    /// What breaches of the rules that are let pass lead to.
+    pub glitches: Glitches,
     /// `tune.pipesize`, 0 for the kernel's default.
     pub pipesize: usize,
     /// `maxpipes`, 0 for a quarter of maxconn.
@@ -220,6 +222,17 @@ pub struct Tune {
     pub max_checks_per_thread: u32,
     /// `tune.vars.*-max-size` in bytes; 0 for none.
     pub vars_max: sample::vars::Limits,
+}
+
+/// `tune.h1.fe.glitches-threshold`, `tune.h1.be.glitches-threshold` and `tune.glitches.kill.cpu-usage`.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Glitches {
+    /// How many of a client end its connection, 0 for none.
+    pub client: u32,
+    /// How many of a server end a connection to it, 0 for none.
+    pub server: u32,
+    /// How busy the thread has to be for that, in percent.
+    pub cpu_usage: u8,
 }
 
 impl Default for Tune {
@@ -246,6 +259,7 @@ impl Default for Tune {
             notsent_server: 0,
             renice_startup: None,
             renice_runtime: None,
+            glitches: Glitches::default(),
             pipesize: 0,
             max_pipes: 0,
             multi_queue: MultiQueue::On,

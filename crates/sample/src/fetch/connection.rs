@@ -24,14 +24,14 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("fc_pp_unique_id",  &[],               Type::Str,  Columns::CLIENT,         "the unique id of that header",                      fc_pp_unique_id),
     row("fc_pp_tlv",        &[arg(Kind::Str)], Type::Str,  Columns::CLIENT_SESSION, "a value of that header, by its type",               fc_pp_tlv).prepared(prepare_tlv),
     row("fc_http_major",    &[],               Type::Int,  Columns::CLIENT,         "the major version of HTTP on it, 1 or 2",           fc_http_major),
-    row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol glitches on it",                           no_error),
+    row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol glitches on it",                           fc_glitches),
     row("bc_reused",        &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server served before", bc_reused),
     row("bc_src",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "our address on the connection to the server",       bc_src).prepared(ask_source),
     row("bc_src_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "our port on it",                                    bc_src_port).prepared(ask_source),
     row("bc_dst",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "the server's address",                              bc_dst),
     row("bc_dst_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the server's port",                                 bc_dst_port),
     row("bc_http_major",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the major version of HTTP on it",                   bc_http_major),
-    row("bc_glitches",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "protocol glitches on it",                           no_error),
+    row("bc_glitches",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "protocol glitches on it",                           bc_glitches),
     row("bc_srv_queue",     &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the server's queue",    bc_srv_queue),
     row("bc_be_queue",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the backend's queue",   bc_be_queue),
     row("dst_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the address connected to is one of this system", dst_is_local),
@@ -214,10 +214,6 @@ fn fc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
     env.session.map(|_| Value::Int(1))
 }
 
-fn no_error<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.session.map(|_| Value::Int(0))
-}
-
 fn nothing<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     None
 }
@@ -229,6 +225,14 @@ fn not_here<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
 fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
     let (us, them) = env.transaction?.server_ends?;
     Some(if theirs { them } else { us })
+}
+
+fn fc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.session.map(|session| Value::Int(session.glitches.into()))
+}
+
+fn bc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Int(transaction.server_glitches.into()))
 }
 
 fn bc_reused<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

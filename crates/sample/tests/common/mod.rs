@@ -174,6 +174,7 @@ impl World {
             frontend: Local::new(frontend.clone()),
             listener: Local::new(Arc::new(Listener::new(1, "sock-1".into(), "*:80".into(), 0))),
             requests: 1,
+            glitches: 0,
             id: 9,
             vars: Default::default(),
             log_level: None,
