@@ -10,7 +10,7 @@ use http::{Head, KnownName};
 use runtime::Buffer;
 use runtime::shared::Shared as _;
 use runtime::timer::now_us;
-use sample::Phase;
+use sample::{End, Ending, Link, Phase};
 
 use crate::assign::Lease;
 use crate::connection::Connection;
@@ -48,6 +48,7 @@ pub(crate) fn after_response(
         && !x.server_closes
         && connection_mode(client, backend) == ConnectionMode::KeepAlive
         && upstream.input.as_ref().is_none_or(Buffer::is_empty);
+    let mut kept = true;
     if reusable {
         upstream.input = None;
         note_last(client, backend, &upstream);
@@ -60,11 +61,26 @@ pub(crate) fn after_response(
     } else if upstream.private && uploaded && head.keep_alive() && !x.server_closes {
         note_last(client, backend, &upstream);
         keep_private(client, upstream);
-    } else if uploaded && x.download.is_received() {
-        upstream.discard();
+    } else {
+        kept = false;
+        if uploaded && x.download.is_received() {
+            upstream.discard();
+        }
     }
+    x.txn.ending = ending(x, kept);
     drop(lease);
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
+}
+
+/// What the layers saw of it (`term_events`).
+fn ending(x: &Exchange, kept: bool) -> Ending {
+    if kept {
+        return Ending { end: End::Whole, server: Link::Kept, client_closed: false };
+    }
+    // Where only the end tells that the response is whole, it was seen.
+    let until_close = x.txn.response.response_body(x.txn.request.method_id()) == http::BodyLength::UntilClose;
+    let end = if until_close { End::ServerEnd } else { End::Whole };
+    Ending { end, server: Link::Closed, client_closed: false }
 }
 
 /// Notes the server of the connection's last request where the next one may ask for it (`option prefer-last-server`).

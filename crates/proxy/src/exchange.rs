@@ -24,7 +24,7 @@ use crate::pool::Upstream;
 use crate::session::{Arrival, Next};
 use crate::sockets::{self, ServerSocket};
 use crate::{
-    cacheable, conclude, connect, fields, finish, report, request, respond, response, retry, route,
+    cacheable, conclude, connect, ending, fields, finish, report, request, respond, response, retry, route,
     rules_step, tunnel, upload,
 };
 
@@ -215,9 +215,11 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
         Ok(next) => next,
         Err(stop) => {
             sockets::forget(&mut x);
+            ending::note(&client, &mut x, stop);
             Box::pin(respond::after(&mut client, &mut x, stop)).await
         }
     };
+    x.txn.ending.client_closed = next == Next::Close;
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;
     x.give();
@@ -306,7 +308,7 @@ async fn obtain_response(
             }
         };
         // What broke a connection that stood was noted when it did.
-        if !matches!(fault, Fault::EmptyResponse | Fault::SendFailed) {
+        if !matches!(fault, Fault::EmptyResponse | Fault::ResponseCut | Fault::SendFailed) {
             x.txn.server_error = fault.connection_error();
         }
         let last = x.txn.retries >= retries || !retry::may_retry(x, backend, fault);
@@ -440,7 +442,7 @@ fn trouble(fault: Fault) -> Trouble {
     match fault {
         Fault::ConnectFailed(_) | Fault::ConnectTimeout => Trouble::Connection,
         Fault::ResponseTimeout | Fault::ServerTimeout => Trouble::Timeout,
-        Fault::EmptyResponse | Fault::Truncated => Trouble::Close,
+        Fault::EmptyResponse | Fault::ResponseCut | Fault::Truncated => Trouble::Close,
         Fault::BadResponse(_) | Fault::BadResponseBody => Trouble::Response,
         _ => Trouble::Read,
     }

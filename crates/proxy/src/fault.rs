@@ -43,6 +43,8 @@ pub(crate) enum Fault {
     Resource(ConnectionError),
     /// The server closed or reset before any byte of the response; whether the connection had served before.
     EmptyResponse,
+    /// The server closed or reset within the head of its response.
+    ResponseCut,
     /// The server's bytes are no response.
     BadResponse(ErrorKind),
     /// No head came in time (`timeout server`).
@@ -90,6 +92,7 @@ impl Fault {
             | Self::Resource(_)
             | Self::Killed(_) => 503,
             Self::EmptyResponse
+            | Self::ResponseCut
             | Self::BadResponse(_)
             | Self::BadResponseBody
             | Self::Truncated
@@ -115,7 +118,7 @@ impl Fault {
             Self::ClientAborted | Self::ClientLeft | Self::ClientCut => (Cause::Client, phase),
             Self::ClientReset => (Cause::Client, Phase::Data),
             Self::ClientTimeout => (Cause::ClientTimeout, phase),
-            Self::BadResponse(_) => (Cause::Proxy, Phase::Headers),
+            Self::BadResponse(_) | Self::ResponseCut => (Cause::Proxy, Phase::Headers),
             Self::BadResponseBody => (Cause::Proxy, Phase::Data),
             Self::NoBackend | Self::NoServer => (Cause::Server, Phase::Connect),
             Self::QueueFull => (Cause::Server, Phase::Queue),
@@ -145,7 +148,7 @@ impl Fault {
         Some(match self {
             Self::ConnectFailed(_) | Self::ConnectTimeout => RetryKind::Connection,
             Self::EmptyResponse | Self::SendFailed => RetryKind::Empty,
-            Self::BadResponse(_) => RetryKind::Junk,
+            Self::BadResponse(_) | Self::ResponseCut => RetryKind::Junk,
             Self::ResponseTimeout => RetryKind::Timeout,
             Self::RetryStatus(status) => RetryKind::Status(status),
             _ => return None,
@@ -159,6 +162,7 @@ impl Fault {
             Self::ConnectFailed(_)
                 | Self::ConnectTimeout
                 | Self::EmptyResponse
+                | Self::ResponseCut
                 | Self::BadResponse(_)
                 | Self::ResponseTimeout
                 | Self::Truncated
@@ -186,6 +190,7 @@ mod tests {
             (Fault::ConnectTimeout, Some(503), "sC"),
             (Fault::ClientReset, None, "CD"),
             (Fault::EmptyResponse, Some(502), "SH"),
+            (Fault::ResponseCut, Some(502), "PH"),
             (Fault::BadResponse(ErrorKind::StatusCode), Some(502), "PH"),
             (Fault::ResponseTimeout, Some(504), "sH"),
             (Fault::Truncated, Some(502), "SD"),

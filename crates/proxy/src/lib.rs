@@ -12,6 +12,7 @@ mod conclude;
 mod connect;
 mod connection;
 mod cookie;
+mod ending;
 mod envs;
 mod exchange;
 mod fault;

@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::flow::Recoding;
 use crate::local::LocalProxy;
 use crate::pool::Upstream;
-use crate::{connect, finish, report, route, rules_step, sockets, tunnel};
+use crate::{connect, ending, finish, report, route, rules_step, sockets, tunnel};
 
 /// Serves a TCP connection until it ends.
 ///
@@ -35,6 +35,7 @@ pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>
     times.request = now_us();
     if let Err(stop) = serve(&mut client, &mut x).await {
         sockets::forget(&mut x);
+        ending::note(&client, &mut x, stop);
         match stop {
             Stop::Fault(fault) => {
                 let (cause, phase) = fault.termination(x.phase);
@@ -58,6 +59,7 @@ pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>
     if x.phase != Phase::Data {
         discard(&client, &mut x);
     }
+    x.txn.ending.client_closed = true;
     finish::finish(&mut client, &mut x);
     x.give();
     None

@@ -238,7 +238,8 @@ fn poll_head(
             }
         };
         if n == 0 {
-            return Poll::Ready(Err(Fault::EmptyResponse));
+            let silent = input.is_empty();
+            return Poll::Ready(Err(if silent { Fault::EmptyResponse } else { Fault::ResponseCut }));
         }
         input.fill(n);
         if parse_head(client, x, upstream, options)? {
@@ -383,6 +384,10 @@ pub(crate) async fn forward(
     x.txn.bytes_out += x.download.sent;
     if outcome.is_err() {
         upstream.stream.reset_on_close();
+        if is_forwarded(x) {
+            // The server has said all.
+            x.phase = Phase::Last;
+        }
     }
     outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
 }

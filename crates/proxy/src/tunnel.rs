@@ -11,8 +11,8 @@ use net::Stream;
 use net::splice::Pipe;
 use runtime::Buffer;
 use runtime::timer::{self, NEVER};
-use sample::Phase;
 use sample::transaction::TimeoutSlot;
+use sample::{End, Phase};
 
 use crate::connection::Connection;
 use crate::exchange::{Exchange, Stop};
@@ -96,6 +96,7 @@ pub(crate) async fn run(
     let mut seen = (u64::MAX, u64::MAX);
     let before = (x.txn.bytes_in, x.txn.bytes_out);
     let mut armed = false;
+    let (mut server_first, mut both_late) = (false, false);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         up.flow.moved = false;
         down.flow.moved = false;
@@ -125,6 +126,7 @@ pub(crate) async fn run(
         }
         // An end passed on is no byte, but from now on another time counts.
         let (up_ended, down_ended) = (up.shut && !ended.0, down.shut && !ended.1);
+        server_first |= down_ended && !up.shut;
         let ended = up_ended || down_ended;
         let moved = up.flow.moved || down.flow.moved || !armed;
         if ended && !moved {
@@ -170,16 +172,45 @@ pub(crate) async fn run(
         }
         client.timer.poll_expired(context).map(|()| {
             let by_client = client.timer.deadline() == client_at;
+            both_late = client_at == server_at;
             Err(if by_client { Fault::ClientTimeout } else { Fault::ServerTimeout })
         })
     })
     .await;
+    let halves = (up.shut, down.shut);
     x.txn.bytes_in += x.upload.received;
     x.txn.bytes_out += x.download.sent;
+    x.txn.ending.end = ending(x.txn.is_http, outcome, halves, server_first, both_late);
+    x.txn.ending.server = sample::Link::Closed;
     if outcome.is_err() {
         upstream.stream.reset_on_close();
     }
     outcome
+}
+
+/// What the layers saw (`term_events`): of the `halves`, those towards the server and towards the client, one may have ended before.
+fn ending(
+    is_http: bool,
+    outcome: Result<(), Fault>,
+    halves: (bool, bool),
+    server_first: bool,
+    both_late: bool,
+) -> End {
+    match (outcome, halves) {
+        (Ok(()), _) if server_first => End::TunnelByServer,
+        (Ok(()), _) => End::TunnelByClient,
+        (Err(Fault::ClientTimeout), (_, true)) => End::HalfClientTimeout,
+        (Err(Fault::ServerTimeout), (true, _)) => End::HalfServerTimeout,
+        (Err(Fault::ClientTimeout | Fault::ServerTimeout), _) if both_late => End::TunnelTimeout,
+        (Err(Fault::ClientTimeout), _) => End::TunnelClientTimeout,
+        (Err(Fault::ServerTimeout), _) => End::TunnelServerTimeout,
+        (Err(Fault::ClientAborted), _) if is_http => End::TunnelClientReset,
+        (Err(Fault::ClientAborted), _) => End::RelayClientReset,
+        (Err(Fault::Truncated), _) if is_http => End::TunnelServerReset,
+        (Err(Fault::Truncated), _) => End::RelayServerReset,
+        (Err(Fault::Killed(_)), _) => End::Killed,
+        (Err(_), _) => End::Internal,
+    }
 }
 
 fn millis(limit: Duration) -> u64 {

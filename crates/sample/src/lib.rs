@@ -13,6 +13,7 @@ pub mod bandwidth;
 pub mod condition;
 pub mod convert;
 pub mod encode;
+pub mod ending;
 pub mod env;
 pub mod expression;
 pub mod fetch;
@@ -33,6 +34,7 @@ pub mod words;
 
 pub use acl::{Acls, Criterion};
 pub use condition::{Condition, Test};
+pub use ending::{End, Ending, Link};
 pub use env::{Env, Names, Place, Scope};
 pub use expression::Expression;
 pub use format::{Format, FormatFor};

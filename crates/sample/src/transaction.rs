@@ -169,6 +169,8 @@ pub struct Transaction {
     pub times: Times,
     /// How it ended.
     pub termination: Termination,
+    /// What its layers saw of that (`term_events`).
+    pub ending: crate::ending::Ending,
     /// The status sent to the client, 0 for none.
     pub status: u16,
     /// The status that the server sent, 0 for none.
@@ -265,6 +267,7 @@ impl Default for Transaction {
             server_error: Default::default(),
             times: Times::default(),
             termination: Termination::default(),
+            ending: Default::default(),
             status: 0,
             server_status: 0,
             bytes_in: 0,
@@ -321,6 +324,7 @@ impl Transaction {
             waiting_rule,
             times,
             termination,
+            ending,
             status,
             server_status,
             bytes_in,
@@ -368,6 +372,7 @@ impl Transaction {
         *waiting_rule = None;
         *times = Times::default();
         *termination = Termination::default();
+        *ending = Default::default();
         *status = 0;
         *server_status = 0;
         *bytes_in = 0;

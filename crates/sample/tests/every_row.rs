@@ -298,7 +298,7 @@ const USUAL: &[(&str, &str)] = &[
     ("bs.rst_code", "none"),
     ("last_entity", "str:a.cfg:9"),
     ("waiting_entity", "str:a.cfg:10"),
-    ("term_events", "str:{-,-,-,-,-,-,-}"),
+    ("term_events", "str:{,,,,,-,-}"),
     ("internal.htx.data", "sint:284"),
     ("internal.htx.free", "sint:15972"),
     ("internal.htx.free_data", "sint:15964"),

@@ -25,7 +25,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("bs.rst_code",    &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the code of the server's reset: none with HTTP/1",   no_code),
     row("last_entity",    &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that ended the evaluation", last_entity),
     row("waiting_entity", &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that was being waited for", waiting_entity),
-    row("term_events",    &[],       Type::Str,  Columns::INTERNAL,       "how each layer ended: a dash each, they are not recorded", term_events),
+    row("term_events",    &[],       Type::Str,  Columns::INTERNAL,       "what each layer saw of the stream's end, from the client's connection to the server's", term_events),
 ];
 
 fn fs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -141,8 +141,7 @@ fn waiting_entity<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
     place(env.transaction?.waiting_rule)
 }
 
-/// Seven layers, from the client's connection to the server's.
 fn term_events<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.transaction?;
-    Some(Value::str(b"{-,-,-,-,-,-,-}"))
+    let transaction = env.transaction?;
+    Some(Value::made(transaction.ending.events(transaction.is_http)))
 }

@@ -1,0 +1,187 @@
+//! How a stream and its connections ended, in the letters of `term_events`: for each layer, in turn, what happened to it.
+//!
+//! What is kept is why the stream ended and what became of both connections; the layers' events follow from that when somebody asks. A letter
+//! names the layer: the connection (`f`), its protocol (`m`), the protocol's stream (`e`), the proxy's stream (`s`); capitals are the server's
+//! side. A digit tells what it saw: its own closing (1), an end (2), an error of reading (3) or of writing (4), an end (5) or an error (6) before
+//! the message was whole, a timeout (7), a rule's word (8), a bad message (9), an error inside (A). A connection has 7 for one refused.
+
+use crate::value::Scratch;
+
+/// Why a stream ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum End {
+    /// It did not yet.
+    #[default]
+    None,
+    // Before there was a request.
+    NoRequest,
+    ClosedSilently,
+    ResetSilently,
+    HeadCut,
+    HeadReset,
+    BadHead,
+    // By the proxy.
+    Whole,
+    Denied,
+    ResponseDenied,
+    Service,
+    Killed,
+    NoServer,
+    BadRequest,
+    BadRequestBody,
+    Internal,
+    // By the client.
+    ClientLeft,
+    ClientReset,
+    ClientCut,
+    ClientCutReset,
+    ClientUnwritable,
+    ClientTimeout,
+    ClientStalled,
+    TarpitLeft,
+    TarpitReset,
+    // By the server.
+    ServerEnd,
+    ServerEndReset,
+    ServerCut,
+    ServerReset,
+    ServerHeadCut,
+    ServerHeadReset,
+    BadResponse,
+    ServerTimeout,
+    Refused,
+    // Both directions at once: who ended first.
+    TunnelByClient,
+    TunnelByServer,
+    TunnelClientReset,
+    TunnelServerReset,
+    TunnelTimeout,
+    TunnelClientTimeout,
+    TunnelServerTimeout,
+    RelayClientReset,
+    RelayServerReset,
+    HalfServerTimeout,
+    HalfClientTimeout,
+}
+
+/// What became of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Link {
+    /// There was none.
+    #[default]
+    None,
+    /// It is kept for other requests, or still being worked with.
+    Kept,
+    /// It was closed by us.
+    Closed,
+    /// It was tried in vain.
+    Failed,
+}
+
+/// The end of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ending {
+    /// Why.
+    pub end: End,
+    /// Whether we closed the client's connection.
+    pub client_closed: bool,
+    /// What became of the server's.
+    pub server: Link,
+}
+
+/// Events of the seven layers, without those that follow from a connection's being closed in the end.
+struct Row(End, [&'static str; 7]);
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    //                           client            stream               server
+    //                           f     m     e     s           E       M     F
+    Row(End::None,              ["",   "",   "",   "",         "",     "",   ""]),
+    Row(End::NoRequest,         ["",   "",   "-",  "-",        "-",    "-",  "-"]),
+    Row(End::ClosedSilently,    ["f2", "m2", "-",  "-",        "-",    "-",  "-"]),
+    Row(End::ResetSilently,     ["f3", "m3", "-",  "-",        "-",    "-",  "-"]),
+    Row(End::HeadCut,           ["f2", "m5", "-",  "-",        "-",    "-",  "-"]),
+    Row(End::HeadReset,         ["f3", "m6", "-",  "-",        "-",    "-",  "-"]),
+    Row(End::BadHead,           ["",   "m9", "-",  "-",        "-",    "-",  "-"]),
+    Row(End::Whole,             ["",   "",   "",   "s1S1",     "",     "",   ""]),
+    Row(End::Denied,            ["",   "",   "",   "s8S1s1",   "",     "",   ""]),
+    Row(End::ResponseDenied,    ["",   "",   "",   "S8S1s1",   "",     "",   ""]),
+    Row(End::Service,           ["",   "",   "",   "S2S1s1",   "E2E1", "",   ""]),
+    Row(End::Killed,            ["",   "",   "",   "S1s1",     "",     "",   ""]),
+    Row(End::NoServer,          ["",   "",   "",   "S1s1",     "",     "",   ""]),
+    Row(End::BadRequest,        ["",   "",   "",   "s9S1s1",   "",     "",   ""]),
+    Row(End::BadRequestBody,    ["",   "",   "e9", "s6s1s9S1", "",     "",   ""]),
+    Row(End::Internal,          ["",   "",   "",   "sAS1s1",   "",     "",   ""]),
+    Row(End::ClientLeft,        ["f2", "m2", "e2", "s2S1s1",   "",     "",   ""]),
+    Row(End::ClientReset,       ["f3", "",   "",   "s3s1S1",   "",     "",   ""]),
+    Row(End::ClientCut,         ["f2", "m5", "e5", "s5s1S1",   "",     "",   ""]),
+    Row(End::ClientCutReset,    ["f3", "m6", "e6", "s5s1S1",   "",     "",   ""]),
+    Row(End::ClientUnwritable,  ["fAf3", "m4", "", "s3s1S1",   "",     "",   ""]),
+    Row(End::ClientTimeout,     ["",   "",   "",   "s7S1s1",   "",     "",   ""]),
+    Row(End::ClientStalled,     ["",   "",   "",   "s7s1S1",   "",     "",   ""]),
+    Row(End::TarpitLeft,        ["f2", "m2", "e2", "s8s2s8S1", "",     "",   ""]),
+    Row(End::TarpitReset,       ["f3", "",   "",   "s8s3s8S1", "",     "",   ""]),
+    Row(End::ServerEnd,         ["",   "",   "",   "S2s1",     "E2",   "M2", "F2"]),
+    Row(End::ServerEndReset,    ["",   "",   "",   "S2s1",     "E3",   "M3", "F3"]),
+    Row(End::ServerCut,         ["",   "",   "",   "S5s1",     "E5",   "M5", "F2"]),
+    Row(End::ServerReset,       ["",   "",   "",   "S5s1",     "E6",   "M6", "F3"]),
+    Row(End::ServerHeadCut,     ["",   "",   "",   "S5S9s1",   "E5",   "M5", "F2"]),
+    Row(End::ServerHeadReset,   ["",   "",   "",   "S5S9s1",   "E6",   "M6", "F3"]),
+    Row(End::BadResponse,       ["",   "",   "",   "S6S1S9s1", "E9",   "",   ""]),
+    Row(End::ServerTimeout,     ["",   "",   "",   "S7S1s1",   "",     "",   ""]),
+    Row(End::Refused,           ["",   "",   "",   "S1s1",     "",     "",   "F7"]),
+    Row(End::TunnelByClient,    ["f2", "m2", "e2", "s2S1S2s1", "E1E2", "M1M2M1", "F1F2"]),
+    Row(End::TunnelByServer,    ["f1f2", "m1m2m1", "e1e2", "S2s1s2S1", "E2", "M2", "F2"]),
+    Row(End::TunnelClientReset, ["f3", "m3", "e3", "s2s1S1",   "",     "",   ""]),
+    Row(End::TunnelServerReset, ["",   "",   "",   "S2S1s1",   "E3",   "M3", "F3"]),
+    Row(End::TunnelTimeout,     ["",   "",   "",   "s7S7S1s1", "",     "",   ""]),
+    Row(End::TunnelClientTimeout, ["", "",   "",   "s7S1s1",   "",     "",   ""]),
+    Row(End::TunnelServerTimeout, ["", "",   "",   "S7S1s1",   "",     "",   ""]),
+    Row(End::RelayClientReset,  ["f3", "m3", "e3", "s5s1S1",   "",     "",   ""]),
+    Row(End::RelayServerReset,  ["",   "",   "",   "S5S1s1",   "",     "M3", "F3"]),
+    Row(End::HalfServerTimeout, ["f2", "m2", "e2", "s2S1S7s1", "",     "",   ""]),
+    Row(End::HalfClientTimeout, ["",   "",   "",   "S2s1s7S1", "E2",   "M2", "F2"]),
+];
+
+impl Ending {
+    /// The events as `{f,m,e,s,E,M,F}`. Streams of TCP have no protocol whose streams would see more than their closing.
+    pub(crate) fn events(self, is_http: bool) -> Scratch {
+        let layers = ROWS.iter().find(|row| row.0 == self.end).map_or([""; 7], |row| row.1);
+        let mut text = Scratch::default();
+        for (index, events) in layers.iter().enumerate() {
+            text.push(if index == 0 { b'{' } else { b',' });
+            let had_stream = layers[3] != "-";
+            self.layer(index, events, is_http, had_stream, &mut text);
+        }
+        text.push(b'}');
+        text
+    }
+
+    fn layer(self, index: usize, events: &str, is_http: bool, had_stream: bool, text: &mut Scratch) {
+        let over = self.end != End::None && had_stream;
+        let is_stream = matches!(index, 2 | 4);
+        if events == "-" || index > 4 && self.server == Link::None {
+            return text.push(b'-');
+        }
+        if is_http || !is_stream {
+            text.extend_from_slice(events.as_bytes());
+        }
+        let closed = match index {
+            2 => over,
+            4 => !events.is_empty() && is_http || over && matches!(self.server, Link::Kept | Link::Closed),
+            0 | 1 => over && self.client_closed,
+            5 | 6 => over && self.server == Link::Closed,
+            _ => false,
+        };
+        let closing = ["f1", "m1", "e1", "", "E1", "M1", "F1"].get(index).copied();
+        let Some(closing) = closing.filter(|_| closed) else { return };
+        // A connection that broke is not closed again; what closed first shows it there.
+        let broke = matches!(index, 0 | 6) && events.ends_with('3');
+        let told = events.as_bytes().chunks(2).any(|event| event == closing.as_bytes());
+        if !broke && (!told || !is_http && is_stream) {
+            text.extend_from_slice(closing.as_bytes());
+        }
+    }
+}
