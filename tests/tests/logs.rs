@@ -449,3 +449,22 @@ fn what_was_not_understood_is_logged_while_its_client_is_still_there() {
     });
     assert!(early, "{}", weir.ask("show sess"));
 }
+
+#[test]
+fn what_was_denied_has_a_unique_id_and_what_was_no_request_none() {
+    let (collector, port) = (Collector::new(), free_port());
+    let configuration = format!(
+        "{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  option dontlognull\n  log 127.0.0.1:{} local0\n  unique-id-format one\n  \
+         log-format \"<%ID %ST %[txn.status]>\"\n  http-request deny\n",
+        collector.port()
+    );
+    let _weir = Weir::start(&configuration, &[port]);
+    for (request, expected) in
+        [("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "<one 403 403>"), ("nothing\r\n\r\n", "<- 400 ->")]
+    {
+        let mut client = Client::connect(port);
+        client.send(request);
+        let line = collector.next();
+        assert!(line.contains(expected), "{line}");
+    }
+}

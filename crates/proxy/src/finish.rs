@@ -62,6 +62,10 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
         }
     }
     report::close_cookie_states(client, x);
+    // Also of what no server was to see.
+    if !x.txn.is_http || !x.txn.request.method().is_empty() {
+        crate::fields::make_unique_id(client, x);
+    }
     if !x.txn.logged_early {
         report::step(client, x, LogOrigin::Close);
     }

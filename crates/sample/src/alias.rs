@@ -31,6 +31,8 @@ pub(crate) struct Alias {
 enum Kind {
     Text,
     Number,
+    /// A number that `+X` shows in hexadecimal: it is text then.
+    Digits,
     /// The captured headers of a request.
     RequestHeaders,
     /// Of a response.
@@ -38,22 +40,20 @@ enum Kind {
 }
 
 impl Alias {
-    /// What it gives where items are encoded: bytes are those of the message, without the escapes of text lines.
-    pub(crate) fn item<'a>(&self, env: &'a Env<'a>) -> Item<'a> {
-        let captured = |list: fn(&crate::Transaction) -> &[Kept]| match env.transaction {
-            Some(transaction) => {
-                Item::List(list(transaction).iter().map(|part| transaction.kept(*part)).collect())
-            }
-            None => Item::Null,
-        };
+    /// What it gives where items are encoded.
+    pub(crate) fn item<'a>(&self, env: &'a Env<'a>, flags: Flags) -> Item<'a> {
         match self.kind {
-            Kind::RequestHeaders => return captured(|transaction| &transaction.request_captures),
-            Kind::ResponseHeaders => return captured(|transaction| &transaction.response_captures),
-            Kind::Text | Kind::Number => {}
+            Kind::RequestHeaders => return captures_listed(env, CaptureSlot::Request, flags),
+            Kind::ResponseHeaders => return captures_listed(env, CaptureSlot::Response, flags),
+            Kind::Text | Kind::Number | Kind::Digits => {}
         }
         let mut text = Vec::new();
-        (self.write)(env, Flags { encoding: Encoding::Json, ..Flags::default() }, &mut text);
-        if self.kind == Kind::Number { Item::number(text) } else { Item::text(text) }
+        (self.write)(env, Flags { encoding: Encoding::Json, hex: flags.hex, ..Flags::default() }, &mut text);
+        match self.kind {
+            Kind::Number => Item::number(text),
+            Kind::Digits if !flags.hex => Item::number(text),
+            _ => Item::text(text),
+        }
     }
 }
 
@@ -69,6 +69,10 @@ const fn text(name: &'static str, write: Write) -> Alias {
 
 const fn number(name: &'static str, write: Write) -> Alias {
     Alias { name, kind: Kind::Number, late: false, write }
+}
+
+const fn digits(name: &'static str, write: Write) -> Alias {
+    Alias { name, kind: Kind::Digits, late: false, write }
 }
 
 const fn list(name: &'static str, kind: Kind, write: Write) -> Alias {
@@ -89,18 +93,18 @@ static ALIASES: &[Alias] = &[
     number("ST", status),                  text("T",    accept_utc),           late(number("TR", timer_header)),
     late(number("Ta", timer_active)),            late(number("Tc", timer_connect)),        late(number("Td", timer_data)),
     late(number("Th", timer_handshake)),         late(number("Ti", timer_idle)),           text("Tl",   accept_local),
-    late(number("Tq", timer_until_request)),     late(number("Tr", timer_response)),       number("Ts", accept_seconds),
+    late(number("Tq", timer_until_request)),     late(number("Tr", timer_response)),       digits("Ts", accept_seconds),
     late(number("Tt", timer_total)),             late(number("Tu", timer_user)),           late(number("Tw", timer_queue)),
     late(number("U", bytes_uploaded)),          late(number("ac", process_connections)),  text("b",    backend_name),
-    late(number("bc", backend_connections)),     text("bi",   backend_source_ip),    number("bp", backend_source_port),
-    late(number("bq", backend_queue)),           text("ci",   client_ip),            number("cp", client_port),
+    late(number("bc", backend_connections)),     text("bi",   backend_source_ip),    digits("bp", backend_source_port),
+    late(number("bq", backend_queue)),           text("ci",   client_ip),            digits("cp", client_port),
     text("f",    frontend_name),           late(number("fc", frontend_connections)), text("fi",   frontend_ip),
-    number("fp", frontend_port),           text("ft",   frontend_transport),   text("hr",   request_headers),
+    digits("fp", frontend_port),           text("ft",   frontend_transport),   text("hr",   request_headers),
     list("hrl", Kind::RequestHeaders, request_headers_clf),    text("hs",   response_headers),     list("hsl", Kind::ResponseHeaders, response_headers_clf),
-    number("lc", log_counter),             number("ms", accept_milliseconds),  number("pid", pid),
-    text("r",    http_request),            late(number("rc", retries)),              number("rt", request_counter),
+    digits("lc", log_counter),             digits("ms", accept_milliseconds),  digits("pid", pid),
+    text("r",    http_request),            late(number("rc", retries)),              digits("rt", request_counter),
     text("s",    server_name),             late(number("sc", server_connections)),   text("si",   server_ip),
-    number("sp", server_port),             late(number("sq", server_queue)),         text("sslc", nothing),
+    digits("sp", server_port),             late(number("sq", server_queue)),         text("sslc", nothing),
     text("sslv", nothing),                 text("t",    accept_date),          text("tr",   request_date),
     text("trg",  request_utc),             text("trl",  request_local),        late(text("ts", termination)),
     text("tsc",  termination_with_cookie),
@@ -357,12 +361,23 @@ fn is_forbidden_in_capture(byte: u8) -> bool {
     is_forbidden_in_line(byte) || matches!(byte, b'{' | b'|' | b'}')
 }
 
+/// Writes what clients and servers said: what is forbidden as `#` and two digits, and what `+E` names behind a backslash.
+fn shown(bytes: &[u8], forbidden: fn(u8) -> bool, flags: Flags, out: &mut Vec<u8>) {
+    if !flags.escape {
+        return escaped(bytes, b'#', forbidden, out);
+    }
+    for byte in bytes {
+        // A quote is forbidden anyway.
+        if matches!(byte, b'\\' | b']') {
+            out.push(b'\\');
+        }
+        escaped(std::slice::from_ref(byte), b'#', forbidden, out);
+    }
+}
+
 /// A part of the request line; `<BADREQ>` where there was none.
 fn line_part(part: Option<&[u8]>, flags: Flags, out: &mut Vec<u8>) {
-    if flags.encoding != Encoding::Plain {
-        return out.extend_from_slice(part.unwrap_or(b"<BADREQ>"));
-    }
-    quoted(flags, out, |out| escaped(part.unwrap_or(b"<BADREQ>"), b'#', is_forbidden_in_line, out));
+    quoted(flags, out, |out| shown(part.unwrap_or(b"<BADREQ>"), is_forbidden_in_line, flags, out));
 }
 
 fn http_request(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
@@ -426,7 +441,7 @@ fn captures(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out: &m
                 out.push(b'|');
             }
             if let Some(bytes) = transaction.captured(slot) {
-                escaped(&bytes, b'#', is_forbidden_in_capture, out);
+                shown(&bytes, is_forbidden_in_capture, flags, out);
             }
         }
         out.push(b'}');
@@ -440,10 +455,24 @@ fn captures_clf(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out
             out.push(b' ');
         }
         match transaction.captured(slot) {
-            Some(bytes) => quoted(flags, out, |out| escaped(&bytes, b'#', is_forbidden_in_capture, out)),
+            Some(bytes) => quoted(flags, out, |out| shown(&bytes, is_forbidden_in_capture, flags, out)),
             None => out.extend_from_slice(if flags.quote { b"\"\"" } else { b"-" }),
         }
     }
+}
+
+/// Likewise a text each, for formats that encode.
+fn captures_listed<'a>(env: &Env<'a>, kind: fn(usize) -> CaptureSlot, flags: Flags) -> Item<'a> {
+    let text = |slot| match env.transaction.and_then(|transaction| transaction.captured(slot)) {
+        Some(bytes) => {
+            let mut text = Vec::new();
+            escaped(&bytes, b'#', is_forbidden_in_capture, &mut text);
+            text
+        }
+        None if flags.quote => Vec::new(),
+        None => b"-".to_vec(),
+    };
+    Item::List(slots(env, kind).map(text).collect())
 }
 
 fn request_headers(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::value::Value;
+use crate::value::{Type, Value};
 
 /// How items with a name are encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,6 +31,14 @@ impl ItemType {
     /// The types by name.
     pub const NAMES: [(&'static str, Self); 3] =
         [("str", Self::Str), ("sint", Self::Sint), ("bool", Self::Bool)];
+
+    fn of_values(self) -> Type {
+        match self {
+            Self::Str => Type::Str,
+            Self::Sint => Type::Int,
+            Self::Bool => Type::Bool,
+        }
+    }
 }
 
 /// What an item gives.
@@ -46,8 +54,8 @@ pub enum Item<'a> {
     Text(Cow<'a, [u8]>),
     /// Bytes that are no text.
     Bytes(Cow<'a, [u8]>),
-    /// Several texts, some of them missing.
-    List(Vec<Option<&'a [u8]>>),
+    /// Several texts.
+    List(Vec<Vec<u8>>),
 }
 
 impl<'a> Item<'a> {
@@ -65,8 +73,16 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The value of an expression.
-    pub fn of(value: Option<Value<'a>>) -> Self {
+    /// The value of an expression, cast to the type that the format asks for as converters cast theirs; nothing where that cannot be.
+    pub fn of(value: Option<Value<'a>>, wanted: Option<ItemType>) -> Self {
+        let value = match (wanted, value) {
+            // All the bytes, also those behind a NUL.
+            (Some(ItemType::Str), Some(Value::Bin(bytes))) => Some(Value::Str(bytes)),
+            // An address is a number, and yet neither true nor false.
+            (Some(ItemType::Bool), Some(Value::Ip4(_))) => None,
+            (Some(wanted), Some(value)) => value.cast(wanted.of_values()),
+            (None, value) | (_, value) => value,
+        };
         match value {
             None => Self::Null,
             Some(Value::Bool(value)) => Self::Bool(value),
@@ -80,29 +96,12 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The same as the type that the format asks for; null where it is none of that type.
+    /// An alias's value as the type that the format asks for; its texts stay texts.
     pub fn cast(self, wanted: Option<ItemType>) -> Self {
-        let Some(wanted) = wanted else { return self };
         match (wanted, self) {
-            (_, Self::Null) => Self::Null,
-            (ItemType::Str, Self::Bool(value)) => Self::Text(value.to_string().into_bytes().into()),
-            (ItemType::Str, Self::Int(value)) => Self::Text(value.to_string().into_bytes().into()),
-            (ItemType::Str, Self::Bytes(bytes)) => Self::Text(bytes),
-            (ItemType::Str, other) => other,
-            (ItemType::Sint, Self::Bool(value)) => Self::Int(i64::from(value)),
-            (ItemType::Sint, Self::Text(text) | Self::Bytes(text)) => {
-                parse_int(&text).map_or(Self::Null, Self::Int)
-            }
-            (ItemType::Sint, Self::List(_)) => Self::Null,
-            (ItemType::Sint, other) => other,
-            (ItemType::Bool, Self::Int(value)) => Self::Bool(value != 0),
-            (ItemType::Bool, Self::Text(text) | Self::Bytes(text)) => match &*text {
-                b"true" => Self::Bool(true),
-                b"false" => Self::Bool(false),
-                text => parse_int(text).map_or(Self::Null, |value| Self::Bool(value != 0)),
-            },
-            (ItemType::Bool, Self::List(_)) => Self::Null,
-            (ItemType::Bool, other) => other,
+            (Some(ItemType::Str), Self::Int(value)) => Self::Text(value.to_string().into_bytes().into()),
+            (Some(ItemType::Bool), Self::Int(value)) => Self::Bool(value != 0),
+            (_, other) => other,
         }
     }
 }
@@ -132,10 +131,10 @@ pub(crate) fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends an item as JSON.
+/// Appends an item as JSON: what is missing is an empty text, as HAProxy writes it.
 pub(crate) fn json(item: &Item<'_>, out: &mut Vec<u8>) {
     match item {
-        Item::Null => out.extend_from_slice(b"null"),
+        Item::Null => out.extend_from_slice(b"\"\""),
         Item::Bool(value) => out.extend_from_slice(value.to_string().as_bytes()),
         Item::Int(value) => out.extend_from_slice(value.to_string().as_bytes()),
         Item::Text(text) | Item::Bytes(text) => json_text(text, out),
@@ -145,10 +144,7 @@ pub(crate) fn json(item: &Item<'_>, out: &mut Vec<u8>) {
                 if at > 0 {
                     out.extend_from_slice(b", ");
                 }
-                match text {
-                    Some(text) => json_text(text, out),
-                    None => out.extend_from_slice(b"null"),
-                }
+                json_text(text, out);
             }
             out.push(b']');
         }
@@ -215,10 +211,7 @@ pub(crate) fn cbor(item: &Item<'_>, out: &mut Vec<u8>) {
         Item::List(list) => {
             cbor_head(major::ARRAY, list.len() as u64, out);
             for text in list {
-                match text {
-                    Some(text) => cbor_text(text, out),
-                    None => out.push(major::NULL),
-                }
+                cbor_text(text, out);
             }
         }
     }

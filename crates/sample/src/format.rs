@@ -227,8 +227,8 @@ impl Part {
     /// The value of an item, of the type that is asked for.
     fn item<'s>(&'s self, env: &'s Env<'s>) -> Item<'s> {
         match self {
-            Self::Alias(alias, own) => alias.item(env).cast(own.forced),
-            Self::Expression(expression, own) => Item::of(expression.eval(env)).cast(own.forced),
+            Self::Alias(alias, own) => alias.item(env, own.flags).cast(own.forced),
+            Self::Expression(expression, own) => Item::of(expression.eval(env), own.forced),
             Self::Text(_) | Self::Blank => Item::Null,
         }
     }

@@ -67,18 +67,23 @@ fn every_alias_tells_its_part() {
         ("%(n)[fe_name]", "fe"),
         (
             "%{+json}o %(status)ST %(who)[src] %(none)CC text",
-            "{\"status\": 404, \"who\": \"192.0.2.7\", \"none\": null}",
+            "{\"status\": 404, \"who\": \"192.0.2.7\", \"none\": \"\"}",
         ),
         (
-            "%{+json}o %(n:str)ST %(b:bool)ST %(s:sint)[str(12)] %(x:sint)[str(a)]",
-            r#"{"n": "404", "b": true, "s": 12, "x": null}"#,
+            "%{+json}o %(n:str)ST %(b:bool)ST %(s:sint)[str(12)] %(x:sint)[str(a)] %(t:str)[bool(1)] %(i:sint)[src] %(j:bool)[src]",
+            r#"{"n": "404", "b": true, "s": 12, "x": 0, "t": "1", "i": 3221225991, "j": ""}"#,
         ),
+        (
+            "%{+json,+X}o %(u:sint)HM %(ip)ci %(port)cp %(bytes)B %(date)Ts",
+            r#"{"u": "GET", "ip": "C0000207", "port": "1267", "bytes": 2750, "date": "499602D2"}"#,
+        ),
+        ("%{+E}hr %{+E,+Q}hrl", "{agent #7Bx#7Cy#7D|} \"agent #7Bx#7Cy#7D\" \"\""),
         (
             "%{+json}o %(h)hrl %(r)r",
-            r#"{"h": ["agent {x|y}", null], "r": "GET /static/img/logo.png?a=1&b=two&A=3&empty= HTTP/1.1"}"#,
+            r#"{"h": ["agent #7Bx#7Cy#7D", "-"], "r": "GET /static/img/logo.png?a=1&b=two&A=3&empty= HTTP/1.1"}"#,
         ),
         ("%{+json}o %(up)U %(down)B %(retries)rc", r#"{"up": 300, "down": 2750, "retries": 0}"#),
-        ("x=%{+json}[str(\"a\\\"b\")] %{+json}ST %{+json}CC", r#"x="a\"b" 404 null"#),
+        ("x=%{+json}[str(\"a\\\"b\")] %{+json}ST %{+json}CC", r##"x="a\"b" 404 """##),
         ("x=%(ignored:str)ST", "x=404"),
         ("%{+cbor}o %(s)ST %(who)[src] %(no)CC", "BF61731901946377686F693139322E302E322E37626E6FF6FF"),
         ("x=%{+cbor}ST", "x=190194"),

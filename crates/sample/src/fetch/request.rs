@@ -231,7 +231,12 @@ fn server_status<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
 }
 
 fn txn_status<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
-    match env.transaction?.status {
+    let transaction = env.transaction?;
+    // What was no request had no stream, whatever it was answered.
+    if transaction.is_http && transaction.request.method().is_empty() {
+        return None;
+    }
+    match transaction.status {
         0 => status(env, args, cursor),
         sent => Some(Value::Int(i64::from(sent))),
     }
