@@ -160,8 +160,6 @@ pub struct Draft {
     pub sections: Vec<Section>,
     /// The environment after the last line.
     pub environment: Environment,
-    /// Global keywords that govern reading, seen so far.
-    pub experimental: bool,
 }
 
 /// Reads all lines of `files`.

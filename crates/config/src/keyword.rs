@@ -308,7 +308,13 @@ fn misplaced(words: &[Word], row: &Keyword, within: &Section) -> Diagnostic {
     }
     let title = format!("{section} `{}` has no {side}'s side", within.name);
     let own = format!("{section} '{}' has no {side} capability.", within.name);
-    if matches!(name, "server" | "server-template" | "default-server") {
+    // Rules are no settings that merely have no effect: what they were to refuse would pass.
+    if matches!(name, "tcp-request connection" | "tcp-request session") {
+        Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
+            .at(span)
+            .label(format!("allowed in: {}", sections(row.places)))
+            .haproxy(format!("{name} is not allowed because {section} {} is not a frontend", within.name))
+    } else if matches!(name, "server" | "server-template" | "default-server") {
         Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
             .at(span)
             .label(format!("allowed in: {}", sections(row.places)))

@@ -104,7 +104,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
 /// The alerts of a proxy with these lines, each in one line.
 fn alerts(lines: &str) -> Vec<String> {
     let text = format!(
-        "global\n log stderr local0\n\
+        "global\n log stderr local0\n expose-experimental-directives\n\
          resolvers names\n nameserver one 192.0.2.53:53\n\
          listen l\n bind :8000\n mode http\n log global\n server s 192.0.2.80:80\n \
          declare capture request len 8\n declare capture response len 8\n \
@@ -228,6 +228,24 @@ const LINES: &[(&str, &str)] = &[
     ("log-format \"%[src\"", "`]` is missing"),
     ("log 192.0.2.3:514 len 4096 format rfc5424 sample 1-2,4:5 local0 notice warning", ""),
     ("log absent-ring@one local0", "absent-ring@one"),
+    // What HAProxy 3.5 refuses of arguments.
+    ("http-request pause 0", "`pause` of no time"),
+    ("http-request set-timeout server 0", "`set-timeout server` of no time"),
+    ("http-request deny if { dst_port 5:1 }", "it ends before it begins"),
+    ("http-request deny if { srv_conn(l/s) gt 1 } { srv_is_up(t) }", "there is no server `t` in `l`"),
+    ("http-request deny if { srv_conn(other/s) gt 1 }", "there is no server `s` in `other`"),
+    ("http-request set-var(txn.a) query(with_qm)", ""),
+    ("http-request set-var(txn.a) query(x)", "no option of a query"),
+    ("http-request set-var(txn.a) capture.req.hdr(-1)", "counted from 0"),
+    ("http-request set-var(txn.a) req.payload_lv(0,0)", "in one byte at least"),
+    ("http-request set-var(txn.a) bin()", "no byte is written"),
+    ("http-request set-var(txn.a) fc_pp_tlv(alpn)", ""),
+    ("balance hash path lower", "nothing behind its expression"),
+    ("http-request set-header a \"\"", "an empty argument"),
+    ("backend b\n mode http\n tcp-request session accept", "not allowed here"),
+    ("backend b\n mode http\n tcp-request content capture src id 0", "needs a frontend"),
+    ("backend b\n mode http\n http-request deny if { fe_conn gt 1 }", "`b` is none"),
+    ("frontend b\n mode http\n http-request deny if { nbsrv lt 1 }", "`b` is none"),
 ];
 
 #[test]

@@ -101,6 +101,17 @@ impl<'w> Context<'_, 'w, '_> {
         Ok(Number::Made(self.expression()?))
     }
 
+    /// Likewise a time of which none would be no time at all.
+    fn positive_time_or_expression(&mut self, rule: &str) -> Result<Number, Diagnostic> {
+        let span = self.words.span();
+        match self.time_or_expression()? {
+            Number::Fixed(0) => Err(Diagnostic::alert(format!("`{rule}` of no time says nothing"))
+                .at(span)
+                .haproxy(format!("null value is not valid for a '{rule}' rule."))),
+            time => Ok(time),
+        }
+    }
+
     /// A size, or an expression that gives bytes.
     fn size_or_expression(&mut self) -> Result<Number, Diagnostic> {
         let Some(word) = self.words.peek() else { return Err(self.usage("a size or an expression")) };
@@ -308,7 +319,10 @@ pub(crate) fn set_timeout(context: &mut Context<'_, '_, '_>) -> Parsed {
         return Err(Diagnostic::alert(format!("the timeout `{}` can only be set in a {side}", word.text))
             .at(word.span));
     }
-    Ok(Action::SetTimeout { slot: *slot, value: context.time_or_expression()? })
+    Ok(Action::SetTimeout {
+        slot: *slot,
+        value: context.positive_time_or_expression(&format!("set-timeout {}", word.text))?,
+    })
 }
 
 pub(crate) fn set_retries(context: &mut Context<'_, '_, '_>) -> Parsed {
@@ -383,6 +397,13 @@ pub(crate) fn capture(context: &mut Context<'_, '_, '_>) -> Parsed {
         .parse()
         .map_err(|_| Diagnostic::alert(format!("`{}` is no number", number.text)).at(number.span))?;
     let request = matches!(context.set, Ruleset::TcpRequest | Ruleset::HttpRequest);
+    let in_backend = context.scope.proxy.is_some_and(|proxy| !proxy.is_frontend);
+    if in_backend && context.set == Ruleset::TcpRequest {
+        let name = context.scope.proxy.map_or("", |proxy| &proxy.name);
+        return Err(Diagnostic::alert("`tcp-request content capture` needs a frontend")
+            .at(context.word.span)
+            .haproxy(format!("'tcp-request content capture' : proxy '{name}' has no frontend capability")));
+    }
     match word.text {
         "len" if request && parsed == 0 => Err(Diagnostic::alert("a capture of no length keeps nothing")
             .at(number.span)
@@ -438,6 +459,14 @@ const NORMALIZERS: [&str; 8] = [
 ];
 
 pub(crate) fn normalize_uri(context: &mut Context<'_, '_, '_>) -> Parsed {
+    if !context.scope.names.experimental() {
+        return Err(Diagnostic::alert("`normalize-uri` is experimental")
+            .at(context.word.span)
+            .help("allow it with `expose-experimental-directives` in the global section")
+            .haproxy(
+                "'normalize-uri' action is experimental, must be allowed via a global 'expose-experimental-directives'",
+            ));
+    }
     let word = context.need("a normalizer")?;
     let mut option = |name: &str| context.words.take(name);
     Ok(Action::Normalize(match word.text {
@@ -496,7 +525,7 @@ pub(crate) fn use_service(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn pause(context: &mut Context<'_, '_, '_>) -> Parsed {
-    Ok(Action::Pause(context.time_or_expression()?))
+    Ok(Action::Pause(context.positive_time_or_expression("pause")?))
 }
 
 pub(crate) fn early_hint(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -278,7 +278,12 @@ pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Ve
             _ if spec.optional && !names_current_proxy(spec.kind) => args.push(Arg::Missing),
             _ if names_current_proxy(spec.kind) => {
                 let missing = || format!("needs the name of a {} here", spec.kind.name());
-                args.push(Arg::Proxy(Arc::clone(scope.proxy.ok_or_else(missing)?)));
+                let own = scope.proxy.ok_or_else(missing)?;
+                let fits = if spec.kind == Kind::Backend { own.is_backend } else { own.is_frontend };
+                if !fits {
+                    return Err(format!("{}: `{}` is none", missing(), own.name));
+                }
+                args.push(Arg::Proxy(Arc::clone(own)));
             }
             _ => return Err(format!("needs argument {}: a {}", index + 1, spec.kind.name())),
         }
@@ -357,10 +362,12 @@ fn mask6(text: &str) -> Option<Ipv6Addr> {
 }
 
 /// Notes that the configuration names a server: it stays.
-fn refer(proxy: &Proxy, server: &str) {
-    if let Some(server) = proxy.server(server) {
-        server.referenced.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
+fn refer(proxy: Arc<Proxy>, name: &str) -> Result<Arg, String> {
+    let Some(server) = proxy.server(name) else {
+        return Err(format!("there is no server `{name}` in `{}`", proxy.name));
+    };
+    server.referenced.store(true, std::sync::atomic::Ordering::Relaxed);
+    Ok(Arg::Server(proxy, name.into()))
 }
 
 fn resolve_server(text: &str, scope: &Scope<'_>) -> Result<Arg, String> {
@@ -368,14 +375,12 @@ fn resolve_server(text: &str, scope: &Scope<'_>) -> Result<Arg, String> {
         Some((backend, server)) => {
             let proxy =
                 scope.names.backend(backend).ok_or_else(|| format!("there is no backend `{backend}`"))?;
-            refer(&proxy, server);
-            Ok(Arg::Server(proxy, server.into()))
+            refer(proxy, server)
         }
         None => {
             let missing = || format!("`{text}` must be written `backend/server` here");
             let proxy = scope.proxy.filter(|_| !scope.inherited).ok_or_else(missing)?;
-            refer(proxy, text);
-            Ok(Arg::Server(Arc::clone(proxy), text.into()))
+            refer(Arc::clone(proxy), text)
         }
     }
 }

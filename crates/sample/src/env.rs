@@ -113,6 +113,10 @@ pub trait Names {
         let _ = name;
         None
     }
+    /// Whether `expose-experimental-directives` allows what is experimental.
+    fn experimental(&self) -> bool {
+        true
+    }
     /// The raw messages of an `http-errors` section, by status.
     fn http_errors(&self, name: &str) -> Option<HttpErrors> {
         let _ = name;

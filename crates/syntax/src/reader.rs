@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
             diagnostics.push(error);
             return false;
         }
-        if let Some(error) = lost_arguments(line) {
+        if let Some(error) = empty_argument(line) {
             diagnostics.push(error);
             return false;
         }
@@ -261,16 +261,25 @@ impl ExtendError for Diagnostics {
     }
 }
 
-/// HAProxy ends a line at its first empty argument; what follows would be lost without a word.
-fn lost_arguments(line: &Line) -> Option<Diagnostic> {
+/// An empty argument would end the line: what follows would be lost without a word, and what stands last mostly comes from a variable that is not set.
+/// Environment variables may be set to nothing, which their keywords judge themselves.
+fn empty_argument(line: &Line) -> Option<Diagnostic> {
     let (last, earlier) = line.words.split_last()?;
-    let empty = earlier.iter().position(|word| word.is_empty())?;
+    let empty = line.words.iter().position(|word| word.is_empty())?;
+    if earlier.len() == empty
+        && earlier.first().is_none_or(|first| *first == "setenv" || *first == "presetenv")
+    {
+        return None;
+    }
     let span = line.words[empty].span();
     let position = span.start - line.span.start + 1;
     Some(
         Diagnostic::alert("an empty argument ends the list of arguments")
             .at(span)
-            .label(format!("`{last}` and what stands before it would be ignored"))
+            .label(match last.is_empty() {
+                true => "there is nothing here".to_owned(),
+                false => format!("`{last}` and what stands before it would be ignored"),
+            })
             .help("if an environment variable made it empty, give a default: `${NAME-value}` (section 2.3)")
             .haproxy(format!(
                 ": argument number {empty} at position {position} is empty and marks the end of the argument list; \
@@ -448,11 +457,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_argument_may_only_stand_last() {
-        let (lines, errors) = read(&["a b \"\"\na \"\" b\n"]);
-        assert_eq!(lines, ["0:1 a|b|"]);
+    fn no_argument_may_be_empty() {
+        let (lines, errors) = read(&["a b \"$NONE\"\na \"\" b\nsetenv c ''\na b\n"]);
+        assert_eq!(lines, ["0:3 setenv|c|", "0:4 a|b"]);
+        let positions =
+            ["argument number 2 at position 5 is empty", "argument number 1 at position 3 is empty"];
+        assert!(errors.len() == 2, "{errors:?}");
         assert!(
-            errors.len() == 1 && errors[0].contains("argument number 1 at position 3 is empty"),
+            positions.iter().zip(&errors).all(|(position, error)| error.contains(position)),
             "{errors:?}"
         );
     }

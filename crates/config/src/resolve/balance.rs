@@ -42,9 +42,18 @@ fn algorithm(
     let is_log = proxy.settings.mode == state::Mode::Log;
     if statement.arguments().first().is_some_and(|word| *word == "hash") && !is_log {
         let list = arguments(statement);
-        let mut words = Words::new(&list[1..], statement.end());
+        let mut words = Words::new(&list[1..list.len().min(2)], statement.end());
         let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
         let expression = Expression::compile(&mut words, &scope)?;
+        if let Some(extra) = list.get(2) {
+            return Err(Diagnostic::alert(format!(
+                "`balance hash` takes nothing behind its expression: `{}`",
+                extra.text
+            ))
+            .at(extra.span)
+            .help("converters follow behind commas, without blanks")
+            .haproxy(format!("balance hash takes no other argument (got '{}').", extra.text)));
+        }
         return Ok(Algorithm::Hash(expression));
     }
     if is_log && statement.arguments().first().is_some_and(|word| *word == "log-hash") {

@@ -195,6 +195,7 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
         context.diagnostics.push(Diagnostic::warning(text));
     }
     global.plan.unix_bind = global.unix_bind.clone();
+    context.names.experimental = global.experimental;
     context.names.default_path = global.plan.default_path.clone();
     // What follows is of the process: a plan in use has decided it.
     if let Some(around) = context.around {

@@ -42,6 +42,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) rings: HashMap<Box<str>, Arc<state::Ring>>,
     /// Certificates for JSON Web Tokens.
     pub(crate) certificates: Arc<sample::keys::Certificates>,
+    /// `expose-experimental-directives`.
+    pub(crate) experimental: bool,
     /// `default-path`.
     pub(crate) default_path: DefaultPath,
     /// The directory of the file whose lines are being compiled.
@@ -71,6 +73,7 @@ impl<'a> NameTable<'a> {
             log_profiles: HashMap::new(),
             rings: HashMap::new(),
             certificates: Arc::default(),
+            experimental: false,
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
             captures: RefCell::default(),
@@ -121,6 +124,10 @@ impl sample::Names for NameTable<'_> {
 
     fn userlist(&self, name: &str) -> Option<Arc<Userlist>> {
         self.userlists.get(name).cloned()
+    }
+
+    fn experimental(&self) -> bool {
+        self.experimental
     }
 
     fn http_errors(&self, name: &str) -> Option<Messages> {

@@ -10,8 +10,8 @@ use crate::value::{Scratch, Type, Value};
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                  arguments          gives      where                   what it is
-    row("capture.req.hdr",    &[arg(Kind::Int)], Type::Str, Columns::REQUEST_KEPT,  "a captured request header, by its place",   capture_req_hdr),
-    row("capture.res.hdr",    &[arg(Kind::Int)], Type::Str, Columns::RESPONSE_KEPT, "a captured response header, by its place",  capture_res_hdr),
+    row("capture.req.hdr",    &[arg(Kind::Int)], Type::Str, Columns::REQUEST_KEPT,  "a captured request header, by its place",   capture_req_hdr).prepared(prepare_slot),
+    row("capture.res.hdr",    &[arg(Kind::Int)], Type::Str, Columns::RESPONSE_KEPT, "a captured response header, by its place",  capture_res_hdr).prepared(prepare_slot),
     row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "the method as received",                    capture_req_method).prepared(keep_line),
     row("capture.req.uri",    &[],               Type::Str, Columns::REQUEST_KEPT,  "path and query as received",                   capture_req_uri).prepared(keep_line),
     row("capture.req.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the version as received, HTTP/1.0 or HTTP/1.1", capture_req_ver).prepared(keep_line),
@@ -22,6 +22,13 @@ pub(super) static FETCHES: &[Fetch] = &[
 fn keep_line(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_request_line();
     Ok(())
+}
+
+fn prepare_slot(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match args.first() {
+        Some(Arg::Int(slot)) if *slot < 0 => Err(format!("`{slot}` is no slot: they are counted from 0")),
+        _ => Ok(()),
+    }
 }
 
 fn capture_req_hdr<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

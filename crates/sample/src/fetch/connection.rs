@@ -199,7 +199,7 @@ const TLV_TYPES: &[(&[u8], i64)] = &[
 
 fn prepare_tlv(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let text = crate::args::text_of(&args[0]);
-    let named = TLV_TYPES.iter().find(|(name, _)| *name == text).map(|(_, kind)| *kind);
+    let named = TLV_TYPES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, kind)| *kind);
     let number = || {
         let text = std::str::from_utf8(text).ok()?;
         let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));

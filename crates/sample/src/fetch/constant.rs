@@ -66,6 +66,9 @@ fn constant_bin<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Va
 
 fn prepare_bin(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let text = crate::args::text_of(&args[0]);
+    if text.is_empty() {
+        return Err("no byte is written".into());
+    }
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pairs: Option<Vec<u8>> =
         text.chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8)).collect();

@@ -13,14 +13,14 @@ const LENGTH_VALUE: &[crate::args::Spec] = &[arg(Kind::Int), arg(Kind::Int), opt
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                  arguments         gives       where              what it is
     row("payload",            RANGE,            Type::Bin,  Columns::EITHER,   "bytes of the direction looked at, by offset and length",  payload).prepared(prepare_either),
-    row("payload_lv",         LENGTH_VALUE,     Type::Bin,  Columns::EITHER,   "bytes with their length before them",                     payload_lv).prepared(prepare_either),
+    row("payload_lv",         LENGTH_VALUE,     Type::Bin,  Columns::EITHER,   "bytes with their length before them",                     payload_lv).prepared(prepare_either_length),
     row("req.len",            &[],              Type::Int,  Columns::REQUEST,  "how many bytes of the request are there",                 req_len),
     row("req_len",            &[],              Type::Int,  Columns::REQUEST,  "how many bytes of the request are there",                 req_len),
     row("req.payload",        RANGE,            Type::Bin,  Columns::REQUEST,  "bytes of the request, by offset and length",              req_payload).prepared(prepare),
-    row("req.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::REQUEST,  "bytes with their length before them",                     req_payload_lv).prepared(prepare),
+    row("req.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::REQUEST,  "bytes with their length before them",                     req_payload_lv).prepared(prepare_length),
     row("res.len",            &[],              Type::Int,  Columns::RESPONSE, "how many bytes of the response are there",                res_len),
     row("res.payload",        RANGE,            Type::Bin,  Columns::RESPONSE, "bytes of the response, by offset and length",             res_payload).prepared(prepare),
-    row("res.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::RESPONSE, "bytes with their length before them",                     res_payload_lv).prepared(prepare),
+    row("res.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::RESPONSE, "bytes with their length before them",                     res_payload_lv).prepared(prepare_length),
     row("rdp_cookie",         &[opt(Kind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
     row("rdp_cookie_cnt",     &[opt(Kind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
     row("req.rdp_cookie",     &[opt(Kind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
@@ -57,12 +57,30 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// Of a length's own bytes there is at least one.
+fn prepare_length(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    if matches!(args.get(1), Some(Arg::Int(0))) {
+        return Err("the length is written in one byte at least".into());
+    }
+    prepare(args, scope)
+}
+
+fn prepare_either_length(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    prepare_length(args, scope)?;
+    note_direction(args, scope);
+    Ok(())
+}
+
 fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     prepare(args, scope)?;
+    note_direction(args, scope);
+    Ok(())
+}
+
+fn note_direction(args: &mut Vec<Arg>, scope: &Scope<'_>) {
     // Behind the four that a length and value may have.
     args.resize_with(4, || Arg::Missing);
     args.push(Arg::Int(i64::from(is_response(scope.place))));
-    Ok(())
 }
 
 fn either<'a>(env: &Env<'a>, args: &Args) -> &'a [u8] {

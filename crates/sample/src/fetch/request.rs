@@ -6,7 +6,7 @@ use super::header::{host, request};
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, arg, opt};
 use crate::auth;
-use crate::env::Env;
+use crate::env::{Env, Scope};
 use crate::place::Columns;
 use crate::value::{Bytes, Scratch, Type, Value, parse_ip};
 
@@ -16,7 +16,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("method",          &[],                                                  Type::Method, Columns::REQUEST_KEPT, "the method",                                    method),
     row("path",            &[],                                                  Type::Str,    Columns::REQUEST,      "the path, without host and query",              path),
     row("pathq",           &[],                                                  Type::Str,    Columns::REQUEST,      "the path with the query",                       pathq),
-    row("query",           &[opt(Kind::Str)],                                    Type::Str,    Columns::REQUEST,      "the query, without or with the question mark",  query),
+    row("query",           &[opt(Kind::Str)],                                    Type::Str,    Columns::REQUEST,      "the query, without or with the question mark",  query).prepared(prepare_query),
     row("url",             &[],                                                  Type::Str,    Columns::REQUEST,      "the request's target",                          url),
     row("url_ip",          &[],                                                  Type::Ip4,    Columns::REQUEST,      "the IP address in the target",                  url_ip),
     row("url_port",        &[],                                                  Type::Int,    Columns::REQUEST,      "the port in an absolute target, 0 for none",            url_port),
@@ -78,6 +78,13 @@ fn query<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'
         return request(env).map(|head| Value::str(&head.target()[start..]));
     }
     split.query().map(Value::str)
+}
+
+fn prepare_query(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match crate::args::text_of(&args[0]) {
+        b"" | b"with_qm" => Ok(()),
+        other => Err(format!("`{}` is no option of a query; `with_qm` is", String::from_utf8_lossy(other))),
+    }
 }
 
 fn url<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -30,7 +30,12 @@ impl Range {
             Some((min, max)) => number(min).zip(number(max)).map(|(min, max)| Self { min, max }),
             None => number(text).map(|value| Self { min: value, max: value }),
         };
-        range.ok_or_else(error)
+        match range.ok_or_else(error)? {
+            range if range.min > range.max => {
+                Err(format!("`{text}` is not a valid number range: it ends before it begins"))
+            }
+            range => Ok(range),
+        }
     }
 
     fn contains(self, value: i64) -> bool {
