@@ -128,3 +128,37 @@ fn connections_to_a_server_without_a_purge_delay_are_not_kept() {
         assert_eq!(origin.connections(), connections, "{parameters}");
     }
 }
+
+#[test]
+fn rules_do_not_see_what_concerns_one_connection_only() {
+    let origin = Origin::start(|head, _| {
+        let seen = head.to_ascii_lowercase().contains("upgrade: ");
+        format!("HTTP/1.1 200 OK\r\nConnection: keep-alive, x-kept\r\nX-Upgrade: {seen}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+    });
+    let port = free_port();
+    let configuration = format!(
+        "defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  http-request set-var(txn.seen) req.hdr_names(+)\n  \
+         http-request set-var(txn.connection) req.fhdr(connection)\n  \
+         http-response set-header X-Response %[res.fhdr(connection)]\n  http-response set-header X-Seen %[var(txn.seen)]\n  \
+         http-response set-header X-Connection \"<%[var(txn.connection)]>\"\n  default_backend b\n\
+         backend b\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let _weir = Weir::start(&configuration, &[port]);
+    for (fields, seen, connection) in [
+        ("Connection: close\r\n", "host", "<>"),
+        ("Connection: keep-alive, x-a\r\nX-A: 1\r\n", "host+connection+x-a", "<x-a>"),
+        ("Connection: upgrade\r\n", "host", "<>"),
+        ("Upgrade: foo\r\n", "host", "<>"),
+    ] {
+        let response = Client::connect(port)
+            .send(format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
+            .response()
+            .unwrap_or_else(|| panic!("{fields}: no response"));
+        assert_eq!(response.header("X-Seen"), Some(seen), "{fields}");
+        assert_eq!(response.header("X-Connection"), Some(connection), "{fields}");
+        assert_eq!(response.header("X-Response"), Some("x-kept"), "{fields}");
+        assert_eq!(response.header("X-Upgrade"), Some("false"), "{fields}");
+    }
+}

@@ -298,20 +298,31 @@ impl Head {
     }
 
     /// Takes what concerns this connection only out of the `Connection` header (`close`, `keep-alive`), keeping other
-    /// tokens, and out of `Upgrade` h2c and h2, which a proxy must not pass on. Called before forwarding; the flags stay readable.
+    /// tokens. The flags stay readable.
+    #[inline]
     pub fn clean_connection(&mut self) {
         if self.flags & (CLOSE | KEEP_ALIVE) != 0 {
             let ours = |v: &[u8]| eq_ignore_case(v, b"close") || eq_ignore_case(v, b"keep-alive");
             self.remove_listed(KnownName::Connection, ours);
         }
+    }
+
+    /// Takes h2c and h2 out of `Upgrade`, which a proxy must not pass on.
+    pub fn clean_upgrade(&mut self) {
         if self.get_known(KnownName::Upgrade).is_some() {
             self.remove_listed(KnownName::Upgrade, |v| eq_ignore_case(v, b"h2c") || eq_ignore_case(v, b"h2"));
         }
     }
 
-    /// Takes `upgrade` out of the `Connection` header of a request that names nothing to upgrade to.
+    /// Takes `upgrade` out of the `Connection` header of a request that names nothing to upgrade to, and an `Upgrade` that `Connection` does not
+    /// name.
     pub fn clean_vain_upgrade(&mut self) {
-        if self.flags & UPGRADE != 0 && self.get_known(KnownName::Upgrade).is_none() {
+        let named = self.get_known(KnownName::Upgrade).is_some();
+        if self.flags & UPGRADE == 0 {
+            if named {
+                self.remove_known(KnownName::Upgrade);
+            }
+        } else if !named {
             self.remove_listed(KnownName::Connection, |v| eq_ignore_case(v, b"upgrade"));
             self.flags &= !UPGRADE;
         }

@@ -367,10 +367,12 @@ fn an_upgrade_to_http_2_is_not_passed_on_and_leaves_no_trace() {
         ),
         ("Connection: Upgrade\r\nUpgrade: h2c, foo\r\n", "Connection: Upgrade\r\nUpgrade: foo\r\n"),
         ("Connection: Upgrade\r\nUpgrade: foo\r\n", "Connection: Upgrade\r\nUpgrade: foo\r\n"),
+        ("Upgrade: foo\r\n", ""),
     ] {
         let text = format!("GET / HTTP/1.1\r\n{fields}\r\n");
         let mut head = request(text.as_bytes(), &ParseOptions::default()).unwrap();
         head.clean_connection();
+        head.clean_upgrade();
         head.clean_vain_upgrade();
         assert_eq!(written(&head), format!("GET / HTTP/1.1\r\n{rest}\r\n"), "{fields}");
         assert_eq!(head.has_upgrade(), rest.contains("Upgrade: "), "{fields}");
@@ -379,7 +381,7 @@ fn an_upgrade_to_http_2_is_not_passed_on_and_leaves_no_trace() {
     let mut head = Head::new();
     let bytes = b"HTTP/1.1 200 OK\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
     parse_response(bytes, &mut head, &ParseOptions::default()).unwrap();
-    head.clean_connection();
+    head.clean_upgrade();
     assert_eq!(written(&head), "HTTP/1.1 200 OK\r\nConnection: Upgrade\r\n\r\n");
 }
 

@@ -31,8 +31,6 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Pr
     if let Some(option) = both[1].forwarded.as_ref() {
         forwarded(client, x, option);
     }
-    x.txn.request.clean_connection();
-    x.txn.request.clean_vain_upgrade();
     if x.txn.request.method_id() == Method::Connect {
         // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would read the tunnel's bytes.
         x.txn.request.remove_body_length();
@@ -276,6 +274,7 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
         return recoding;
     }
     x.txn.response.clean_connection();
+    x.txn.response.clean_upgrade();
     if x.txn.response.status() == 204 {
         // It has no body, and must not name a length (RFC 9110, 8.6).
         x.txn.response.remove_body_length();
@@ -290,7 +289,7 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
     x.keep_alive = x.keep_alive && !endless && may_keep_client(client, x);
     if !x.keep_alive {
         x.txn.response.append(b"connection", b"close");
-    } else if !modern {
+    } else if !modern || !x.txn.response.version().is_11_or_above() {
         x.txn.response.append(b"connection", b"keep-alive");
     }
     recoding

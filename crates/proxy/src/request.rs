@@ -177,7 +177,11 @@ fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), S
     counters.requests_total.add(1);
     counters.request_rate.tick(now / 1000);
     client.worker.shared.process.counters.mine().requests.add(1);
-    let head = &x.txn.request;
+    let head = &mut x.txn.request;
+    // Rules do not see what is between the client and us.
+    head.clean_connection();
+    head.clean_upgrade();
+    head.clean_vain_upgrade();
     x.head_only = head.method_id() == Method::Head;
     x.keep_alive = head.keep_alive();
     if client.session.glitches > 0 {

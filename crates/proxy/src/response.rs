@@ -304,6 +304,8 @@ async fn interim(client: &mut Connection, x: &mut Exchange) -> Result<(), Fault>
 fn note_head(x: &mut Exchange, upstream: &Upstream) {
     x.txn.times.response = now_us();
     x.txn.has_response = true;
+    // Rules do not see what is between the server and us.
+    x.txn.response.clean_connection();
     let status = x.txn.response.status();
     x.txn.server_status = status;
     x.txn.status = status;
