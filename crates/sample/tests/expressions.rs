@@ -137,7 +137,7 @@ fn converters_of_protocols() {
         ("bin(ffffffffffff02000000000181000005080045),eth.vlan", "sint:5"), ("bin(ffffffffffff02000000000181000005080045),eth.proto", "sint:2048"), ("bin(ffffffffffff02000000000181000005080045),eth.data,hex", "str:45"),
         ("str(eyJhbGciOiJIUzI1NiJ9),jwt_header_query('$.alg')", "str:HS256"), ("str(eyJhbGciOiJIUzI1NiJ9),jwt_payload_query", "none"),
         ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_header_query('$.alg')", "str:HS256"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query('$.age',int)", "sint:7"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query", r#"str:{"sub":"joe","age":7}"#),
-        ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_verify(HS256,key)", "sint:0"), ("str(a.b),jwt_verify(HS256,key)", "sint:-3"), ("str(a.b.c),jwt_verify(XS256,key)", "error: `jwt_verify`: unknown algorithm `XS256`"), ("str(a.b.),jwt_verify(none,x)", "sint:1"), ("str(a.b.c),jwt_verify(RS256,x)", "error: `jwt_verify`: cannot read the public key `x`: No such file or directory"),
+        ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_verify(HS256,key)", "sint:0"), ("str(a.b),jwt_verify(HS256,key)", "sint:-3"), ("str(a.b),jwt_verify(none,key)", "sint:1"), ("str(a.b.),jwt_verify(none,key)", "sint:1"), ("str(a.b.c),jwt_verify(none,key)", "sint:0"), ("str(a.b..),jwt_verify(none,key)", "sint:-3"), ("str(a),jwt_verify(none,key)", "sint:-3"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln=),jwt_verify(HS256,key)", "sint:-3"), ("str(a),bytes(1),set-var(txn.k),concat(a),add_item(;,txn.k)", "str:a"), ("str(a.b.c),jwt_verify(XS256,key)", "error: `jwt_verify`: unknown algorithm `XS256`"), ("str(a.b.),jwt_verify(none,x)", "sint:1"), ("str(a.b.c),jwt_verify(RS256,x)", "error: `jwt_verify`: cannot read the public key `x`: No such file or directory"),
         // A CONNECT of MQTT 3.1.1 for the client `cid` with a user, and an acknowledgement.
         ("bin(101600044d5154540480003c0003636964),mqtt_is_valid", "none"),
         ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_is_valid", "bool:1"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(connect,username)", "bin:muser"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(1,keepalive)", "bin:60"), ("bin(20020000),mqtt_field_value(connack,reason_code)", "bin:0"), ("bin(20020000),mqtt_field_value(connect,flags)", "none"),
@@ -163,6 +163,23 @@ fn tokens_signed_with_public_keys_are_verified() {
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS512,rsa.pem)"), "sint:0");
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(ES256,ec.pem)"), "sint:0");
     assert_eq!(eval(RSA_TOKEN, "set-var(txn.t),jwt_header_query('$.alg'),set-var(txn.alg)"), "str:RS256");
+}
+
+#[test]
+fn what_a_rule_answered_is_no_error_and_no_service() {
+    let mut world = World::new();
+    world.transaction.server = None;
+    world.transaction.status = 200;
+    world.transaction.termination.cause = sample::Cause::Local;
+    world.transaction.termination.phase = sample::Phase::Request;
+    for (condition, holds) in
+        [("normal", true), ("error", false), ("!error", true), ("toapplet", false), ("processed", false)]
+    {
+        let expected = if holds { "str:x" } else { "none" };
+        assert_eq!(world.eval(&format!("str(x),when({condition})")), expected, "{condition}");
+    }
+    world.transaction.service = Some("<STATS>");
+    assert_eq!(world.eval("str(x),when(toapplet)"), "str:x");
 }
 
 #[test]

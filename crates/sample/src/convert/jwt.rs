@@ -180,19 +180,30 @@ fn jwt_verify_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Op
 fn signed(token: &[u8]) -> Result<(&[u8], Vec<u8>), i64> {
     let parts = token.iter().filter(|byte| **byte == b'.').count() + 1;
     let last = token.iter().rposition(|byte| *byte == b'.').filter(|_| parts == 3).ok_or(INVALID_TOKEN)?;
+    // RFC 7515, 2: without padding. One signature is not to be written in two ways.
+    if token[last + 1..].contains(&b'=') {
+        return Err(INVALID_TOKEN);
+    }
     let signature = URL_LENIENT.decode(&token[last + 1..]).map_err(|_| INVALID_TOKEN)?;
     Ok((&token[..last], signature))
 }
 
 fn verify(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
     let algorithm = kind_of(&text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?)?;
+    if matches!(algorithm, Algorithm::None) {
+        // The period before no signature may be missing too.
+        let mut parts = token.split(|byte| *byte == b'.');
+        let signature = parts.nth(1).map(|_| parts.next().unwrap_or_default()).ok_or(INVALID_TOKEN)?;
+        return if parts.next().is_some() { Err(INVALID_TOKEN) } else { Ok(i64::from(signature.is_empty())) };
+    }
     let (signed, signature) = signed(token)?;
     let odd = signature.len() % 2 == 1;
-    if signature.is_empty() && !matches!(algorithm, Algorithm::None) {
+    if signature.is_empty() {
         return Err(INVALID_TOKEN);
     }
     Ok(i64::from(match algorithm {
-        Algorithm::None => signature.is_empty(),
+        // Told above.
+        Algorithm::None => false,
         Algorithm::Hmac(bits) => {
             let secret = text(args.get(1), env).ok_or(UNKNOWN_KEY)?;
             verify_hmac(bits, &secret, signed, &signature)

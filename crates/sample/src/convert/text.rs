@@ -234,8 +234,11 @@ fn add_item<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Va
     if before > 0 {
         out.extend_from_slice(delimiter);
     }
-    let added = append_arg(&mut out, args.get(1), env) | append_arg(&mut out, args.get(2), env);
-    if !added {
+    let delimited = out.len();
+    append_arg(&mut out, args.get(1), env);
+    append_arg(&mut out, args.get(2), env);
+    // Nothing, and what holds nothing, is no item.
+    if out.len() == delimited {
         out.truncate(before);
     }
     Some(Value::made(out))

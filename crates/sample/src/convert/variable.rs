@@ -49,7 +49,7 @@ const CONDITIONS: &[&str] = &["acl", "error", "forwarded", "normal", "processed"
 /// Replaces the arguments by the number of the condition, whether it is negated, and the ACL.
 fn prepare_when(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(text_of(&args[0])).into_owned();
-    let name = text.trim_start_matches('!');
+    let name = text.strip_prefix('!').unwrap_or(&text);
     let number = CONDITIONS.iter().position(|known| *known == name);
     let number =
         number.ok_or_else(|| format!("unknown condition `{name}`; known are {}", CONDITIONS.join(", ")))?;
@@ -59,11 +59,14 @@ fn prepare_when(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
         }
         "acl" => {
             let acl = String::from_utf8_lossy(text_of(&args[1])).into_owned();
+            if acl.starts_with('!') {
+                return Err(format!("there is no ACL `{acl}`; write `when(!acl,…)` for the opposite"));
+            }
             Arg::Condition(Box::new(Condition::of_names(std::iter::once(acl), scope)?))
         }
         _ => Arg::Missing,
     };
-    *args = vec![Arg::Int(number as i64), Arg::Int(((text.len() - name.len()) % 2) as i64), acl];
+    *args = vec![Arg::Int(number as i64), Arg::Int((text.len() - name.len()) as i64), acl];
     Ok(())
 }
 
@@ -71,11 +74,15 @@ fn when<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<
     let transaction = env.transaction;
     let failed = transaction.is_some_and(|transaction| {
         let end = transaction.termination;
-        let cut = end.cause != Cause::None && end.cause != Cause::Local || end.phase != Phase::None;
+        // What was answered here as it should be is no error.
+        let cut = match end.cause {
+            Cause::None => end.phase != Phase::None,
+            cause => cause != Cause::Local,
+        };
         cut || transaction.status >= 500 || transaction.redispatched || transaction.retries > 0
     });
     let forwarded = transaction.is_some_and(|transaction| transaction.server.is_some());
-    let answered_here = transaction.is_some_and(|transaction| transaction.termination.cause == Cause::Local);
+    let answered_here = transaction.is_some_and(|transaction| transaction.service.is_some());
     let holds = match CONDITIONS.get(args.int(0)? as usize).copied()? {
         "acl" => match args.get(2) {
             Arg::Condition(condition) => condition.eval(env) == Test::Yes,
