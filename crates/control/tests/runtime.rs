@@ -54,7 +54,6 @@ fn proxy(id: u32, name: &str, is_frontend: bool, is_backend: bool, servers: Vec<
     }
     let view = |state: Arc<Server>| ServerView {
         cookie: Some(format!("c{}", state.id).into()),
-        tracks: None,
         pool_max: -1,
         pool_purge: Duration::from_secs(5),
         state,
@@ -333,10 +332,8 @@ fn a_server_leaves_maintenance_as_init_state_says() {
 #[test]
 fn maintenance_is_inherited_by_the_servers_that_track() {
     let runtime = runtime();
-    let mut view = View::clone(&runtime.view());
-    let s1 = be(&runtime).server("s1").unwrap();
-    view.proxies[1].servers.get_mut(&2).unwrap().tracks = Some(s1);
-    runtime.replace(view);
+    let backend = be(&runtime);
+    backend.server("s2").unwrap().track(&backend, &backend.server("s1").unwrap());
     ask(&runtime, "set server be/s1 state maint\n");
     assert_eq!(csv(&runtime, "be", "s2")["status"], "MAINT (via be/s1)");
     ask(&runtime, "set server be/s1 state ready\n");

@@ -117,10 +117,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The servers that follow `server`.
+    /// The servers that follow `server`, the latest declared first.
     fn followers(&self, server: &Arc<Server>) -> Vec<Peer> {
         let followers = self.followers.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        followers.get(&Followed::of(server)).cloned().unwrap_or_default()
+        let latest_first = |peers: &Vec<Peer>| peers.iter().rev().cloned().collect();
+        followers.get(&Followed::of(server)).map(latest_first).unwrap_or_default()
     }
 }
 

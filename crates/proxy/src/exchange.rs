@@ -440,8 +440,8 @@ fn trouble(fault: Fault) -> Trouble {
     match fault {
         Fault::ConnectFailed(_) | Fault::ConnectTimeout => Trouble::Connection,
         Fault::ResponseTimeout | Fault::ServerTimeout => Trouble::Timeout,
-        Fault::EmptyResponse | Fault::Truncated => Trouble::Close,
-        Fault::BadResponse(_) | Fault::BadResponseBody => Trouble::Response,
+        Fault::BadResponse(_) | Fault::Truncated => Trouble::Head,
+        Fault::BadResponseBody => Trouble::Body,
         _ => Trouble::Read,
     }
 }

@@ -8,6 +8,7 @@
 mod address;
 pub mod counters;
 pub mod errors;
+mod follow;
 mod health;
 pub mod latency;
 mod name;

@@ -17,6 +17,7 @@ use runtime::{Sharded, timer};
 
 pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
+use crate::follow::Follow;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::queue::Queue;
@@ -163,6 +164,8 @@ pub struct Server {
     pub referenced: AtomicBool,
     /// Requests waiting for this server.
     pub queue: Queue,
+    /// Whom it tracks, and who tracks it.
+    pub(crate) follow: Follow,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
     /// The highest number of requests served at once (`smax`). Where they are counted apart, the highest sum that was seen: it is
@@ -256,6 +259,7 @@ impl Server {
             removed: AtomicBool::new(false),
             referenced: AtomicBool::new(false),
             queue: Queue::default(),
+            follow: Follow::default(),
             counters: Sharded::default(),
             served_max: AtomicU32::new(0),
             checked: AtomicBool::new(seed.checked),
@@ -424,8 +428,13 @@ impl Server {
         }
         let was_up = self.is_up();
         self.admin.store(new, Relaxed);
-        if Admin(old).in_maintenance() && !Admin(new).in_maintenance() {
-            self.begin_anew();
+        match (Admin(old).in_maintenance(), Admin(new).in_maintenance()) {
+            (true, false) => self.begin_anew(),
+            // Where nothing is checked nothing brings it back.
+            (false, true) if was_up && !self.health.configured.load(Relaxed) => {
+                self.health.level.store(0, Relaxed);
+            }
+            _ => {}
         }
         self.note_change(was_up, now_ms);
         true
