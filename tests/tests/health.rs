@@ -198,3 +198,23 @@ fn who_waits_for_a_backend_goes_on_when_there_is_room_or_nobody_left() {
         assert_eq!(statuses, [200, 200, 200, 503, 503, 503]);
     });
 }
+
+#[test]
+fn a_server_that_leaves_maintenance_comes_up_slowly_and_that_is_told_when_it_is_done() {
+    let origin = Origin::text("a");
+    let (weir, socket, port) =
+        start(&format!("backend b\n server s 127.0.0.1:{} slowstart 300ms weight 100\n", origin.port()));
+    assert_eq!(column(&socket, "s", "weight"), "100");
+    ask(&socket, "disable server b/s");
+    let said = ask(&socket, "enable server b/s; show servers state b");
+    // Its operational state: starting.
+    assert_eq!(
+        said.lines().find(|line| line.contains(" b 1 s ")).and_then(|line| line.split(' ').nth(5)),
+        Some("1")
+    );
+    assert_eq!(get(port, "/"), 200);
+    assert!(eventually(|| column(&socket, "s", "weight") == "100"));
+    assert!(eventually(|| weir
+        .messages()
+        .contains("Server b/s is UP. 1 active and 0 backup servers online.")));
+}

@@ -138,7 +138,9 @@ impl Keeper for Servers {
             return Err("Dynamic servers cannot be used with log backends.".to_owned());
         }
         if !prepared.is_dynamic() {
-            return Err(format!("backend '{backend}' uses a non dynamic load balancing method"));
+            return Err(format!(
+                "Backend does not support dynamic servers : backend '{backend}' uses a non dynamic load balancing method."
+            ));
         }
         let (words, track) = split_track(words)?;
         let track = track.map(|track| self.tracked(proxy, &track)).transpose()?;

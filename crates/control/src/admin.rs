@@ -83,7 +83,13 @@ pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> 
 
 fn force(runtime: &Runtime, view: &View, server: &Arc<Server>, state: Operational, via: &str) {
     let requeued = server.queue.len();
-    if !server.set_operational(state, now_ms()) {
+    let changed = match (server.operational(), state) {
+        // Its weight rises already.
+        (Operational::Starting, Operational::Running) => false,
+        (Operational::Stopped, Operational::Running) => server.come_up(now_ms()),
+        _ => server.set_operational(state, now_ms()),
+    };
+    if !changed {
         return;
     }
     // Who follows another server is told of by that server's name.

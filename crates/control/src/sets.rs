@@ -186,6 +186,8 @@ fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &s
     if relative && number < 0 {
         return error("Relative weight must be positive.");
     }
+    // More than all weights allow is the highest one.
+    let number = if relative { number.min(u32::MAX.into()) } else { number };
     let Some(number) = u32::try_from(number).ok().filter(|number| relative || *number <= 256) else {
         return error("Absolute weight can only be between 0 and 256 inclusive.");
     };

@@ -391,7 +391,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     let changed = server.changed_at.load(Relaxed);
     let since = show.now.saturating_sub(changed);
     row.put(C::lastchg, (since / 1000) as u32);
-    row.put(C::throttle, (server.ramp() < 100).then(|| server.ramp()));
+    row.put(C::throttle, server.throttle());
     row.put(C::lastsess, age(server.last_session.load(Relaxed), show.now));
     row.put(C::tracked, server.tracked().map(|of| format!("{}/{}", of.proxy, of.name)));
     let idle = counters::current(&server.counters, |s| s.idle.get()) as u32;

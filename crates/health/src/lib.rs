@@ -17,6 +17,7 @@ mod link;
 mod outcome;
 mod protocol;
 mod request;
+mod rise;
 mod script;
 mod task;
 mod verdict;
@@ -183,8 +184,10 @@ impl Checks {
             forks: plan.global.insecure_fork_wanted,
             followers: RwLock::new(followers),
         };
+        let context = Arc::new(context);
+        peers().for_each(|peer| rise::prepare(&peer, &context));
         let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));
-        Self { context: Arc::new(context), subjects, agents, spread }
+        Self { context, subjects, agents, spread }
     }
 
     /// Checks a server that was added to `backend` at run time. Its checks end when it is removed.
@@ -195,6 +198,7 @@ impl Checks {
                 self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
             followers.entry(Followed::of(followed)).or_default().push(peer.clone());
         }
+        rise::prepare(&peer, &self.context);
         if let Some(settings) = peer.own().check.clone() {
             let subject = Subject { peer: peer.clone(), settings: Arc::new(settings) };
             watch::prepare(&subject);

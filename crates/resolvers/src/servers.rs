@@ -10,7 +10,7 @@ use base::address::Family;
 use config::Plan;
 use config::plan::resolvers::{Resolution as Settings, Wishes};
 use config::plan::{Proxy, Resolvers};
-use state::server::{Operational, ServerAddress};
+use state::server::ServerAddress;
 use state::transition::{self, NOTICE};
 use state::{Admin, Server};
 
@@ -303,7 +303,7 @@ impl Followers {
             // Up until the next check says otherwise, unless `init-state` says what it begins with.
             if server.health.initial().is_none() || !server.checked.load(Relaxed) {
                 server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
-                server.set_operational(Operational::Running, now);
+                server.come_up(now);
             }
             (self.tell.notify)(proxy, NOTICE, &transition::resolves_again(server));
         }

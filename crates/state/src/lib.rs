@@ -18,6 +18,7 @@ pub mod queue;
 pub mod recent;
 pub mod resolvers;
 pub mod ring;
+mod rise;
 pub mod served;
 pub mod server;
 pub mod sessions;

@@ -134,7 +134,10 @@ pub fn leave_maintenance(server: &Server, now_ms: u64) {
     if checked {
         server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
     }
-    server.set_operational(state, now_ms);
+    match state {
+        Operational::Running | Operational::Starting => server.come_up(now_ms),
+        _ => server.set_operational(state, now_ms),
+    };
 }
 
 /// Passes maintenance and draining on to the servers that track this one.
