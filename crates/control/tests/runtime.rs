@@ -173,6 +173,8 @@ fn messages_are_those_of_haproxy() {
         ("show table",                            "The command 'show table' is not supported yet.\n"),
         ("wait",                                  "Expects a duration in milliseconds.\n"),
         ("wait x",                                "Invalid duration.\n"),
+        ("show fd -z",                            "Invalid FD type\n"),
+        ("show fd -!pl",                          "Kinds of descriptors are not told apart here: only 'show fd [num]' is supported.\n"),
         ("wait 1ms",                              "Done.\n"),
         ("wait 1ms srv-removable be/nobody",      "Failed. No such server.\n"),
         ("wait 1ms srv-removable",                "Missing server name (<backend>/<server>).\n"),
