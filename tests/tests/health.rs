@@ -1,7 +1,7 @@
 //! Servers whose health changes while requests go to them: what real traffic finds (`observe`), servers that track others, agents,
 //! checks that change their mind, servers that go away with requests in their queue.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -217,4 +217,28 @@ fn a_server_that_leaves_maintenance_comes_up_slowly_and_that_is_told_when_it_is_
     assert!(eventually(|| weir
         .messages()
         .contains("Server b/s is UP. 1 active and 0 backup servers online.")));
+}
+
+#[test]
+fn sessions_end_when_their_server_or_the_one_it_tracks_is_marked_down_by_whomever() {
+    let silent = Origin::raw(|stream| {
+        let mut all = Vec::new();
+        let _ = (&stream).read_to_end(&mut all);
+    });
+    for command in ["set server b/s state maint", "set server b/s health down", "set server b/t state maint"]
+    {
+        let (_weir, socket, port) = start(&format!(
+            "backend b\n server s 127.0.0.1:{0} check inter 1h weight 0 on-marked-up shutdown-backup-sessions\n \
+             server t 127.0.0.1:{0} track s on-marked-down shutdown-sessions\n",
+            silent.port()
+        ));
+        std::thread::scope(|scope| {
+            assert!(eventually(|| column(&socket, "s", "check_status") == "L4OK"));
+            let client = scope.spawn(move || get(port, "/"));
+            assert!(eventually(|| column(&socket, "t", "scur") == "1"));
+            ask(&socket, command);
+            assert!(eventually(|| column(&socket, "t", "scur") == "0"), "{command}");
+            assert_ne!(client.join().expect("no panic"), 200, "{command}");
+        });
+    }
 }

@@ -14,6 +14,7 @@ mod expect;
 mod external;
 mod facts;
 mod link;
+mod marks;
 mod outcome;
 mod protocol;
 mod request;
@@ -185,7 +186,10 @@ impl Checks {
             followers: RwLock::new(followers),
         };
         let context = Arc::new(context);
-        peers().for_each(|peer| rise::prepare(&peer, &context));
+        peers().for_each(|peer| {
+            rise::prepare(&peer, &context);
+            marks::prepare(&peer);
+        });
         let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));
         Self { context, subjects, agents, spread }
     }
@@ -199,6 +203,7 @@ impl Checks {
             followers.entry(Followed::of(followed)).or_default().push(peer.clone());
         }
         rise::prepare(&peer, &self.context);
+        marks::prepare(&peer);
         if let Some(settings) = peer.own().check.clone() {
             let subject = Subject { peer: peer.clone(), settings: Arc::new(settings) };
             watch::prepare(&subject);

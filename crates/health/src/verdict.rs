@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
-use runtime::{shard, worker};
 use state::server::{CheckResult, Demand, Health, Operational};
-use state::sessions::{self, Kill};
 use state::transition::{self, ALERT, NOTICE};
 use state::{Proxy, Server};
 
 use crate::outcome::{Outcome, Verdict};
 use crate::request::level;
-use crate::{Context, Peer};
+use crate::{Context, Peer, marks};
 
 /// Counts an outcome of a health check and carries out what follows.
 pub(crate) fn apply(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
@@ -169,29 +167,12 @@ fn settle(peer: &Peer, verdict: Verdict, why: &str, context: &Arc<Context>) {
 /// Changes the server's state with all that its configuration wants done then.
 pub(crate) fn go(peer: &Peer, wanted: Operational, why: &str, context: &Arc<Context>) {
     let server = peer.server();
-    let own = peer.own();
+    let was = server.operational();
     let change = Change { wanted, why, via: None };
     transit(&peer.backend.state, server, &change, context);
-    if wanted == Operational::Stopped && own.shutdown_sessions_when_down {
-        kill_on_every_worker(Kill::ServerDown, vec![server.clone()]);
-    }
-    if wanted == Operational::Running && own.shutdown_backups_when_up && !server.backup {
-        let backups =
-            peer.backend.state.servers.load().iter().filter(|server| server.backup).cloned().collect();
-        kill_on_every_worker(Kill::ServerUp, backups);
-    }
-}
-
-fn kill_on_every_worker(why: Kill, servers: Vec<Arc<Server>>) {
-    let servers = Arc::new(servers);
-    for index in 0..shard::workers() {
-        let servers = servers.clone();
-        let posted = worker::post(index, move || {
-            for server in servers.iter() {
-                sessions::kill_server(why, server);
-            }
-        });
-        debug_assert!(posted || shard::workers() == 1, "every worker has a mailbox");
+    // One that was only stopping did not come up just now, but takes requests again.
+    if wanted == Operational::Running && was == Operational::Stopping {
+        marks::came_up(peer);
     }
 }
 

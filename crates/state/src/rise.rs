@@ -1,4 +1,4 @@
-//! Servers that come up, at once or slowly (manual, 5.2 `slowstart`).
+//! Servers that come up, at once or slowly (manual, 5.2 `slowstart`), and who is told when they go up or down.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,7 +13,28 @@ impl std::fmt::Debug for Starter {
     }
 }
 
+/// What is called, from any thread, when a server went up (`true`) or down, whoever decided it.
+pub(crate) struct Marked(Box<dyn Fn(bool) + Send + Sync>);
+
+impl std::fmt::Debug for Marked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Marked")
+    }
+}
+
 impl Server {
+    /// Says who is told when it goes up or down (`on-marked-up`, `on-marked-down`); the first word counts.
+    pub fn on_mark(&self, tell: impl Fn(bool) + Send + Sync + 'static) {
+        let _ = self.marked.set(Marked(Box::new(tell)));
+    }
+
+    /// It went up or down.
+    pub(crate) fn mark(&self, up: bool) {
+        if let Some(Marked(tell)) = self.marked.get() {
+            tell(up);
+        }
+    }
+
     /// Says who raises its weight once it has come up (`slowstart`); the first word counts.
     pub fn on_rise(&self, raise: impl Fn() + Send + Sync + 'static) {
         let _ = self.starter.set(Starter(Box::new(raise)));

@@ -21,7 +21,7 @@ use crate::follow::Follow;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::queue::Queue;
-use crate::rise::Starter;
+use crate::rise::{Marked, Starter};
 use crate::served::Counted;
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
@@ -134,6 +134,8 @@ pub struct Server {
     doubt: OnceLock<Doubt>,
     /// Who raises its weight when it comes up; set once, where `slowstart` is said.
     pub(crate) starter: OnceLock<Starter>,
+    /// Who is told when it goes up or down; set once, where the configuration wants something done then.
+    pub(crate) marked: OnceLock<Marked>,
     /// The port of the configuration or of an SRV record: what a server without an address will have.
     pub service_port: AtomicU32,
     /// How far its port is from the one that the client wanted (`addr:+8`); [`NOT_MAPPED`] where it has one of its own.
@@ -245,6 +247,7 @@ impl Server {
             resolved: AtomicBool::new(false),
             doubt: OnceLock::new(),
             starter: OnceLock::new(),
+            marked: OnceLock::new(),
             service_port: AtomicU32::new(port.into()),
             port_offset: AtomicI32::new(NOT_MAPPED),
             initial_weight: seed.weight,
@@ -513,6 +516,9 @@ impl Server {
         self.touch();
         if up {
             self.queue.wake_all();
+        }
+        if was_up != up {
+            self.mark(up);
         }
     }
 
