@@ -86,7 +86,11 @@ fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
         ("add server nowhere/x 127.0.0.1:1", "No such backend."),
         ("add server b/x", "'server' expects <name> and <addr>[:<port>] as arguments."),
         ("add server b/s 127.0.0.1:1", "Already exists a server with the same name in backend."),
-        ("add server b/x 127.0.0.1:1 redir http://x", "'redir' option is not accepted for dynamic server."),
+        ("add server b/x 127.0.0.1:1 redir http://x", "'redir' option is not accepted for dynamic server"),
+        ("add server b/x 127.0.0.1:1 enabled", "'enabled' option is not accepted for dynamic server"),
+        // What is missing is not taken from what the program says behind it.
+        ("add server b/x 127.0.0.1:1 cookie", "'cookie' expects"),
+        ("add server b/x 127.0.0.1:1 inter", "'inter' expects"),
         ("add server b/x 127.0.0.1:1 nonsense", "unknown keyword 'nonsense'"),
         ("add server b/x 127.0.0.1:1 track b/s", "as it does not have any check nor agent enabled"),
         ("add server b/x/y 127.0.0.1:1", "character '/' is not permitted in server name"),

@@ -138,7 +138,9 @@ impl Keeper for Servers {
             return Err("Dynamic servers cannot be used with log backends.".to_owned());
         }
         if !prepared.is_dynamic() {
-            return Err(format!("backend '{backend}' uses a non dynamic load balancing method"));
+            return Err(format!(
+                "Backend does not support dynamic servers : backend '{backend}' uses a non dynamic load balancing method."
+            ));
         }
         let (words, track) = split_track(words)?;
         let track = track.map(|track| self.tracked(proxy, &track)).transpose()?;
@@ -156,10 +158,11 @@ impl Keeper for Servers {
             return Err(format!("'guid': duplicate entry with {other}"));
         }
         let server = proxy.servers.add(server).ok_or("The backend has too many servers.")?;
-        if let Some((_, followed)) = &server.track
-            && followed.admin().in_maintenance()
-        {
-            server.state.change_admin(Admin::INHERITED_MAINT, 0, base::clock::now_ms());
+        if let Some((_, followed)) = &server.track {
+            server.state.track(&proxy.state, followed);
+            if followed.admin().in_maintenance() {
+                server.state.change_admin(Admin::INHERITED_MAINT, 0, base::clock::now_ms());
+            }
         }
         states.push(server.state.clone());
         proxy.state.servers.store(Arc::new(states));

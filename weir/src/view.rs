@@ -93,7 +93,6 @@ fn server_view(server: &ServerSettings) -> ServerView {
     ServerView {
         state: server.state.clone(),
         cookie: server.cookie.clone(),
-        tracks: server.track.as_ref().map(|(_, tracked)| tracked.clone()),
         pool_max: server.pool_max_conn,
         pool_purge: server.pool_purge_delay,
     }

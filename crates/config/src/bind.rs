@@ -262,7 +262,7 @@ fn shards<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     draft.shards = Some(match word.as_str() {
         "by-group" => Shards::ByGroup,
         "by-thread" => Shards::ByThread,
-        _ => Shards::Count(args.number(word, 1, 4096)?),
+        _ => Shards::Count(args.number(word, 1, 1024)?),
     });
     Ok(())
 }

@@ -15,9 +15,9 @@ use crate::{Loaded, Plan, load_within};
 
 /// Parameters that only servers of the configuration may have.
 const NOT_ADDED: &[&str] = &[
+    "enabled",
     "healthcheck",
     "init-addr",
-    "init-state",
     "non-stick",
     "redir",
     "resolve-net",
@@ -53,7 +53,7 @@ pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> 
     for word in asked.words {
         let bare = word.split('(').next().unwrap_or(word);
         if NOT_ADDED.contains(&bare) {
-            return Err(format!("'{bare}' option is not accepted for dynamic server."));
+            return Err(format!("'{bare}' option is not accepted for dynamic server"));
         }
     }
     let text = text(proxy, &asked);
@@ -133,17 +133,17 @@ fn text(proxy: &Proxy, asked: &Asked<'_>) -> String {
     let Some((address, parameters)) = asked.words.split_first() else { return text };
     text.push_str(&format!("  server {} {}", quoted(asked.name), quoted(address)));
     // Defaults count only where they are asked for.
-    if parameters.first().is_none_or(|word| word != "from") {
-        text.push_str(" from none");
-    }
+    let (from, parameters) = match parameters {
+        [first, name, rest @ ..] if first == "from" => (quoted(name), rest),
+        _ => ("none".to_owned(), parameters),
+    };
+    // Before what is asked for: an argument that is missing there is not to be found here, and an `id` said there counts.
+    text.push_str(&format!(" from {from} id {} disabled init-addr none", asked.id));
     for word in parameters {
         text.push(' ');
         text.push_str(&quoted(word));
     }
-    if !parameters.iter().any(|word| word == "id") {
-        text.push_str(&format!(" id {}", asked.id));
-    }
-    text.push_str(" disabled init-addr none\n");
+    text.push('\n');
     text
 }
 

@@ -32,7 +32,7 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("on-error",           "{ fastinter | fail-check | sudden-death | mark-down }", "what errors of traffic do", on_error),
     row("on-marked-down",     "shutdown-sessions", "what happens when it goes down",                        on_marked_down),
     row("on-marked-up",       "shutdown-backup-sessions", "what happens when it comes up",                  on_marked_up),
-    row("port",               "<port>",        "the port that is checked instead",                          |d, a| { d.check_port = Some(port(a)?); Ok(()) }),
+    row("port",               "<port>",        "the port that is checked instead",                          check_port),
     row("slowstart",          "<time>",        "how long its weight rises once it is up",                   |d, a| delay(&mut d.slow_start, a)),
     row("track",              "[<backend>/]<server>", "has the state of another server",                    |d, a| { d.track = Some(a.value()?); Ok(()) }),
     row("agent-check",        "",              "asks an agent of its own beside",                           |d, _| { d.agent = true; Ok(()) }),
@@ -45,6 +45,13 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("check-via-socks4",   "",              "checks go by the proxy of socks4 too",                      |d, _| { d.check_via_socks4 = true; Ok(()) }),
     row("healthcheck",        "<name>",        "the healthcheck section that says how it is checked",       |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
 ];
+
+/// 0 stands for none of its own.
+fn check_port<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    draft.check_port = Some(args.number(word, 0, u16::MAX)?).filter(|port| *port != 0);
+    Ok(())
+}
 
 fn port(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
     let word = args.value()?;

@@ -161,11 +161,36 @@ const HAPROXY: &[(&str, &[&str])] = &[
         "global\n nbthread 2\nfrontend f\n timeout client 1s\n bind :1 thread 3\n",
         &["[ALERT] [5] : none of the threads that 'thread' names exists: there are 2"],
     ),
+    (
+        "global\n nbthread 2\nfrontend f\n timeout client 1s\n bind :1 thread 1-2/1\n",
+        &[
+            "[ALERT] [5] : '1-2' is no thread group; one number before the slash: '2/1-4' are threads 1 to 4 of the second group",
+        ],
+    ),
+    (
+        "frontend f\n timeout client 1s\n bind :1 shards 1025\n",
+        &[
+            "[ALERT] [3] : 'bind :1' in section 'frontend': 'shards' expects a number between 1 and 1024 (got '1025').",
+        ],
+    ),
     ("defaults\n maxconn\n", &["[ALERT] [2] : 'maxconn' expects an integer argument."]),
     (
         "backend b\n balance foo\n",
         &[
             "[ALERT] [2] : balance only supports 'roundrobin', 'static-rr', 'leastconn', 'source', 'uri', 'url_param', 'hash', 'hdr(name)', 'rdp-cookie(name)', 'log-hash' and 'log-sticky' options.",
+        ],
+    ),
+    ("backend b\n balance random(2\n", &["[ALERT] [2] : balance random : missing closing parenthesis."]),
+    ("backend b\n balance rdp-cookie()\n", &["[ALERT] [2] : balance rdp-cookie : missing cookie name."]),
+    (
+        "backend b\n mode http\n balance hash path foo\n",
+        &["[ALERT] [3] : balance hash takes no other argument (got 'foo')."],
+    ),
+    (
+        "backend b\n balance uri\n external-check path /bin\n",
+        &[
+            "[WARNING] Layer 7 hash not possible for backend 'b' (needs 'mode http'). Falling back to round robin.",
+            "[WARNING] 'external-check path' will be ignored for backend 'b' (requires 'option external-check').",
         ],
     ),
     ("backend b\n server a\n", &["[ALERT] [2] : 'server' expects <name> and <addr>[:<port>] as arguments."]),

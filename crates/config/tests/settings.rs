@@ -178,16 +178,16 @@ fn proxy_keywords_set_the_proxy() {
         ("", |p| matches!(p.balance.algorithm, Algorithm::Random { draws: 2 })),
         ("balance roundrobin", |p| matches!(p.balance.algorithm, Algorithm::RoundRobin)),
         ("balance random(4)", |p| matches!(p.balance.algorithm, Algorithm::Random { draws: 4 })),
-        ("balance uri depth 2 whole", |p| {
+        ("mode http\n balance uri depth 2 whole", |p| {
             matches!(
                 p.balance.algorithm,
                 Algorithm::Uri(UriPart { depth: Some(2), whole: true, path_only: false, length: None })
             )
         }),
-        ("balance url_param id check_post", |p| {
+        ("mode http\n balance url_param id check_post", |p| {
             matches!(p.balance.algorithm, Algorithm::UrlParam { check_post: true, .. })
         }),
-        ("balance hdr(host) use_domain_only", |p| {
+        ("mode http\n balance hdr(host) use_domain_only", |p| {
             matches!(p.balance.algorithm, Algorithm::Header { domain_only: true, .. })
         }),
         ("balance hash src", |p| matches!(p.balance.algorithm, Algorithm::Hash(_))),

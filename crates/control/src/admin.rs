@@ -32,14 +32,14 @@ pub(crate) fn set_state(runtime: &Runtime, server: &Arc<Server>, state: &str) ->
         _ => return false,
     };
     let view = runtime.view();
-    change(runtime, &view, server, set, clear, "");
+    change(runtime, &view, server, set, clear);
     true
 }
 
 /// Sets or clears one administrative flag.
 pub(crate) fn set_flag(runtime: &Runtime, server: &Arc<Server>, flag: u32, on: bool) {
     let (set, clear) = if on { (flag, 0) } else { (0, flag) };
-    change(runtime, &runtime.view(), server, set, clear, "");
+    change(runtime, &runtime.view(), server, set, clear);
 }
 
 /// The backend of a server.
@@ -48,76 +48,10 @@ fn backend<'a>(view: &'a View, server: &Arc<Server>) -> Option<&'a ProxyView> {
 }
 
 /// Changes administrative flags, tells it, and lets those that track the server inherit.
-fn change(runtime: &Runtime, view: &View, server: &Arc<Server>, set: u32, clear: u32, via: &str) {
-    let before = server.admin();
-    let was_down = server.operational() == Operational::Stopped;
-    let requeued = server.queue.len();
-    let now = now_ms();
-    if !server.change_admin(set, clear, now) {
-        return;
-    }
-    let after = server.admin();
-    if !before.in_maintenance() && after.in_maintenance() {
-        server.queue.wake_all();
-    }
-    if before.in_maintenance() && !after.in_maintenance() {
-        leave_maintenance(view, server, now);
-    }
+fn change(runtime: &Runtime, view: &View, server: &Arc<Server>, set: u32, clear: u32) {
     if let Some(proxy) = backend(view, server) {
-        let proxy = &*proxy.state;
-        let change = transition::Administrative { before, after, was_down, requeued, via };
-        let message = transition::administrative(proxy, server, &change);
-        if let Some((level, text)) = message {
-            tell(runtime, proxy, level, &text);
-        }
-        refresh(runtime, proxy);
-    }
-    inherit(runtime, view, server);
-}
-
-/// A server that leaves maintenance is up until its next check says otherwise, unless `init-state` says what it begins with; one that
-/// tracks is as the one tracked.
-fn leave_maintenance(view: &View, server: &Arc<Server>, now: u64) {
-    let tracked = backend(view, server).and_then(|proxy| proxy.server(server.id)?.tracks.clone());
-    let state = match tracked {
-        Some(tracked) => tracked.operational(),
-        // It has begun anew already.
-        None if server.checked.load(Relaxed) && server.health.initial().is_some() => return,
-        None => {
-            if server.checked.load(Relaxed) {
-                server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
-            }
-            Operational::Running
-        }
-    };
-    server.set_operational(state, now);
-}
-
-/// Servers that follow `tracked`, the latest declared first, as HAProxy tells them.
-fn followers(view: &View, tracked: &Arc<Server>) -> Vec<Arc<Server>> {
-    let mut found = Vec::new();
-    for proxy in view.proxies.iter().filter(|proxy| proxy.servers.values().any(|one| one.tracks.is_some())) {
-        let follows = |server: &&Arc<Server>| {
-            let tracks = proxy.server(server.id).and_then(|one| one.tracks.as_ref());
-            tracks.is_some_and(|of| Arc::ptr_eq(of, tracked)) && !Arc::ptr_eq(server, tracked)
-        };
-        found.extend(proxy.state.servers.load().iter().rev().filter(follows).cloned());
-    }
-    found
-}
-
-/// Passes maintenance and draining on to the servers that track this one.
-fn inherit(runtime: &Runtime, view: &View, tracked: &Arc<Server>) {
-    let admin = tracked.admin();
-    let (mut set, mut clear) = (0, 0);
-    for (on, flag) in
-        [(admin.in_maintenance(), Admin::INHERITED_MAINT), (admin.draining(), Admin::INHERITED_DRAIN)]
-    {
-        *(if on { &mut set } else { &mut clear }) |= flag;
-    }
-    let via = format!(" via {}/{}", tracked.proxy, tracked.name);
-    for follower in &followers(view, tracked) {
-        change(runtime, view, follower, set, clear, &via);
+        let tell = |proxy: &Proxy, level, text: &str| tell(runtime, proxy, level, text);
+        transition::administer(&proxy.state, server, (set, clear), "", now_ms(), &tell);
     }
 }
 
@@ -149,7 +83,13 @@ pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> 
 
 fn force(runtime: &Runtime, view: &View, server: &Arc<Server>, state: Operational, via: &str) {
     let requeued = server.queue.len();
-    if !server.set_operational(state, now_ms()) {
+    let changed = match (server.operational(), state) {
+        // Its weight rises already.
+        (Operational::Starting, Operational::Running) => false,
+        (Operational::Stopped, Operational::Running) => server.come_up(now_ms()),
+        _ => server.set_operational(state, now_ms()),
+    };
+    if !changed {
         return;
     }
     // Who follows another server is told of by that server's name.
@@ -171,7 +111,7 @@ fn force(runtime: &Runtime, view: &View, server: &Arc<Server>, state: Operationa
         refresh(runtime, proxy);
     }
     let via = format!(" via {}/{}", server.proxy, server.name);
-    for follower in &followers(view, server) {
+    for (_, follower) in &server.followers() {
         force(runtime, view, follower, state, &via);
     }
 }

@@ -51,9 +51,9 @@ const ACTIONS: &[Action] = &[
     Action("start",    |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, false)),
     Action("dhlth",    |_, _, server| checks(server, false)),
     Action("ehlth",    |_, _, server| checks(server, true)),
-    Action("hrunn",    |runtime, proxy, server| health(runtime, proxy, server, "up")),
-    Action("hnolb",    |runtime, proxy, server| health(runtime, proxy, server, "stopping")),
-    Action("hdown",    |runtime, proxy, server| health(runtime, proxy, server, "down")),
+    Action("hrunn",    |runtime, _, server| health(runtime, server, "up")),
+    Action("hnolb",    |runtime, _, server| health(runtime, server, "stopping")),
+    Action("hdown",    |runtime, _, server| health(runtime, server, "down")),
     Action("dagent",   |_, _, server| agent(server, false)),
     Action("eagent",   |_, _, server| agent(server, true)),
     Action("arunn",    |runtime, _, server| answer(runtime, server, "up")),
@@ -81,9 +81,8 @@ fn checks(server: &Server, on: bool) -> bool {
     true
 }
 
-fn health(runtime: &Runtime, proxy: &ProxyView, server: &Arc<Server>, state: &str) -> bool {
-    let follows = proxy.server(server.id).is_some_and(|one| one.tracks.is_some());
-    !follows && admin::set_health(runtime, server, state)
+fn health(runtime: &Runtime, server: &Arc<Server>, state: &str) -> bool {
+    server.tracked().is_none() && admin::set_health(runtime, server, state)
 }
 
 fn agent(server: &Server, on: bool) -> bool {

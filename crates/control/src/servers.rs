@@ -180,7 +180,7 @@ pub(crate) fn wait(call: &mut Call<'_>) -> Reply {
     match call.arg(1) {
         "" => Reply::Later(Box::pin(async move {
             tokio::time::sleep(delay).await;
-            Reply::Done
+            Reply::Text("Done.\n".to_owned())
         })),
         "srv-removable" if name.is_empty() => error("Missing server name (<backend>/<server>)."),
         "srv-removable" => Reply::Later(Box::pin(await_removable(runtime, name, delay))),
@@ -212,6 +212,8 @@ async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -
     loop {
         let (view, server): (ProxyView, Arc<Server>) = match sets::server(&runtime.view(), &name) {
             Ok(found) => found,
+            // It may have gone while it was waited for.
+            Err(Reply::Message(_, text)) if name.contains('/') => return error(format!("Failed. {text}")),
             Err(reply) => return reply,
         };
         if let Some(text) = obstacle(&server) {

@@ -92,9 +92,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
         "state" if admin::set_state(call.runtime, server, call.arg(2)) => Reply::Done,
         "state" => error("'set server <srv> state' expects 'ready', 'drain' and 'maint'."),
         "weight" => change_weight(call.runtime, proxy, server, call.arg(2)),
-        "health" if proxy.server(server.id).is_some_and(|view| view.tracks.is_some()) => {
-            error("cannot change health on a tracking server.")
-        }
+        "health" if server.tracked().is_some() => error("cannot change health on a tracking server."),
         "health" if admin::set_health(call.runtime, server, call.arg(2)) => Reply::Done,
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
         "addr" => places::of_server(call, server),
@@ -188,6 +186,8 @@ fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &s
     if relative && number < 0 {
         return error("Relative weight must be positive.");
     }
+    // More than all weights allow is the highest one.
+    let number = if relative { number.min(u32::MAX.into()) } else { number };
     let Some(number) = u32::try_from(number).ok().filter(|number| relative || *number <= 256) else {
         return error("Absolute weight can only be between 0 and 256 inclusive.");
     };
@@ -329,13 +329,14 @@ pub(crate) fn maxconn_frontend(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn maxconn_server(call: &mut Call<'_>) -> Reply {
-    with_server(call, |call, _, server| match leading_number(call.arg(1)) {
+    with_server(call, |call, proxy, server| match leading_number(call.arg(1)) {
         _ if call.arg(1).is_empty() => error("Require <maxconn>."),
         None => error("maxconn string empty or preceded by garbage"),
         Some((_, rest)) if !rest.is_empty() => error("Trailing garbage in maxconn string"),
         Some((limit, _)) => match u32::try_from(limit) {
             Ok(limit) => {
                 server.set_maxconn(limit);
+                admin::refresh(call.runtime, &proxy.state);
                 Reply::Done
             }
             Err(_) => error("Value out of range."),

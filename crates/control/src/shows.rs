@@ -516,7 +516,18 @@ pub(crate) fn threads(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn fd(call: &mut Call<'_>) -> Reply {
-    let wanted = call.args.iter().find_map(|word| word.trim_start_matches('/').parse::<u32>().ok());
+    let mut wanted = None;
+    for word in call.args {
+        match word.trim_start_matches('/').parse::<u32>() {
+            Ok(number) => wanted = Some(number),
+            Err(_) if word.trim_start_matches(['-', '!']).chars().all(|flag| "plcfbs".contains(flag)) => {
+                return error(
+                    "Kinds of descriptors are not told apart here: only 'show fd [num]' is supported.",
+                );
+            }
+            Err(_) => return error("Invalid FD type"),
+        }
+    }
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return error("The system does not list file descriptors.");
     };

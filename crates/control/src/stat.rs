@@ -12,7 +12,7 @@ use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
 
 use crate::column::{C, Kind, Row};
-use crate::view::{ProxyView, Runtime, ServerView};
+use crate::view::{ProxyView, Runtime};
 
 /// What a row may show.
 #[derive(Debug, Clone, Copy)]
@@ -335,18 +335,12 @@ pub(crate) fn ip(address: &ServerAddress) -> Option<SocketAddr> {
     }
 }
 
-/// Whether checks, its own or the tracked server's, decide on the server.
-fn is_checked(server: &Server, view: Option<&ServerView>) -> bool {
-    server.checked.load(Relaxed)
-        || view.and_then(|view| view.tracks.as_ref()).is_some_and(|tracked| tracked.checked.load(Relaxed))
-}
-
 /// The status of a server: UP, DOWN, NOLB, MAINT, DRAIN, with the check level when it is on the way to another.
-pub(crate) fn server_status(server: &Server, view: Option<&ServerView>) -> String {
+pub(crate) fn server_status(server: &Server) -> String {
     let admin = server.admin();
-    let tracked = view.and_then(|view| view.tracks.as_deref());
+    let watched = server.watched();
     if admin.in_maintenance() {
-        return match tracked {
+        return match server.tracked() {
             Some(of) if admin.0 & Admin::INHERITED_MAINT != 0 => {
                 format!("MAINT (via {}/{})", of.proxy, of.name)
             }
@@ -354,15 +348,15 @@ pub(crate) fn server_status(server: &Server, view: Option<&ServerView>) -> Strin
             _ => "MAINT".to_owned(),
         };
     }
-    let health = &tracked.unwrap_or(server).health;
+    let health = &watched.health;
     let (level, rise, fall) =
         (health.level.load(Relaxed), health.rise.load(Relaxed), health.fall.load(Relaxed));
-    let checked = is_checked(server, view);
-    let asked = tracked.unwrap_or(server).agent_checked.load(Relaxed);
+    let checked = watched.checked.load(Relaxed);
+    let asked = watched.agent_checked.load(Relaxed);
     let falling = checked && level + 1 < rise + fall;
     let falls = level.saturating_sub(rise) + 1;
     match server.operational() {
-        Operational::Stopped if tracked.unwrap_or(server).agent_says_down() => "DOWN (agent)".to_owned(),
+        Operational::Stopped if watched.agent_says_down() => "DOWN (agent)".to_owned(),
         Operational::Stopped if (checked || asked) && level > 0 => format!("DOWN {level}/{rise}"),
         Operational::Stopped => "DOWN".to_owned(),
         Operational::Stopping if falling => format!("NOLB {falls}/{fall}"),
@@ -389,7 +383,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     let limit = server.maxconn.load(Relaxed);
     row.put(C::slim, (limit > 0).then_some(limit));
     row.put(C::qlimit, (server.maxqueue > 0).then_some(server.maxqueue));
-    row.put(C::status, server_status(server, view));
+    row.put(C::status, server_status(server));
     row.put(C::weight, server.shown_weight());
     row.put(C::uweight, server.user_weight());
     row.put(C::act, u32::from(!server.backup));
@@ -397,10 +391,9 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     let changed = server.changed_at.load(Relaxed);
     let since = show.now.saturating_sub(changed);
     row.put(C::lastchg, (since / 1000) as u32);
-    row.put(C::throttle, (server.ramp() < 100).then(|| server.ramp()));
+    row.put(C::throttle, server.throttle());
     row.put(C::lastsess, age(server.last_session.load(Relaxed), show.now));
-    let tracks = view.and_then(|view| view.tracks.as_ref());
-    row.put(C::tracked, tracks.map(|of| format!("{}/{}", of.proxy, of.name)));
+    row.put(C::tracked, server.tracked().map(|of| format!("{}/{}", of.proxy, of.name)));
     let idle = counters::current(&server.counters, |s| s.idle.get()) as u32;
     row.put(C::srv_icur, idle);
     row.put(C::src_ilim, view.filter(|view| view.pool_max >= 0).map(|view| view.pool_max as u32));
@@ -417,6 +410,8 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
         row.put(C::downtime, (down / 1000) as u32);
         row.put(C::chkdown, u64::from(server.downs.load(Relaxed)));
         row.put(C::chkfail, u64::from(server.health.failed.load(Relaxed)));
+        let observed = server.health.observes.load(Relaxed).then(|| server.health.observed.load(Relaxed));
+        row.put(C::hanafail, observed.map(u64::from));
         if !rests {
             check_columns(&mut row, server);
         }

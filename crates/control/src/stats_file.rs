@@ -198,6 +198,7 @@ impl Object {
             (Self::Backend(proxy), "chkdown") => Some(&proxy.downs),
             (Self::Server(server), "chkdown") => Some(&server.downs),
             (Self::Server(server), "chkfail") => Some(&server.health.failed),
+            (Self::Server(server), "hanafail") => Some(&server.health.observed),
             _ => None,
         }
     }

@@ -51,8 +51,6 @@ pub struct ServerView {
     pub state: Arc<state::Server>,
     /// `cookie`.
     pub cookie: Option<Box<str>>,
-    /// `track`: the server followed.
-    pub tracks: Option<Arc<state::Server>>,
     /// `pool-max-conn`, -1 for no limit.
     pub pool_max: i64,
     /// `pool-purge-delay`.

@@ -54,7 +54,6 @@ fn proxy(id: u32, name: &str, is_frontend: bool, is_backend: bool, servers: Vec<
     }
     let view = |state: Arc<Server>| ServerView {
         cookie: Some(format!("c{}", state.id).into()),
-        tracks: None,
         pool_max: -1,
         pool_purge: Duration::from_secs(5),
         state,
@@ -174,7 +173,10 @@ fn messages_are_those_of_haproxy() {
         ("show table",                            "The command 'show table' is not supported yet.\n"),
         ("wait",                                  "Expects a duration in milliseconds.\n"),
         ("wait x",                                "Invalid duration.\n"),
-        ("wait 1ms",                              ""),
+        ("show fd -z",                            "Invalid FD type\n"),
+        ("show fd -!pl",                          "Kinds of descriptors are not told apart here: only 'show fd [num]' is supported.\n"),
+        ("wait 1ms",                              "Done.\n"),
+        ("wait 1ms srv-removable be/nobody",      "Failed. No such server.\n"),
         ("wait 1ms srv-removable",                "Missing server name (<backend>/<server>).\n"),
         ("wait 1ms srv-removable be/s1",          "Failed. Only servers in maintenance mode can be deleted.\n"),
         ("wait 1ms be-removable be",              "Failed. Backend must be unpublished prior to its deletion.\n"),
@@ -333,10 +335,8 @@ fn a_server_leaves_maintenance_as_init_state_says() {
 #[test]
 fn maintenance_is_inherited_by_the_servers_that_track() {
     let runtime = runtime();
-    let mut view = View::clone(&runtime.view());
-    let s1 = be(&runtime).server("s1").unwrap();
-    view.proxies[1].servers.get_mut(&2).unwrap().tracks = Some(s1);
-    runtime.replace(view);
+    let backend = be(&runtime);
+    backend.server("s2").unwrap().track(&backend, &backend.server("s1").unwrap());
     ask(&runtime, "set server be/s1 state maint\n");
     assert_eq!(csv(&runtime, "be", "s2")["status"], "MAINT (via be/s1)");
     ask(&runtime, "set server be/s1 state ready\n");

@@ -264,6 +264,8 @@ fn set_maxconn(peer: &Peer, text: &str) -> Result<(), &'static str> {
         Some(_) => "maxconn string empty or preceded by garbage",
     })?;
     peer.server().set_maxconn(limit);
+    // Who waits for the backend may have room now.
+    peer.backend.state.queue.wake_first();
     Ok(())
 }
 
@@ -275,16 +277,8 @@ fn administer(peer: &Peer, state: &str, context: &Arc<Context>) {
         "drain" => (Admin::FORCED_DRAIN, Admin::FORCED_MAINT),
         _ => (Admin::FORCED_MAINT, Admin::FORCED_DRAIN),
     };
-    let before = server.admin();
-    let was_down = server.operational() == Operational::Stopped;
-    let requeued = server.queue.len();
-    if !server.change_admin(set, clear, now_ms()) {
-        return;
-    }
-    let change = transition::Administrative { before, after: server.admin(), was_down, requeued, via: "" };
-    if let Some((level, text)) = transition::administrative(&peer.backend.state, server, &change) {
-        (context.notify)(&peer.backend.state, level, &text);
-    }
+    let tell = |proxy: &state::Proxy, level, text: &str| (context.notify)(proxy, level, text);
+    transition::administer(&peer.backend.state, server, (set, clear), "", now_ms(), &tell);
 }
 
 #[cfg(test)]

@@ -50,7 +50,8 @@ pub(crate) async fn run(
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = match program.spawn() {
         Ok(child) => child,
-        Err(error) => return Outcome::new("SOCKERR", 0, error_text(&error)),
+        // As when the program itself had ended so.
+        Err(error) => return Outcome::new("PROCERR", 255, error_text(&error)),
     };
     let settings = &subject.settings;
     // As HAProxy: `timeout check` counts beside that of the connection.

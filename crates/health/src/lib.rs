@@ -14,9 +14,11 @@ mod expect;
 mod external;
 mod facts;
 mod link;
+mod marks;
 mod outcome;
 mod protocol;
 mod request;
+mod rise;
 mod script;
 mod task;
 mod verdict;
@@ -117,10 +119,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The servers that follow `server`.
+    /// The servers that follow `server`, the latest declared first.
     fn followers(&self, server: &Arc<Server>) -> Vec<Peer> {
         let followers = self.followers.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        followers.get(&Followed::of(server)).cloned().unwrap_or_default()
+        let latest_first = |peers: &Vec<Peer>| peers.iter().rev().cloned().collect();
+        followers.get(&Followed::of(server)).map(latest_first).unwrap_or_default()
     }
 }
 
@@ -182,8 +185,13 @@ impl Checks {
             forks: plan.global.insecure_fork_wanted,
             followers: RwLock::new(followers),
         };
+        let context = Arc::new(context);
+        peers().for_each(|peer| {
+            rise::prepare(&peer, &context);
+            marks::prepare(&peer);
+        });
         let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));
-        Self { context: Arc::new(context), subjects, agents, spread }
+        Self { context, subjects, agents, spread }
     }
 
     /// Checks a server that was added to `backend` at run time. Its checks end when it is removed.
@@ -194,6 +202,8 @@ impl Checks {
                 self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
             followers.entry(Followed::of(followed)).or_default().push(peer.clone());
         }
+        rise::prepare(&peer, &self.context);
+        marks::prepare(&peer);
         if let Some(settings) = peer.own().check.clone() {
             let subject = Subject { peer: peer.clone(), settings: Arc::new(settings) };
             watch::prepare(&subject);

@@ -3,18 +3,15 @@
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use base::clock::now_ms;
-use runtime::{shard, timer, worker};
 use state::server::{CheckResult, Demand, Health, Operational};
-use state::sessions::{self, Kill};
 use state::transition::{self, ALERT, NOTICE};
 use state::{Proxy, Server};
 
 use crate::outcome::{Outcome, Verdict};
 use crate::request::level;
-use crate::{Context, Peer};
+use crate::{Context, Peer, marks};
 
 /// Counts an outcome of a health check and carries out what follows.
 pub(crate) fn apply(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
@@ -170,29 +167,12 @@ fn settle(peer: &Peer, verdict: Verdict, why: &str, context: &Arc<Context>) {
 /// Changes the server's state with all that its configuration wants done then.
 pub(crate) fn go(peer: &Peer, wanted: Operational, why: &str, context: &Arc<Context>) {
     let server = peer.server();
-    let own = peer.own();
-    let change = Change { wanted, why, via: None, slow_start: own.slow_start };
+    let was = server.operational();
+    let change = Change { wanted, why, via: None };
     transit(&peer.backend.state, server, &change, context);
-    if wanted == Operational::Stopped && own.shutdown_sessions_when_down {
-        kill_on_every_worker(Kill::ServerDown, vec![server.clone()]);
-    }
-    if wanted == Operational::Running && own.shutdown_backups_when_up && !server.backup {
-        let backups =
-            peer.backend.state.servers.load().iter().filter(|server| server.backup).cloned().collect();
-        kill_on_every_worker(Kill::ServerUp, backups);
-    }
-}
-
-fn kill_on_every_worker(why: Kill, servers: Vec<Arc<Server>>) {
-    let servers = Arc::new(servers);
-    for index in 0..shard::workers() {
-        let servers = servers.clone();
-        let posted = worker::post(index, move || {
-            for server in servers.iter() {
-                sessions::kill_server(why, server);
-            }
-        });
-        debug_assert!(posted || shard::workers() == 1, "every worker has a mailbox");
+    // One that was only stopping did not come up just now, but takes requests again.
+    if wanted == Operational::Running && was == Operational::Stopping {
+        marks::came_up(peer);
     }
 }
 
@@ -202,7 +182,6 @@ struct Change<'a> {
     why: &'a str,
     /// The server that this one tracks, ` via be/s1`.
     via: Option<&'a str>,
-    slow_start: Option<Duration>,
 }
 
 /// Sets the state, tells it, and does the same to the servers that follow.
@@ -210,17 +189,16 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
     let was = server.operational();
     let now = now_ms();
     let requeued = server.queue.len();
-    let rising = change.wanted == Operational::Running && was == Operational::Stopped;
-    let slow = change.slow_start.filter(|_| rising);
-    let state = if slow.is_some() { Operational::Starting } else { change.wanted };
-    if was == state {
+    let changed = match (was, change.wanted) {
+        (Operational::Stopped, Operational::Running) => server.come_up(now),
+        (Operational::Starting, Operational::Running) => false,
+        (_, wanted) => {
+            server.set_ramp(100);
+            server.set_operational(wanted, now)
+        }
+    };
+    if !changed {
         return;
-    }
-    // The weight first: not even one request is to see the server up with all of it.
-    server.set_ramp(if slow.is_some() { 0 } else { 100 });
-    server.set_operational(state, now);
-    if let Some(duration) = slow {
-        tokio::task::spawn_local(ramp(server.clone(), duration));
     }
     if change.wanted == Operational::Stopped {
         // Those that wait for it choose again.
@@ -243,30 +221,8 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
     }
     let via = format!(" via {}/{}", server.proxy, server.name);
     for follower in &context.followers(server) {
-        let change = Change { via: Some(&via), why: "", slow_start: follower.own().slow_start, ..*change };
+        let change = Change { via: Some(&via), why: "", ..*change };
         transit(&follower.backend.state, follower.server(), &change, context);
-    }
-}
-
-/// Raises the weight of a server that came up over `duration` (`slowstart`); ends early if its state changes.
-async fn ramp(server: Arc<Server>, duration: Duration) {
-    const STEPS: u32 = 100;
-    let step = (duration / STEPS).max(Duration::from_millis(10));
-    let start = now_ms();
-    let total = duration.as_millis().max(1) as u64;
-    loop {
-        timer::sleep(step).await;
-        if server.operational() != Operational::Starting {
-            server.set_ramp(100);
-            return;
-        }
-        let percent = (now_ms() - start) * 100 / total;
-        if percent >= 100 {
-            server.set_ramp(100);
-            server.set_operational(Operational::Running, now_ms());
-            return;
-        }
-        server.set_ramp(percent as u32);
     }
 }
 

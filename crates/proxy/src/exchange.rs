@@ -442,8 +442,8 @@ fn trouble(fault: Fault) -> Trouble {
     match fault {
         Fault::ConnectFailed(_) | Fault::ConnectTimeout => Trouble::Connection,
         Fault::ResponseTimeout | Fault::ServerTimeout => Trouble::Timeout,
-        Fault::EmptyResponse | Fault::ResponseCut | Fault::Truncated => Trouble::Close,
-        Fault::BadResponse(_) | Fault::BadResponseBody => Trouble::Response,
+        Fault::BadResponse(_) | Fault::ResponseCut | Fault::Truncated => Trouble::Head,
+        Fault::BadResponseBody => Trouble::Body,
         _ => Trouble::Read,
     }
 }

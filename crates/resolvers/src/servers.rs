@@ -10,8 +10,8 @@ use base::address::Family;
 use config::Plan;
 use config::plan::resolvers::{Resolution as Settings, Wishes};
 use config::plan::{Proxy, Resolvers};
-use state::server::{Operational, ServerAddress};
-use state::transition::{self, Administrative, NOTICE};
+use state::server::ServerAddress;
+use state::transition::{self, NOTICE};
 use state::{Admin, Server};
 
 use crate::Tell;
@@ -63,7 +63,6 @@ impl Follower {
 /// Everything the followers of a section need.
 pub(crate) struct Followers {
     section: Arc<Resolvers>,
-    plan: Arc<Plan>,
     tell: Tell,
     list: Vec<Follower>,
     /// Those of each host's resolution, in the order of their lines.
@@ -113,13 +112,7 @@ impl Followers {
                 }
             }
         }
-        Self {
-            section: section.clone(),
-            plan: plan.clone(),
-            tell: tell.clone(),
-            list,
-            by_host: HashMap::new(),
-        }
+        Self { section: section.clone(), tell: tell.clone(), list, by_host: HashMap::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -310,7 +303,7 @@ impl Followers {
             // Up until the next check says otherwise, unless `init-state` says what it begins with.
             if server.health.initial().is_none() || !server.checked.load(Relaxed) {
                 server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
-                server.set_operational(Operational::Running, now);
+                server.come_up(now);
             }
             (self.tell.notify)(proxy, NOTICE, &transition::resolves_again(server));
         }
@@ -344,21 +337,20 @@ impl Followers {
         if before.0 & Admin::RESOLUTION_MAINT != 0 {
             return;
         }
-        let now = base::clock::now_ms();
-        let was_down = server.operational() == Operational::Stopped;
-        let requeued = server.queue.len();
-        server.change_admin(Admin::RESOLUTION_MAINT, 0, now);
+        // Nobody is sent there any more once it is in maintenance; only then does it lose its address.
+        let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
+        let via = format!(" ({cause})");
+        transition::administer(
+            proxy,
+            server,
+            (Admin::RESOLUTION_MAINT, 0),
+            &via,
+            base::clock::now_ms(),
+            &tell,
+        );
         server.health.level.store(0, Relaxed);
         server.set_address(ServerAddress::Unresolved);
         (self.tell.moved)(follower.backend.index, follower.index);
-        server.queue.wake_all();
-        let via = format!(" ({cause})");
-        let change = Administrative { before, after: server.admin(), was_down, requeued, via: &via };
-        if let Some((level, text)) = transition::administrative(proxy, server, &change) {
-            (self.tell.notify)(proxy, level, &text);
-        }
-        self.refresh(follower, now);
-        self.inherit(follower);
     }
 
     fn refresh(&self, follower: &Follower, now: u64) {
@@ -370,33 +362,8 @@ impl Followers {
 
     /// Servers that track this one are in maintenance as long as it is.
     fn inherit(&self, follower: &Follower) {
-        let tracked = follower.server();
-        let down = tracked.admin().in_maintenance();
-        let via = format!(" via {}/{}", tracked.proxy, tracked.name);
-        for backend in self.plan.proxies.iter() {
-            for own in backend.servers.iter() {
-                if !own.track.as_ref().is_some_and(|(_, of)| Arc::ptr_eq(of, tracked)) {
-                    continue;
-                }
-                let (before, now) = (own.state.admin(), base::clock::now_ms());
-                let (set, clear) =
-                    if down { (Admin::INHERITED_MAINT, 0) } else { (0, Admin::INHERITED_MAINT) };
-                let was_down = own.state.operational() == Operational::Stopped;
-                let requeued = own.state.queue.len();
-                if !own.state.change_admin(set, clear, now) {
-                    continue;
-                }
-                own.state.queue.wake_all();
-                let change =
-                    Administrative { before, after: own.state.admin(), was_down, requeued, via: &via };
-                if let Some((level, text)) = transition::administrative(&backend.state, &own.state, &change) {
-                    (self.tell.notify)(&backend.state, level, &text);
-                }
-                if let Some((level, text)) = transition::refresh_backend(&backend.state, now) {
-                    (self.tell.notify)(&backend.state, level, &text);
-                }
-            }
-        }
+        let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
+        transition::inherit(follower.server(), base::clock::now_ms(), &tell);
     }
 
     /// Brings the servers of an SRV name in line with its records, each backend for itself: servers whose record is gone

@@ -102,7 +102,11 @@ impl NumberSet {
                     Some((first, last)) => (part(first, 1)?, part(last, usize::MAX)?),
                     None => (part(text, 1)?, part(text, 1)?),
                 };
-                if first == 0 || last < first { Err(wrong()) } else { Ok(Self::Range(first, last)) }
+                if first == 0 || last == 0 {
+                    Err(wrong())
+                } else {
+                    Ok(Self::Range(first.min(last), first.max(last)))
+                }
             }
         }
     }
@@ -207,9 +211,12 @@ impl Placement {
     /// Says why the wishes cannot be met.
     pub fn new(topology: &Topology, allowed: &Cpus, wishes: &Wishes) -> Result<(Self, Vec<String>), String> {
         let mut warnings = Vec::new();
-        let usable = usable(topology, allowed, wishes);
+        let mut usable = usable(topology, allowed, wishes);
         if usable.is_empty() {
-            return Err("`cpu-set` leaves no CPU to run on".to_owned());
+            warnings
+                .push("`cpu-set` leaves no CPU to run on: all are used that the process may use".to_owned());
+            usable =
+                topology.cpus.iter().filter(|cpu| allowed.is_empty() || allowed.contains(&cpu.id)).collect();
         }
         let automatic = wishes.threads.is_none()
             && wishes.groups.is_none()
@@ -222,6 +229,7 @@ impl Placement {
             by_number(usable.len(), wishes, &mut warnings)?
         };
         placement.map(wishes);
+        warnings.extend(placement.crowding(&usable));
         placement.busy_polling = (0..placement.workers())
             .map(|worker| {
                 let group = placement.group_index(worker) + 1;
@@ -258,6 +266,29 @@ impl Placement {
         (0..self.workers())
             .filter(|worker| sets.is_empty() || sets.iter().any(|set| named(*worker, set)))
             .collect()
+    }
+
+    /// What is told of threads that must share CPUs, or of which only some are bound to CPUs.
+    fn crowding(&self, usable: &[&Cpu]) -> Option<String> {
+        let threads = self.workers();
+        let bound: Vec<&Cpus> = self.cpus.iter().flatten().collect();
+        let cpus = match bound.len() {
+            0 => usable.len(),
+            all if all == threads => {
+                bound.into_iter().flatten().collect::<std::collections::BTreeSet<_>>().len()
+            }
+            some => {
+                return Some(format!(
+                    "`cpu-map` binds {some} of {threads} threads: the others may share the CPUs of these, which is \
+                     slow now and then; bind all or none"
+                ));
+            }
+        };
+        (threads > cpus && cpus > 0).then(|| {
+            format!(
+                "{threads} threads share {cpus} CPUs, which is slow: lower `nbthread` or change `cpu-map`"
+            )
+        })
     }
 
     /// Applies `cpu-map`, later lines over earlier ones.
@@ -358,7 +389,11 @@ fn by_number(available: usize, wishes: &Wishes, warnings: &mut Vec<String>) -> R
         return Err(format!("{groups} thread groups need at least as many threads, and there are {threads}"));
     }
     if threads > groups * MAX_GROUP_SIZE {
-        return Err(format!("{threads} threads do not fit into {groups} groups of at most {MAX_GROUP_SIZE}"));
+        let room = groups * MAX_GROUP_SIZE;
+        warnings.push(format!(
+            "{threads} threads do not fit into {groups} groups of at most {MAX_GROUP_SIZE}: {room} threads run"
+        ));
+        threads = room;
     }
     if let Some(number) = wishes.group_settings.keys().find(|number| **number > groups) {
         return Err(format!(

@@ -126,7 +126,38 @@ fn cpu_sets_take_away_and_keep() {
         assert_eq!(place(&xeon(), &wishes).workers(), workers, "{rules:?}");
     }
     let nothing = Wishes { rules: vec![rule(true, Part::Node, "7")], ..Wishes::default() };
-    assert!(Placement::new(&xeon(), &Cpus::new(), &nothing).is_err());
+    let (placement, warnings) = Placement::new(&xeon(), &Cpus::new(), &nothing).unwrap();
+    assert_eq!((placement.workers(), warnings.len()), (112, 1), "{warnings:?}");
+}
+
+#[test]
+fn threads_that_share_cpus_are_told_of() {
+    let set = |groups: &str, threads: &str| ThreadSet {
+        groups: Some(NumberSet::parse(groups).unwrap()),
+        threads: NumberSet::parse(threads).unwrap(),
+    };
+    let map = |threads, cpus: &str| CpuMap { auto: false, threads, cpus: crate::topology::parse_list(cpus) };
+    let some = |threads, maps| Wishes { threads: Some(threads), maps, ..Wishes::default() };
+    for (wishes, told) in [
+        (some(14, Vec::new()), None),
+        (some(15, Vec::new()), Some("15 threads share 14 CPUs")),
+        (some(2, vec![map(set("1", "all"), "0")]), Some("2 threads share 1 CPUs")),
+        (some(2, vec![map(set("1", "all"), "0-1")]), None),
+        (some(2, vec![map(set("1", "1"), "0")]), Some("1 of 2 threads")),
+        (Wishes { groups: Some(1), ..some(70, Vec::new()) }, Some("64 threads run")),
+    ] {
+        let machine = machine(&[(0, &[(6, 2, 34), (2, 1, 21)])]);
+        let (_, warnings) = Placement::new(&machine, &Cpus::new(), &wishes).unwrap();
+        assert_eq!(warnings.is_empty(), told.is_none(), "{warnings:?}");
+        assert!(told.is_none_or(|told| warnings[0].contains(told)), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_range_may_be_written_backwards() {
+    assert_eq!(NumberSet::parse("4-2"), Ok(NumberSet::Range(2, 4)));
+    assert!(NumberSet::parse("0-2").is_err());
+    assert_eq!(crate::topology::parse_list("3-1"), Cpus::from([1, 2, 3]));
 }
 
 #[test]

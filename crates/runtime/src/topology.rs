@@ -83,6 +83,7 @@ pub fn parse_list(text: &str) -> Cpus {
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            let (first, last) = (first.min(last), first.max(last));
             set.extend(first..=last.min(first + 65_535));
         }
     }

@@ -267,6 +267,7 @@ pub fn clear_server(server: &Server, all: bool) {
     server.queue.max.store(server.queue.len(), Relaxed);
     if all {
         server.health.failed.store(0, Relaxed);
+        server.health.observed.store(0, Relaxed);
         server.downs.store(0, Relaxed);
         server.down_ms.store(0, Relaxed);
     }

@@ -18,6 +18,10 @@ pub struct Health {
     pub fall: AtomicU32,
     /// Failed checks in all (`chkfail`).
     pub failed: AtomicU32,
+    /// Whether errors of real traffic are counted (`observe`). Set by the configuration.
+    pub observes: AtomicBool,
+    /// How often `error-limit` errors in a row were seen on it (`hanafail`).
+    pub observed: AtomicU32,
     /// A check is under way (`* ` before the status).
     pub running: AtomicBool,
     /// Checks exist in the configuration, so that `enable health` may turn them on.
@@ -108,6 +112,7 @@ impl Health {
             return;
         };
         if self.errors.fetch_add(1, Relaxed) + 1 >= limit {
+            self.observed.fetch_add(1, Relaxed);
             self.trouble.store(trouble as u8, Relaxed);
             self.demand(action);
         }
@@ -128,24 +133,18 @@ pub enum Trouble {
     Connection = 0,
     /// A status that tells of an error of the server.
     Status = 1,
-    /// Something that is no response.
-    Response = 2,
-    /// The connection broke.
+    /// A body that is badly coded.
+    Body = 2,
+    /// The connection ended or broke before a response.
     Read = 3,
     /// No response in time.
     Timeout = 4,
-    /// The server closed before the response was there.
-    Close = 5,
+    /// Something that is no head of a response, or less than one.
+    Head = 5,
 }
 
-const TROUBLES: [Trouble; 6] = [
-    Trouble::Connection,
-    Trouble::Status,
-    Trouble::Response,
-    Trouble::Read,
-    Trouble::Timeout,
-    Trouble::Close,
-];
+const TROUBLES: [Trouble; 6] =
+    [Trouble::Connection, Trouble::Status, Trouble::Body, Trouble::Read, Trouble::Timeout, Trouble::Head];
 
 impl Trouble {
     /// Its name in messages.
@@ -153,10 +152,10 @@ impl Trouble {
         match self {
             Self::Connection => "L4 unsuccessful connection",
             Self::Status => "Wrong http response",
-            Self::Response => "Invalid http response",
+            Self::Body => "Invalid http response",
             Self::Read => "Read error (http)",
             Self::Timeout => "Read timeout (http)",
-            Self::Close => "Close from server (http)",
+            Self::Head => "Invalid http response (headers)",
         }
     }
 }

@@ -8,6 +8,7 @@
 mod address;
 pub mod counters;
 pub mod errors;
+mod follow;
 mod health;
 pub mod latency;
 mod name;
@@ -17,6 +18,7 @@ pub mod queue;
 pub mod recent;
 pub mod resolvers;
 pub mod ring;
+mod rise;
 pub mod served;
 pub mod server;
 pub mod sessions;

@@ -17,9 +17,11 @@ use runtime::{Sharded, timer};
 
 pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
+use crate::follow::Follow;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::queue::Queue;
+use crate::rise::{Marked, Starter};
 use crate::served::Counted;
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
@@ -130,6 +132,10 @@ pub struct Server {
     pub resolved: AtomicBool,
     /// Who is told that nothing answers at its address; set once, by who resolves its name.
     doubt: OnceLock<Doubt>,
+    /// Who raises its weight when it comes up; set once, where `slowstart` is said.
+    pub(crate) starter: OnceLock<Starter>,
+    /// Who is told when it goes up or down; set once, where the configuration wants something done then.
+    pub(crate) marked: OnceLock<Marked>,
     /// The port of the configuration or of an SRV record: what a server without an address will have.
     pub service_port: AtomicU32,
     /// How far its port is from the one that the client wanted (`addr:+8`); [`NOT_MAPPED`] where it has one of its own.
@@ -163,6 +169,8 @@ pub struct Server {
     pub referenced: AtomicBool,
     /// Requests waiting for this server.
     pub queue: Queue,
+    /// Whom it tracks, and who tracks it.
+    pub(crate) follow: Follow,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
     /// The highest number of requests served at once (`smax`). Where they are counted apart, the highest sum that was seen: it is
@@ -184,6 +192,8 @@ pub struct Server {
     pub downs: AtomicU32,
     /// Total downtime in ms before `changed_at`.
     pub down_ms: AtomicU64,
+    /// How often its weight began to rise (`slowstart`).
+    pub(crate) rises: AtomicU32,
 }
 
 /// What makes a server at boot.
@@ -236,6 +246,8 @@ impl Server {
             guid: OnceLock::new(),
             resolved: AtomicBool::new(false),
             doubt: OnceLock::new(),
+            starter: OnceLock::new(),
+            marked: OnceLock::new(),
             service_port: AtomicU32::new(port.into()),
             port_offset: AtomicI32::new(NOT_MAPPED),
             initial_weight: seed.weight,
@@ -256,6 +268,7 @@ impl Server {
             removed: AtomicBool::new(false),
             referenced: AtomicBool::new(false),
             queue: Queue::default(),
+            follow: Follow::default(),
             counters: Sharded::default(),
             served_max: AtomicU32::new(0),
             checked: AtomicBool::new(seed.checked),
@@ -266,6 +279,7 @@ impl Server {
             last_session: AtomicU64::new(0),
             downs: AtomicU32::new(0),
             down_ms: AtomicU64::new(0),
+            rises: AtomicU32::new(0),
         })
     }
 
@@ -307,22 +321,28 @@ impl Server {
         self.shown_weight()
     }
 
-    /// The weight as statistics show it: what `slowstart` makes of it, whether the server may be used or not.
+    /// The weight as statistics show it: what `slowstart` makes of it, whether the server may be used or not. Rounded up, as HAProxy does.
     #[inline]
     pub fn shown_weight(&self) -> u32 {
         let weight = self.weight.load(Relaxed);
-        let ramp = self.ramp.load(Relaxed);
-        if ramp >= 100 || weight == 0 { weight } else { (weight * ramp / 100).max(1) }
+        if self.ramp.load(Relaxed) >= 100 { weight } else { (weight * self.sixteenths()).div_ceil(16) }
+    }
+
+    /// The share of the weight that counts while `slowstart` raises it, in HAProxy's own steps: 1 to 16.
+    fn sixteenths(&self) -> u32 {
+        ((16 * self.ramp.load(Relaxed) + 100) / 100).min(16)
+    }
+
+    /// The same in percent, as the statistics show it while it rises for new requests.
+    pub fn throttle(&self) -> Option<u32> {
+        let rises = self.operational() == Operational::Starting && self.effective_weight() > 0;
+        (rises && self.ramp() < 100).then(|| self.sixteenths() * 100 / 16)
     }
 
     /// The weight that counts now in sixteenths, so that `slowstart` shows even with small weights: 0 when no new
-    /// request may go to it, else at least a sixteenth of its weight. HAProxy's own steps.
+    /// request may go to it, else at least a sixteenth of its weight.
     pub fn fine_weight(&self) -> u32 {
-        if self.effective_weight() == 0 {
-            return 0;
-        }
-        let sixteenths = (16 * self.ramp.load(Relaxed).min(100) + 100) / 100;
-        self.weight.load(Relaxed) * sixteenths.min(16)
+        if self.effective_weight() == 0 { 0 } else { self.weight.load(Relaxed) * self.sixteenths() }
     }
 
     /// Sets the limit of connections, 0 for none.
@@ -424,8 +444,13 @@ impl Server {
         }
         let was_up = self.is_up();
         self.admin.store(new, Relaxed);
-        if Admin(old).in_maintenance() && !Admin(new).in_maintenance() {
-            self.begin_anew();
+        match (Admin(old).in_maintenance(), Admin(new).in_maintenance()) {
+            (true, false) => self.begin_anew(),
+            // Where nothing is checked nothing brings it back.
+            (false, true) if was_up && !self.health.configured.load(Relaxed) => {
+                self.health.level.store(0, Relaxed);
+            }
+            _ => {}
         }
         self.note_change(was_up, now_ms);
         true
@@ -492,6 +517,9 @@ impl Server {
         if up {
             self.queue.wake_all();
         }
+        if was_up != up {
+            self.mark(up);
+        }
     }
 
     fn touch(&self) {
@@ -551,6 +579,14 @@ pub(crate) mod tests {
         assert_eq!(server.fine_weight(), 1);
         server.set_ramp(50);
         assert_eq!(server.fine_weight(), 9);
+        server.set_weight(100);
+        assert_eq!(server.throttle(), None, "only while it rises");
+        server.set_operational(Operational::Starting, 1);
+        for (percent, shown, throttle) in [(6, 7, 6), (37, 38, 37), (68, 69, 68)] {
+            server.set_ramp(percent);
+            assert_eq!((server.shown_weight(), server.throttle()), (shown, Some(throttle)));
+        }
+        server.set_weight(1);
         server.set_ramp(100);
         assert_eq!(server.fine_weight(), 16);
         server.set_weight(0);

@@ -25,15 +25,17 @@ pub fn online(proxy: &Proxy) -> (usize, usize) {
     (count(false), count(true))
 }
 
-/// Compares the backend's ability to serve with what was last noted; the message when it lost its last server.
+/// Compares the backend's ability to serve with what was last noted; the message when it lost its last server. Called whenever
+/// a server's state or weight changed: who waits for the backend then looks for room.
 pub fn refresh_backend(proxy: &Proxy, now_ms: u64) -> Option<Note> {
     let down = proxy.total_weight() == 0 && !proxy.servers.load().is_empty();
+    // Each that finds room, or nobody to wait for, wakes the next.
+    proxy.queue.wake_first();
     if proxy.down.swap(down, Relaxed) == down {
         return None;
     }
     proxy.changed_at.store(now_ms, Relaxed);
     if !down {
-        proxy.queue.wake_all();
         return None;
     }
     proxy.downs.fetch_add(1, Relaxed);
@@ -52,12 +54,17 @@ pub fn subject(server: &Server) -> String {
 pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
+    // Without any server nobody waits for one any more.
+    let (requeued, waiting) = match (active + backup, proxy.queue.len()) {
+        (0, waiting) => (requeued + waiting, 0),
+        (_, waiting) => (requeued, waiting),
+    };
     format!(
         "{} {event}{why}. {active} active and {backup} backup servers left.{on_backup} {} sessions active, {requeued} \
          requeued, {} remaining in queue.",
         subject(server),
         server.serving(),
-        proxy.queue.len()
+        waiting
     )
 }
 
@@ -65,56 +72,157 @@ pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u3
 pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
+    // Without any server nobody waits for one any more.
+    let (requeued, waiting) = match (active + backup, proxy.queue.len()) {
+        (0, waiting) => (requeued + waiting, 0),
+        (_, waiting) => (requeued, waiting),
+    };
     format!(
         "{} {event}{why}. {active} active and {backup} backup servers online.{on_backup} {requeued} sessions requeued, \
          {} total in queue.",
         subject(server),
-        proxy.queue.len()
+        waiting
     )
+}
+
+/// Who is told: the backend, the syslog level, the text.
+pub type Tell<'a> = &'a dyn Fn(&Proxy, u8, &str);
+
+/// Changes administrative flags of a server of `proxy`, tells it, and lets those that track the server inherit. `via` says where
+/// that comes from (` via be/s1`, ` (DNS timeout status)`), or nothing. Says whether anything changed.
+pub fn administer(
+    proxy: &Proxy,
+    server: &Server,
+    (set, clear): (u32, u32),
+    via: &str,
+    now_ms: u64,
+    tell: Tell<'_>,
+) -> bool {
+    let before = server.admin();
+    let was_down = server.operational() == Operational::Stopped;
+    let requeued = server.queue.len();
+    if !server.change_admin(set, clear, now_ms) {
+        return false;
+    }
+    let after = server.admin();
+    match (before.in_maintenance(), after.in_maintenance()) {
+        (false, true) => server.queue.wake_all(),
+        (true, false) => leave_maintenance(server, now_ms),
+        _ => {}
+    }
+    let change = Administrative { before, after, was_down, requeued, via };
+    for (level, text) in administrative(proxy, server, &change) {
+        tell(proxy, level, &text);
+    }
+    if let Some((level, text)) = refresh_backend(proxy, now_ms) {
+        tell(proxy, level, &text);
+    }
+    inherit(server, now_ms, tell);
+    true
+}
+
+/// A server that leaves maintenance is up until its next check says otherwise, unless `init-state` says what it begins with; one that
+/// tracks is as the one tracked.
+pub fn leave_maintenance(server: &Server, now_ms: u64) {
+    let checked = server.checked.load(Relaxed);
+    let state = match server.tracked() {
+        Some(tracked) => tracked.operational(),
+        // It has begun anew already.
+        None if checked && server.health.initial().is_some() => return,
+        None => Operational::Running,
+    };
+    if checked {
+        server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
+    }
+    match state {
+        Operational::Running | Operational::Starting => server.come_up(now_ms),
+        _ => server.set_operational(state, now_ms),
+    };
+}
+
+/// Passes maintenance and draining on to the servers that track this one.
+pub fn inherit(tracked: &Server, now_ms: u64, tell: Tell<'_>) {
+    let admin = tracked.admin();
+    let (mut set, mut clear) = (0, 0);
+    for (on, flag) in
+        [(admin.in_maintenance(), Admin::INHERITED_MAINT), (admin.draining(), Admin::INHERITED_DRAIN)]
+    {
+        *(if on { &mut set } else { &mut clear }) |= flag;
+    }
+    let via = format!(" via {}/{}", tracked.proxy, tracked.name);
+    for (proxy, follower) in tracked.followers() {
+        administer(&proxy, &follower, (set, clear), &via, now_ms, tell);
+    }
 }
 
 /// A change of administrative flags.
 #[derive(Debug, Clone, Copy)]
-pub struct Administrative<'a> {
+struct Administrative<'a> {
     /// The flags before.
-    pub before: Admin,
+    before: Admin,
     /// The flags now.
-    pub after: Admin,
+    after: Admin,
     /// Whether checks had found the server down before.
-    pub was_down: bool,
+    was_down: bool,
     /// Requests that waited for it.
-    pub requeued: u32,
+    requeued: u32,
     /// ` via be/s1` when inherited from a tracked server.
-    pub via: &'a str,
+    via: &'a str,
 }
 
-/// What is told of a change of administrative flags, if anything.
-pub fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_>) -> Option<Note> {
+/// What is told of a change of administrative flags.
+fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_>) -> Vec<Note> {
     let Administrative { before, after, was_down, requeued, via } = *change;
     let subject = subject(server);
-    Some(match (before.in_maintenance(), after.in_maintenance()) {
-        (false, true) if was_down => (NOTICE, format!("{subject} was DOWN and now enters maintenance{via}.")),
+    let tracked = server.tracked().map(|of| format!(" via {}/{}", of.proxy, of.name)).unwrap_or_default();
+    let was_forced = |flag| before.0 & flag != 0 && after.0 & flag == 0;
+    let still_drains = || match after.0 & Admin::FORCED_DRAIN {
+        0 => format!("{subject} remains in drain mode{tracked}."),
+        _ => format!("{subject} remains in forced drain mode."),
+    };
+    let mut notes = Vec::new();
+    match (before.in_maintenance(), after.in_maintenance()) {
+        (false, true) if was_down => {
+            notes.push((NOTICE, format!("{subject} was DOWN and now enters maintenance{via}.")));
+        }
         (false, true) => {
-            (ALERT, left(proxy, server, &format!("is going DOWN for maintenance{via}"), "", requeued))
+            let level = if before.draining() { NOTICE } else { ALERT };
+            let event = format!("is going DOWN for maintenance{via}");
+            notes.push((level, left(proxy, server, &event, "", requeued)));
         }
         (true, false) => {
             let state = if server.operational() == Operational::Stopped { "DOWN" } else { "UP" };
             let ready = if after.draining() { "DRAIN" } else { "READY" };
             let forced = if via.is_empty() { "forced " } else { "" };
-            (NOTICE, format!("{subject} is {state}/{ready} (leaving {forced}maintenance)."))
+            notes.push((NOTICE, format!("{subject} is {state}/{ready} (leaving {forced}maintenance).")));
+            if after.draining() {
+                notes.push((NOTICE, still_drains()));
+            }
         }
-        (true, true) => return None,
+        (true, true) if was_forced(Admin::FORCED_MAINT) => {
+            let text =
+                format!("{subject} is leaving forced maintenance but remains in maintenance{tracked}.");
+            notes.push((NOTICE, text));
+        }
+        (true, true) if was_forced(Admin::INHERITED_MAINT) && after.0 & Admin::FORCED_MAINT != 0 => {
+            notes.push((NOTICE, format!("{subject} remains in forced maintenance.")));
+        }
+        (true, true) => {}
         (false, false) => match (before.draining(), after.draining()) {
             (false, true) => {
-                (NOTICE, joined(proxy, server, &format!("enters drain state{via}"), "", requeued))
+                let text = joined(proxy, server, &format!("enters drain state{via}"), "", requeued);
+                notes.push((NOTICE, text));
             }
             (true, false) => {
                 let state = if was_down { "DOWN" } else { "UP" };
-                (NOTICE, format!("{subject} is {state} (leaving forced drain)."))
+                let forced = if via.is_empty() { "forced " } else { "" };
+                notes.push((NOTICE, format!("{subject} is {state} (leaving {forced}drain){via}.")));
             }
-            _ => return None,
+            (true, true) => notes.push((NOTICE, still_drains())),
+            (false, false) => {}
         },
-    })
+    }
+    notes
 }
 
 /// A server's name has an address again: what is told when that brings it out of maintenance.
@@ -135,9 +243,8 @@ mod tests {
     use crate::proxy::{Mode, ProxySeed};
     use crate::server::{ServerAddress, ServerSeed};
 
-    #[test]
-    fn a_backend_is_told_lost_once_and_found_again() {
-        let proxy = Proxy::new(ProxySeed {
+    fn backend() -> Arc<Proxy> {
+        Arc::new(Proxy::new(ProxySeed {
             id: 3,
             name: "be".into(),
             mode: Mode::Http,
@@ -146,22 +253,71 @@ mod tests {
             maxconn: 0,
             session_limit: 0,
             disabled: false,
-        });
-        let server = |name: &str, backup| {
-            Server::new(ServerSeed {
-                id: 1,
-                name: name.into(),
-                proxy: "be".into(),
-                backup,
-                maxconn: 0,
-                minconn: 0,
-                maxqueue: 0,
-                address: ServerAddress::Ip(SocketAddr::from(([127, 0, 0, 1], 80))),
-                weight: 1,
-                disabled: false,
-                checked: true,
-            })
-        };
+        }))
+    }
+
+    fn server(name: &str, backup: bool) -> Arc<Server> {
+        Server::new(ServerSeed {
+            id: 1,
+            name: name.into(),
+            proxy: "be".into(),
+            backup,
+            maxconn: 0,
+            minconn: 0,
+            maxqueue: 0,
+            address: ServerAddress::Ip(SocketAddr::from(([127, 0, 0, 1], 80))),
+            weight: 1,
+            disabled: false,
+            checked: true,
+        })
+    }
+
+    /// What an administrator does to a server, or to the one that follows it, and what is told of the two.
+    #[rustfmt::skip]
+    const CHANGES: &[(&str, u32, u32, &[&str])] = &[
+        ("a", Admin::FORCED_MAINT, 0, &["a is going DOWN for maintenance", "t is going DOWN for maintenance via be/a"]),
+        ("t", Admin::FORCED_MAINT, 0, &[]),
+        ("t", Admin::FORCED_DRAIN, Admin::FORCED_MAINT, &["t is leaving forced maintenance but remains in maintenance via be/a."]),
+        ("t", 0, Admin::FORCED_DRAIN, &[]),
+        ("a", Admin::FORCED_DRAIN, Admin::FORCED_MAINT, &[
+            "a is UP/DRAIN (leaving forced maintenance).", "a remains in forced drain mode.",
+            "t is UP/DRAIN (leaving maintenance).", "t remains in drain mode via be/a."]),
+        ("t", Admin::FORCED_DRAIN, 0, &["t remains in forced drain mode."]),
+        ("t", 0, Admin::FORCED_DRAIN, &["t remains in drain mode via be/a."]),
+        ("a", 0, Admin::FORCED_DRAIN, &["a is UP (leaving forced drain).", "t is UP (leaving drain) via be/a."]),
+        ("t", Admin::FORCED_MAINT, 0, &["t is going DOWN for maintenance."]),
+        ("a", Admin::FORCED_MAINT, 0, &["a is going DOWN for maintenance."]),
+        ("a", 0, Admin::FORCED_MAINT, &["a is UP/READY (leaving forced maintenance).", "t remains in forced maintenance."]),
+        ("t", 0, Admin::FORCED_MAINT, &["t is UP/READY (leaving forced maintenance)."]),
+    ];
+
+    #[test]
+    fn servers_inherit_what_the_one_they_track_is_told_to_be() {
+        let (proxy, tracked, follower, last) =
+            (backend(), server("a", false), server("t", false), server("z", true));
+        follower.track(&proxy, &tracked);
+        last.track(&proxy, &follower);
+        proxy.servers.store(Arc::new(vec![tracked.clone(), follower.clone(), last.clone()]));
+        for (name, set, clear, expected) in CHANGES {
+            let told = std::cell::RefCell::new(Vec::new());
+            let tell = |_: &Proxy, _, text: &str| told.borrow_mut().push(text.to_owned());
+            let server = if *name == "a" { &tracked } else { &follower };
+            administer(&proxy, server, (*set, *clear), "", 1, &tell);
+            let told = told.into_inner();
+            let of_two: Vec<&str> = told.iter().filter_map(|text| text.strip_prefix("Server be/")).collect();
+            assert_eq!(of_two.len(), expected.len(), "{name} {set} {clear}: {told:?}");
+            for (text, start) in of_two.iter().zip(*expected) {
+                assert!(text.starts_with(start), "{name} {set} {clear}: {told:?}");
+            }
+            assert_eq!(last.admin().in_maintenance(), follower.admin().in_maintenance());
+            assert_eq!(last.admin().draining(), follower.admin().draining());
+        }
+        assert!(std::ptr::eq(last.watched(), &*tracked));
+    }
+
+    #[test]
+    fn a_backend_is_told_lost_once_and_found_again() {
+        let proxy = backend();
         let (active, backup) = (server("a", false), server("b", true));
         proxy.servers.store(Arc::new(vec![active.clone(), backup.clone()]));
         assert_eq!(refresh_backend(&proxy, 1), None);

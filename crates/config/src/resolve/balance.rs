@@ -24,8 +24,22 @@ pub(crate) fn balance(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_
         None => Ok(Algorithm::default()),
         Some(statement) => algorithm(statement, proxy, acls, context),
     };
+    let mut algorithm = context.diagnostics.take(algorithm).unwrap_or_default();
+    let about_requests =
+        matches!(algorithm, Algorithm::Uri(_) | Algorithm::UrlParam { .. } | Algorithm::Header { .. });
+    if about_requests && settings.mode == state::Mode::Tcp {
+        let name = settings.name;
+        context.diagnostics.push(
+            Diagnostic::warning(format!("`balance` of backend `{name}` needs `mode http`: it takes turns instead"))
+                .at(settings.balance.map_or(proxy.section.name.span(), Statement::keyword_span))
+                .haproxy_whole(format!(
+                    "Layer 7 hash not possible for backend '{name}' (needs 'mode http'). Falling back to round robin."
+                )),
+        );
+        algorithm = Algorithm::RoundRobin;
+    }
     balance::Settings {
-        algorithm: context.diagnostics.take(algorithm).unwrap_or_default(),
+        algorithm,
         hash: settings.hash,
         balance_factor: settings.balance_factor,
         preserve_affinity: settings.preserve_affinity,
@@ -62,7 +76,10 @@ fn algorithm(
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let word = args.required("an algorithm")?;
     let (name, inside) = match word.as_str().split_once('(') {
-        Some((name, rest)) => (name, rest.strip_suffix(')')),
+        Some((name, rest)) => match rest.strip_suffix(')') {
+            Some(inside) => (name, Some(inside)),
+            None => return Err(unclosed(name, word)),
+        },
         None => (word.as_str(), None),
     };
     let algorithm = match name {
@@ -101,6 +118,12 @@ fn algorithm(
             let domain_only = args.take("use_domain_only");
             Algorithm::Header { name: http::Name::new(header.as_bytes()), domain_only }
         }
+        "rdp-cookie" if inside == Some("") => {
+            return Err(args
+                .wrong("`rdp-cookie` has no name of a cookie between its parentheses")
+                .label("without parentheses it is `mstshash`")
+                .haproxy("balance rdp-cookie : missing cookie name."));
+        }
         "rdp-cookie" => Algorithm::RdpCookie { name: inside.unwrap_or("mstshash").into() },
         "sticky" if is_log => Algorithm::Sticky,
         "log-hash" | "sticky" => {
@@ -127,6 +150,12 @@ fn log_hash(
     args.finish()?;
     let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
     Ok(Algorithm::LogHash(Expression::of_message(converters, converters.span(), &scope)?))
+}
+
+fn unclosed(name: &str, word: &Word) -> Diagnostic {
+    Diagnostic::alert(format!("`balance {name}` has no closing parenthesis"))
+        .at(word.span())
+        .haproxy(format!("balance {name} : missing closing parenthesis."))
 }
 
 fn unknown_algorithm(name: &str, word: &Word) -> Diagnostic {

@@ -16,6 +16,7 @@ use syntax::Word;
 use crate::args::Args;
 use crate::draft::{Kind, Statement, is_name_character};
 use crate::plan::proxy::StateFile;
+use crate::plan::server::Observe;
 use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
 use crate::server::{
@@ -252,6 +253,7 @@ fn make_server<'a>(
         context.guids.name(guid.as_str().to_owned(), &state.guid, guid, context.diagnostics);
     }
     state.health.configured.store(draft.check, Relaxed);
+    state.health.observes.store(draft.observe != Observe::None, Relaxed);
     state.health.address.store(draft.check_address.map(Arc::new));
     state.health.port.store(draft.check_port.unwrap_or(0).into(), Relaxed);
     for value in [&state.agent.rise, &state.agent.fall, &state.agent.level] {

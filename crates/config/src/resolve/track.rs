@@ -28,6 +28,7 @@ pub(crate) fn follow(
         let place = statement.keyword_span().to(track.span());
         Diagnostic::alert(message).at(place).haproxy(format!("'{title}' : {haproxy}"))
     };
+    let follower = proxy.state.clone();
     let Some(proxy) = context.names.backends.get(backend) else {
         return Err(Diagnostic::alert(format!("there is no backend `{backend}` with a server to track"))
             .at(track.span())
@@ -73,9 +74,8 @@ pub(crate) fn follow(
         )
         .help(format!("add `check` to the line of server `{followed}`")));
     }
-    // A chain of servers that follow each other stays whole.
     server.referenced.store(true, Relaxed);
-    own.state.referenced.store(true, Relaxed);
+    own.state.track(&follower, &server);
     own.track = Some((proxy.clone(), server));
     Ok(())
 }

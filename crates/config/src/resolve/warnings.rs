@@ -96,6 +96,13 @@ fn unused_checks(proxy: &Pending<'_>, context: &mut Context<'_>) {
             )
         });
     }
+    for (said, line) in [(check.command, "external-check command"), (check.path, "external-check path")] {
+        if said.is_some() && check.mode != CheckMode::External {
+            warn(proxy, context, |kind, name| {
+                format!("'{line}' will be ignored for {kind} '{name}' (requires 'option external-check').")
+            });
+        }
+    }
     if !check.tcp.is_empty() && check.mode != CheckMode::Tcp {
         warn(proxy, context, |kind, name| {
             format!(

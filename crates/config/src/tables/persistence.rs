@@ -77,7 +77,7 @@ fn hash_preserve_affinity<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '
 }
 
 fn hash_balance_factor<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let factor = args.integer("an integer argument", 0, 65_535)?;
+    let factor = args.integer("an integer argument", 0, i32::MAX as u32)?;
     if factor != 0 && factor <= 100 {
         let keyword = args.keyword();
         return Err(args

@@ -77,11 +77,16 @@ fn set(word: &Word, text: &str) -> Result<NumberSet, Diagnostic> {
     NumberSet::parse(text).map_err(|message| Diagnostic::alert(message).at(word.span()))
 }
 
-/// `all`, `1-4`, `1/odd`, `1/1-4`, for `thread` of a bind line: a lone set counts threads over the process.
+/// `all`, `1-4`, `1/odd`, `2/1-4`, for `thread` of a bind line: a lone set counts threads over the process.
 pub fn thread_set(word: &Word, text: &str) -> Result<ThreadSet, Diagnostic> {
     match text.split_once('/') {
-        Some((groups, threads)) => {
-            Ok(ThreadSet { groups: Some(set(word, groups)?), threads: set(word, threads)? })
+        Some((group, threads)) => {
+            if group.parse::<usize>().is_err() {
+                return Err(Diagnostic::alert(format!("`{group}` is no thread group"))
+                    .at(word.span())
+                    .help("one number before the slash: `2/1-4` are threads 1 to 4 of the second group"));
+            }
+            Ok(ThreadSet { groups: Some(set(word, group)?), threads: set(word, threads)? })
         }
         None => Ok(ThreadSet { groups: None, threads: set(word, text)? }),
     }

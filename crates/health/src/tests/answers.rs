@@ -294,6 +294,9 @@ fn a_program_is_told_about_the_server_and_says_whether_it_lives() {
         assert_eq!(told(&run("bad", "insecure-fork-wanted").await), ("PROCERR", Some(3), ""));
         assert_eq!(told(&run("slow", "insecure-fork-wanted").await), ("PROCTOUT", Some(0), ""));
         assert_eq!(run("good", "").await.status, "SOCKERR");
+        std::fs::remove_file(&program).unwrap();
+        let gone = run("good", "insecure-fork-wanted").await;
+        assert_eq!(told(&gone), ("PROCERR", Some(255), "No such file or directory"));
         std::fs::remove_dir_all(&directory).unwrap();
     });
 }

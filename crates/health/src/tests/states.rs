@@ -177,7 +177,7 @@ fn real_traffic_can_bring_a_server_down() {
                 Wrong http response\". 0 active";
     assert!(list.texts()[0].starts_with(down));
     for (seen, errors) in
-        [(Err(Trouble::Close), 1), (Err(Trouble::Read), 2), (Ok(()), 0), (Err(Trouble::Timeout), 1)]
+        [(Err(Trouble::Head), 1), (Err(Trouble::Read), 2), (Ok(()), 0), (Err(Trouble::Timeout), 1)]
     {
         health.observe(seen, 3, Demand::MarkDown);
         assert_eq!(health.errors.load(Relaxed), errors);

@@ -23,8 +23,11 @@ pub enum SetIf {
 pub struct SetConditions(Vec<SetIf>);
 
 impl SetConditions {
-    /// Adds the condition named `text`.
+    /// Adds the condition named `text`; a name that is empty, as behind a last comma, is none.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
+        if text.is_empty() {
+            return Ok(());
+        }
         self.0.push(match text {
             "ifexists" => SetIf::Exists,
             "ifnotexists" => SetIf::NotExists,

@@ -1,0 +1,73 @@
+//! `slowstart`: raises the weight of a server that has come up, wherever that was decided.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use base::clock::now_ms;
+use runtime::{shard, timer, worker};
+use state::server::Operational;
+use state::transition::{self, NOTICE};
+
+use crate::{Context, Peer};
+
+/// Lets the weight of `peer` rise slowly whenever it comes up.
+pub(crate) fn prepare(peer: &Peer, context: &Arc<Context>) {
+    let Some(duration) = peer.own().slow_start else { return };
+    let index = peer.own().index;
+    // The server holds this, and what it needs holds the server.
+    let (proxy, server) = (Arc::downgrade(&peer.backend.state), Arc::downgrade(peer.server()));
+    let context = Arc::downgrade(context);
+    peer.server().on_rise(move || {
+        let rise = Rise { proxy: proxy.clone(), server: server.clone(), context: context.clone(), duration };
+        let spare = rise.clone();
+        let posted =
+            worker::post(index % shard::workers(), move || drop(tokio::task::spawn_local(rise.run())));
+        if !posted && tokio::runtime::Handle::try_current().is_ok() {
+            // No workers: the one thread there is.
+            drop(tokio::task::spawn_local(spare.run()));
+        }
+    });
+}
+
+/// One rise of one server.
+#[derive(Clone)]
+struct Rise {
+    proxy: Weak<state::Proxy>,
+    server: Weak<state::Server>,
+    context: Weak<Context>,
+    duration: Duration,
+}
+
+impl Rise {
+    /// Raises the weight; ends early if the server's state changes.
+    async fn run(self) {
+        const STEPS: u32 = 100;
+        let step = (self.duration / STEPS).max(Duration::from_millis(10));
+        let start = now_ms();
+        let total = self.duration.as_millis().max(1) as u64;
+        let Some(begun) = self.server.upgrade().map(|server| server.came_up()) else { return };
+        loop {
+            timer::sleep(step).await;
+            let (Some(server), Some(proxy)) = (self.server.upgrade(), self.proxy.upgrade()) else { return };
+            if server.came_up() != begun {
+                // Down again, or up another time, which has a rise of its own.
+                return;
+            }
+            if server.operational() != Operational::Starting {
+                return server.set_ramp(100);
+            }
+            let percent = (now_ms() - start) * 100 / total;
+            server.set_ramp(percent.min(100) as u32);
+            // The limit of connections rises with it.
+            proxy.queue.wake_first();
+            if percent < 100 {
+                continue;
+            }
+            server.set_operational(Operational::Running, now_ms());
+            if let Some(context) = self.context.upgrade().filter(|_| !server.admin().in_maintenance()) {
+                (context.notify)(&proxy, NOTICE, &transition::joined(&proxy, &server, "is UP", "", 0));
+            }
+            return;
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Servers that come up, at once or slowly (manual, 5.2 `slowstart`), and who is told when they go up or down.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::server::{Operational, Server};
+
+/// What is called, from any thread, when a server's weight is to begin to rise.
+pub(crate) struct Starter(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Starter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Starter")
+    }
+}
+
+/// What is called, from any thread, when a server went up (`true`) or down, whoever decided it.
+pub(crate) struct Marked(Box<dyn Fn(bool) + Send + Sync>);
+
+impl std::fmt::Debug for Marked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Marked")
+    }
+}
+
+impl Server {
+    /// Says who is told when it goes up or down (`on-marked-up`, `on-marked-down`); the first word counts.
+    pub fn on_mark(&self, tell: impl Fn(bool) + Send + Sync + 'static) {
+        let _ = self.marked.set(Marked(Box::new(tell)));
+    }
+
+    /// It went up or down.
+    pub(crate) fn mark(&self, up: bool) {
+        if let Some(Marked(tell)) = self.marked.get() {
+            tell(up);
+        }
+    }
+
+    /// Says who raises its weight once it has come up (`slowstart`); the first word counts.
+    pub fn on_rise(&self, raise: impl Fn() + Send + Sync + 'static) {
+        let _ = self.starter.set(Starter(Box::new(raise)));
+    }
+
+    /// Brings a server up that was down or in maintenance: with the whole of its weight, or as `slowstart` says. Says whether what
+    /// checks find of it changed.
+    pub fn come_up(&self, now_ms: u64) -> bool {
+        let Some(Starter(raise)) = self.starter.get() else {
+            self.set_ramp(100);
+            return self.set_operational(Operational::Running, now_ms);
+        };
+        self.rises.fetch_add(1, Relaxed);
+        // The weight first: not even one request is to see the server up with all of it.
+        self.set_ramp(0);
+        let changed = self.set_operational(Operational::Starting, now_ms);
+        raise();
+        changed
+    }
+
+    /// How often its weight began to rise.
+    pub fn came_up(&self) -> u32 {
+        self.rises.load(Relaxed)
+    }
+}

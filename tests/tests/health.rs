@@ -1,0 +1,244 @@
+//! Servers whose health changes while requests go to them: what real traffic finds (`observe`), servers that track others, agents,
+//! checks that change their mind, servers that go away with requests in their queue.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
+
+/// The program with `sections` behind a frontend for backend `b`; the runtime socket and the port.
+fn start(sections: &str) -> (Weir, PathBuf, u16) {
+    let (socket, port) = (scratch("health").join("weir.sock"), free_port());
+    let text = format!(
+        "global\n nbthread 2\n stats socket {} level admin\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n timeout queue 20s\n\
+         frontend f\n bind 127.0.0.1:{port}\n default_backend b\n{sections}",
+        socket.display()
+    );
+    (Weir::start(&text, &[port]), socket, port)
+}
+
+/// A column of the statistics of a server of `b`, or of `BACKEND`.
+fn column(socket: &Path, server: &str, column: &str) -> String {
+    let table = ask(socket, "show stat b 6 -1");
+    let at = table.lines().next().and_then(|names| names.split(',').position(|name| name == column));
+    let row = table.lines().find(|row| row.starts_with(&format!("b,{server},")));
+    row.zip(at).and_then(|(row, at)| row.split(',').nth(at)).unwrap_or_default().to_owned()
+}
+
+fn get(port: u16, path: &str) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    Client::connect(port).send(request).response().map_or(0, |response| response.status)
+}
+
+fn answer(status: &str) -> Vec<u8> {
+    format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+}
+
+#[test]
+fn errors_of_real_traffic_bring_a_server_down_and_are_counted() {
+    let broken = Origin::start(|_, _| answer("500 No"));
+    let (_weir, socket, port) = start(&format!(
+        "backend b\n server s 127.0.0.1:{} check inter 1h fall 3 observe layer7 error-limit 3 on-error mark-down\n",
+        broken.port()
+    ));
+    assert!(eventually(|| column(&socket, "s", "check_status") == "L4OK"));
+    assert_eq!(column(&socket, "s", "hanafail"), "0");
+    (0..3).for_each(|_| assert_eq!(get(port, "/"), 500));
+    assert!(eventually(|| column(&socket, "s", "status") == "DOWN"));
+    assert_eq!(column(&socket, "s", "hanafail"), "1");
+    // Nothing goes there any more.
+    assert_eq!((get(port, "/"), broken.requests()), (503, 3));
+}
+
+#[test]
+fn an_agent_that_says_maintenance_says_it_for_the_servers_that_track_too() {
+    let agent = Origin::raw(|mut stream| {
+        let _ = stream.write_all(b"maint\n");
+    });
+    let origin = Origin::text("a");
+    let (_weir, socket, port) = start(&format!(
+        "backend b\n server s 127.0.0.1:{0} agent-check agent-inter 50ms agent-port {1}\n\
+         server t 127.0.0.1:{0} track s\n server u 127.0.0.1:{0} track t\n server v 127.0.0.1:{0} track u\n",
+        origin.port(),
+        agent.port()
+    ));
+    assert!(eventually(|| column(&socket, "v", "status") == "MAINT (via b/u)"));
+    assert_eq!(column(&socket, "u", "status"), "MAINT (via b/t)");
+    assert_eq!((get(port, "/"), origin.requests()), (503, 0));
+    // The last of the chain may go, the others may not.
+    ask(&socket, "set server b/v state maint");
+    assert!(ask(&socket, "del server b/t").contains("other configuration elements"));
+    assert!(ask(&socket, "del server b/v").contains("Server deleted."));
+}
+
+#[test]
+fn a_chain_of_tracking_servers_shows_the_health_of_its_end() {
+    let origin = Origin::text("a");
+    let (_weir, socket, _) = start(&format!(
+        "backend b\n server s 127.0.0.1:{0} check inter 1h\n server t 127.0.0.1:{0} track s\n server u 127.0.0.1:{0} track t\n",
+        origin.port()
+    ));
+    assert!(eventually(|| column(&socket, "s", "status") == "UP"));
+    assert_eq!(column(&socket, "u", "status"), "UP");
+    ask(&socket, "set server b/s health down");
+    assert!(column(&socket, "u", "status").starts_with("DOWN"));
+    ask(&socket, "set server b/s health up");
+    ask(&socket, "disable health b/s");
+    assert_eq!(column(&socket, "u", "status"), "no check");
+}
+
+#[test]
+fn a_server_that_flaps_loses_no_request_and_gets_none_while_it_is_down() {
+    let well = Arc::new(AtomicBool::new(true));
+    let state = well.clone();
+    let flapping = Origin::start(move |head, _| {
+        let fails = head.starts_with("GET /check") && !state.load(Relaxed);
+        answer(if fails { "503 Ill" } else { "200 OK" })
+    });
+    let steady = Origin::text("a");
+    let (_weir, socket, port) = start(&format!(
+        "backend b\n option httpchk GET /check\n default-server inter 20ms fall 1 rise 1\n server s 127.0.0.1:{} check\n \
+         server t 127.0.0.1:{}\n",
+        flapping.port(),
+        steady.port()
+    ));
+    let (stop, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let lbtot = || column(&socket, "s", "lbtot");
+    std::thread::scope(|scope| {
+        for client in 0..2 {
+            let (stop, served) = (&stop, &served);
+            scope.spawn(move || {
+                while !stop.load(Relaxed) {
+                    assert_eq!(get(port, &format!("/{client}")), 200);
+                    served.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        for _ in 0..5 {
+            well.store(false, Relaxed);
+            assert!(eventually(|| column(&socket, "s", "status") == "DOWN"));
+            let (before, done) = (lbtot(), served.load(Relaxed));
+            assert!(eventually(|| served.load(Relaxed) >= done + 20));
+            assert_eq!(lbtot(), before, "a request went to a server that is down");
+            well.store(true, Relaxed);
+            assert!(eventually(|| column(&socket, "s", "status") == "UP" && lbtot() != before));
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn requests_in_the_queue_of_a_server_that_is_removed_are_served_elsewhere() {
+    let (held, release) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, open) = (held.clone(), release.clone());
+    let slow = Origin::start(move |head, _| {
+        if !head.starts_with("GET /check") {
+            count.fetch_add(1, Relaxed);
+            assert!(eventually(|| open.load(Relaxed)));
+        }
+        answer("200 OK")
+    });
+    let other = Origin::text("a");
+    let (_weir, socket, port) = start(&format!(
+        "backend b\n balance leastconn\n option httpchk GET /check\n default-server inter 5ms\n server t 127.0.0.1:{} disabled\n",
+        other.port()
+    ));
+    let added = ask(&socket, &format!("add server b/s 127.0.0.1:{} maxconn 1 check", slow.port()));
+    assert!(added.contains("New server registered"), "{added}");
+    ask(&socket, "enable server b/s");
+    ask(&socket, "enable health b/s");
+    assert!(eventually(|| column(&socket, "s", "check_status").ends_with("L7OK")));
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..10).map(|_| scope.spawn(move || get(port, "/"))).collect();
+        let waiting = || -> usize {
+            let table = ask(&socket, "show stat b 7 -1");
+            let rows = table.lines().filter(|row| row.starts_with("b,"));
+            rows.filter_map(|row| row.split(',').nth(2)?.parse::<usize>().ok()).max().unwrap_or(0)
+        };
+        assert!(eventually(|| held.load(Relaxed) == 1 && waiting() == 9));
+        ask(&socket, "enable server b/t");
+        ask(&socket, "disable server b/s");
+        assert!(eventually(|| other.requests() == 9), "{} of 9", other.requests());
+        // The one that it serves holds it.
+        assert!(ask(&socket, "del server b/s").contains("still has connections"));
+        release.store(true, Relaxed);
+        assert!(eventually(|| ask(&socket, "del server b/s").contains("Server deleted.")));
+        assert!(clients.into_iter().all(|client| client.join().expect("no panic") == 200));
+    });
+    assert_eq!(held.load(Relaxed), 1);
+}
+
+#[test]
+fn who_waits_for_a_backend_goes_on_when_there_is_room_or_nobody_left() {
+    let open = Arc::new(AtomicBool::new(false));
+    let gate = open.clone();
+    let slow = Origin::start(move |_, _| {
+        assert!(eventually(|| gate.load(Relaxed)));
+        answer("200 OK")
+    });
+    let (weir, socket, port) =
+        start(&format!("backend b\n balance leastconn\n server s 127.0.0.1:{} maxconn 1\n", slow.port()));
+    let waiting = || column(&socket, "BACKEND", "qcur");
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..6).map(|_| scope.spawn(move || get(port, "/"))).collect();
+        assert!(eventually(|| waiting() == "5"));
+        ask(&socket, "set maxconn server b/s 3");
+        assert!(eventually(|| waiting() == "3"));
+        // Nobody comes back for them.
+        ask(&socket, "disable server b/s");
+        assert!(eventually(|| waiting() == "0"));
+        assert!(weir.messages().contains("3 sessions active, 3 requeued, 0 remaining in queue"));
+        open.store(true, Relaxed);
+        let mut statuses: Vec<u16> = clients.into_iter().map(|one| one.join().expect("no panic")).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 200, 200, 503, 503, 503]);
+    });
+}
+
+#[test]
+fn a_server_that_leaves_maintenance_comes_up_slowly_and_that_is_told_when_it_is_done() {
+    let origin = Origin::text("a");
+    let (weir, socket, port) =
+        start(&format!("backend b\n server s 127.0.0.1:{} slowstart 300ms weight 100\n", origin.port()));
+    assert_eq!(column(&socket, "s", "weight"), "100");
+    ask(&socket, "disable server b/s");
+    let said = ask(&socket, "enable server b/s; show servers state b");
+    // Its operational state: starting.
+    assert_eq!(
+        said.lines().find(|line| line.contains(" b 1 s ")).and_then(|line| line.split(' ').nth(5)),
+        Some("1")
+    );
+    assert_eq!(get(port, "/"), 200);
+    assert!(eventually(|| column(&socket, "s", "weight") == "100"));
+    assert!(eventually(|| weir
+        .messages()
+        .contains("Server b/s is UP. 1 active and 0 backup servers online.")));
+}
+
+#[test]
+fn sessions_end_when_their_server_or_the_one_it_tracks_is_marked_down_by_whomever() {
+    let silent = Origin::raw(|stream| {
+        let mut all = Vec::new();
+        let _ = (&stream).read_to_end(&mut all);
+    });
+    for command in ["set server b/s state maint", "set server b/s health down", "set server b/t state maint"]
+    {
+        let (_weir, socket, port) = start(&format!(
+            "backend b\n server s 127.0.0.1:{0} check inter 1h weight 0 on-marked-up shutdown-backup-sessions\n \
+             server t 127.0.0.1:{0} track s on-marked-down shutdown-sessions\n",
+            silent.port()
+        ));
+        std::thread::scope(|scope| {
+            assert!(eventually(|| column(&socket, "s", "check_status") == "L4OK"));
+            let client = scope.spawn(move || get(port, "/"));
+            assert!(eventually(|| column(&socket, "t", "scur") == "1"));
+            ask(&socket, command);
+            assert!(eventually(|| column(&socket, "t", "scur") == "0"), "{command}");
+            assert_ne!(client.join().expect("no panic"), 200, "{command}");
+        });
+    }
+}
