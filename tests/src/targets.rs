@@ -145,7 +145,7 @@ pub fn proxy_protocol(bytes: &[u8]) {
     assert_eq!(proxy_protocol::parse(&bytes[..header.length]), Ok(Some(header.clone())));
     let tlvs = || header.tlvs.iter().map(|(kind, value)| (*kind, &**value));
     let mut written = Vec::new();
-    proxy_protocol::write_v2(header.addresses, false, tlvs(), false, &mut written);
+    proxy_protocol::write_v2(header.addresses, tlvs(), None, &mut written);
     let again = proxy_protocol::parse(&written);
     assert!(matches!(&again, Ok(Some(again)) if again.addresses == header.addresses), "{again:?}");
     if header.tlvs.is_empty() {

@@ -88,6 +88,58 @@ fn says(bytes: &'static [u8]) -> Origin {
     })
 }
 
+#[test]
+fn what_goes_wrong_after_the_whole_response_was_received_is_told_as_the_last_data() {
+    // The response is there, the request is not.
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let scene = Scene::start("timeout client 300ms", "", &format!("server s 127.0.0.1:{}", origin.port()));
+    let begun = "POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n";
+    type Way = fn(&mut Client);
+    let ways: [(Way, &str); 3] = [
+        (
+            |client| {
+                client.shut();
+            },
+            "CL--",
+        ),
+        (
+            |client| {
+                client.send("ZZ\r\n");
+            },
+            "PL--",
+        ),
+        (|_| {}, "cL--"),
+    ];
+    for (way, letters) in ways {
+        let mut client = Client::connect(scene.port);
+        assert_eq!(client.send(begun).response().map(|answer| answer.status), Some(200));
+        way(&mut client);
+        client.read_to_end();
+        assert_eq!(scene.line(), format!("b/s 0/0/0/0 200 {letters} 0 POST /x HTTP/1.1"));
+    }
+}
+
+#[test]
+fn half_a_head_is_an_invalid_response_and_none_is_a_server_that_left() {
+    for (sent, letters, retried) in [("", "SH--", "empty-response"), ("HTTP/1.1 20", "PH--", "junk-response")]
+    {
+        let origin = Origin::raw(move |mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(sent.as_bytes());
+        });
+        for (retry, count) in [("none", 0), (retried, 1)] {
+            let server = format!("retry-on {retry}\n  server s 127.0.0.1:{}", origin.port());
+            let scene = Scene::start("", "", &server);
+            assert!(scene.talk(LAST).starts_with("HTTP/1.1 502 "));
+            assert_eq!(scene.line(), format!("b/s 0/0/0/-1 502 {letters} {count} GET /x HTTP/1.1"));
+        }
+    }
+}
+
 /// A port that takes no connection and refuses none: its backlog is full. The connections keep it so.
 fn full_port() -> (TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");

@@ -64,6 +64,59 @@ fn messages_without_content_name_no_length() {
 }
 
 #[test]
+fn what_has_no_body_by_its_status_names_no_length() {
+    let interim = "HTTP/1.1 103 Hints\r\nContent-Length: 3\r\nX-Early: 1\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let origin = says(interim);
+    let (_weir, port) = start("", origin.port());
+    let answer = talk(port, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 103 Hints\r\nX-Early: 1\r\n\r\nHTTP/1.1 200 OK\r\n"), "{answer}");
+    let origin = says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nraw bytes");
+    let (_weir, port) = start("", origin.port());
+    let answer = talk(port, "CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n");
+    assert_eq!(answer, "HTTP/1.1 200 OK\r\n\r\nraw bytes");
+}
+
+#[test]
+fn an_upgrade_that_is_not_for_this_connection_goes_no_further() {
+    let origin = Origin::echo();
+    let (_weir, port) = start("", origin.port());
+    let ask =
+        |fields: &str| talk(port, &format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n")).to_ascii_lowercase();
+    let seen = |answer: &str| {
+        answer.split_once("\r\n\r\n").map(|(_, request)| request.to_owned()).unwrap_or_default()
+    };
+    let request = seen(&ask("Upgrade: foo\r\nX-Kept: 1\r\nConnection: close\r\n"));
+    assert!(request.contains("x-kept: 1") && !request.contains("upgrade"), "{request}");
+    let request = seen(&ask("Connection: ,\r\nConnection: close\r\n"));
+    assert!(request.starts_with("get / ") && !request.contains("connection"), "{request}");
+}
+
+#[test]
+fn a_response_of_http_1_0_says_that_its_connection_stays_and_ends_it_where_its_length_is_doubtful() {
+    let origin = says("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let (_weir, port) = start("", origin.port());
+    let mut client = Client::connect(port);
+    for _ in 0..2 {
+        let answer =
+            client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("the connection stays");
+        assert!(answer.head.starts_with("HTTP/1.0 200 "), "{}", answer.head);
+        assert_eq!(answer.header("connection"), Some("keep-alive"));
+    }
+    let origin = says("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n");
+    let (_weir, port) = start("", origin.port());
+    let answer = talk(port, "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(answer.contains("connection: close\r\n") && answer.ends_with("2\r\nok\r\n0\r\n\r\n"), "{answer}");
+}
+
+#[test]
+fn a_response_in_a_coding_that_cannot_be_read_is_a_bad_one() {
+    let origin = says("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n");
+    let (_weir, port) = start("", origin.port());
+    let answer = talk(port, "GET / HTTP/1.0\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+}
+
+#[test]
 fn a_request_of_http_1_0_in_chunks_shares_its_connection_with_no_other() {
     let origin = Origin::start(|head, _| {
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len()).into_bytes()

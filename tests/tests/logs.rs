@@ -270,7 +270,7 @@ fn connections_that_never_become_a_stream_are_logged_too() {
     let _weir = Weir::start(
         &format!(
             "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{port} accept-proxy name door\n  option dontlognull\n  {log}\n\
-             frontend g\n  bind 127.0.0.1:{custom} accept-proxy\n  {log}\n  error-log-format \"%OG of %ci on %f\"\n  option dontlognull\n"
+             frontend g\n  bind 127.0.0.1:{custom} accept-proxy\n  {log}\n  error-log-format \"%OG of %ci on %f, %tsc\"\n  option dontlognull\n"
         ),
         &[port, custom],
     );
@@ -283,7 +283,7 @@ fn connections_that_never_become_a_stream_are_logged_too() {
         "{text}"
     );
     Client::connect(custom).send("GET / HTTP/1.1\r\n\r\n").read_to_end();
-    assert_eq!(collector.next(), "sess_error of 127.0.0.1 on g\n");
+    assert_eq!(collector.next(), "sess_error of 127.0.0.1 on g, PR--\n");
 }
 
 #[test]

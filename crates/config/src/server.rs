@@ -35,6 +35,30 @@ pub enum InitAddr {
     Ip(IpAddr),
 }
 
+/// What a server line says of PROXY headers: its words in any order, a version only where one is named.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct SendProxyWords {
+    pub version_1: bool,
+    pub version_2: bool,
+    pub unique_id: bool,
+    pub crc32c: bool,
+    pub authority: bool,
+}
+
+impl SendProxyWords {
+    /// What is sent: of both versions the second, and its options with it only.
+    #[must_use]
+    pub fn resolved(self) -> SendProxy {
+        let SendProxyWords { version_1, version_2, unique_id, crc32c, authority } = self;
+        match (version_1, version_2) {
+            (_, true) => SendProxy::V2 { unique_id, crc32c, authority },
+            (true, false) => SendProxy::V1,
+            (false, false) => SendProxy::None,
+        }
+    }
+}
+
 /// The parameters of a server.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
@@ -48,7 +72,7 @@ pub struct ServerDraft<'a> {
     pub weight: u32,
     pub cookie: Option<&'a str>,
     pub redirect: Option<&'a str>,
-    pub send_proxy: SendProxy,
+    pub send_proxy: SendProxyWords,
     pub source: Option<Rc<Source>>,
     pub namespace: Option<&'a str>,
     pub tcp_ut: Option<Duration>,
@@ -111,7 +135,7 @@ impl Default for ServerDraft<'_> {
             weight: 1,
             cookie: None,
             redirect: None,
-            send_proxy: SendProxy::None,
+            send_proxy: SendProxyWords::default(),
             source: None,
             namespace: None,
             tcp_ut: None,
@@ -212,10 +236,10 @@ pub static TABLE: &[ServerKeyword] = &[
     row("proto",              "<name>",        "the protocol spoken",                                       proto),
     row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options),
     row("redir",              "<prefix>",      "sends clients to the server itself",                        |d, a| text(&mut d.redirect, a)),
-    row("send-proxy",         "",              "begins with a PROXY header, version 1",                     |d, _| { d.send_proxy = SendProxy::V1; Ok(()) }),
-    row("no-send-proxy",      "",              "begins without a PROXY header",                             |d, _| { d.send_proxy = SendProxy::None; Ok(()) }),
-    row("send-proxy-v2",      "",              "begins with a PROXY header, version 2",                     |d, _| { v2(d); Ok(()) }),
-    row("no-send-proxy-v2",   "",              "begins without a PROXY header",                             |d, _| { d.send_proxy = SendProxy::None; Ok(()) }),
+    row("send-proxy",         "",              "begins with a PROXY header, version 1",                     |d, _| { d.send_proxy.version_1 = true; Ok(()) }),
+    row("no-send-proxy",      "",              "begins without a PROXY header of version 1",                |d, _| { d.send_proxy.version_1 = false; Ok(()) }),
+    row("send-proxy-v2",      "",              "begins with a PROXY header, version 2",                     |d, _| { d.send_proxy.version_2 = true; Ok(()) }),
+    row("no-send-proxy-v2",   "",              "begins without a PROXY header of version 2",                |d, _| { d.send_proxy.version_2 = false; Ok(()) }),
     row("set-proxy-v2-tlv-fmt", "(<id>) <fmt>", "adds to a PROXY header of version 2",                      |_, _| Ok(())),
     row("socks4",             "<addr>:<port>", "a SOCKS4 proxy on the way",                                 socks4),
     row("source",             "<addr>[:<port>] …", "the address it sees",                                   |d, a| { d.source = Some(Rc::new(parse_source(a)?)); Ok(()) }),
@@ -441,21 +465,13 @@ fn ws<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     }
 }
 
-fn v2(draft: &mut ServerDraft<'_>) {
-    if !matches!(draft.send_proxy, SendProxy::V2 { .. }) {
-        draft.send_proxy = SendProxy::V2 { unique_id: false, crc32c: false, authority: false };
-    }
-}
-
 fn proxy_v2_options<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    v2(draft);
     for option in word.split(',') {
-        let SendProxy::V2 { unique_id, crc32c, authority } = &mut draft.send_proxy else { continue };
         match option {
-            "unique-id" => *unique_id = true,
-            "crc32c" => *crc32c = true,
-            "authority" => *authority = true,
+            "unique-id" => draft.send_proxy.unique_id = true,
+            "crc32c" => draft.send_proxy.crc32c = true,
+            "authority" => draft.send_proxy.authority = true,
             "ssl" | "cert-cn" | "ssl-cipher" | "cert-sig" | "cert-key" => {
                 return Err(not_supported(&format!("proxy-v2-options {option}")).at(word.span()));
             }

@@ -210,7 +210,7 @@ async fn introduce(link: &mut Link, version: SendProxy) -> Result<(), LinkError>
         SendProxy::None => {}
         SendProxy::V1 => net::proxy_protocol::write_v1(ends, &mut header),
         SendProxy::V2 { crc32c, .. } => {
-            net::proxy_protocol::write_v2(ends, true, std::iter::empty(), crc32c, &mut header);
+            net::proxy_protocol::write_v2(None, std::iter::empty(), crc32c.then_some(0), &mut header);
         }
     }
     link.write_all(&header).await

@@ -165,7 +165,7 @@ fn combine(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
         if head.flags & (CHUNKED | OTHER_CODING) == OTHER_CODING {
             return fail(head, KnownName::TransferEncoding, ErrorKind::TransferEncoding);
         }
-        if head.flags & OTHER_CODING != 0 && !head.is_response {
+        if head.flags & OTHER_CODING != 0 {
             return fail(head, KnownName::TransferEncoding, ErrorKind::TransferCoding);
         }
         let both = head.flags & HAS_LENGTH != 0;
@@ -301,7 +301,7 @@ impl Head {
     /// tokens. The flags stay readable.
     #[inline]
     pub fn clean_connection(&mut self) {
-        if self.flags & (CLOSE | KEEP_ALIVE) != 0 {
+        if self.get_known(KnownName::Connection).is_some() {
             let ours = |v: &[u8]| eq_ignore_case(v, b"close") || eq_ignore_case(v, b"keep-alive");
             self.remove_listed(KnownName::Connection, ours);
         }
@@ -325,6 +325,8 @@ impl Head {
         } else if !named {
             self.remove_listed(KnownName::Connection, |v| eq_ignore_case(v, b"upgrade"));
             self.flags &= !UPGRADE;
+        } else if self.flags & UPGRADE == 0 && named {
+            self.remove_known(KnownName::Upgrade);
         }
     }
 

@@ -12,6 +12,10 @@ use crate::{Method, eq_ignore_case};
 /// Checks target and `Host`; brings an http or https target with a default port, and its `Host`, to the plain form.
 pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     let bad_target = Err(ParseError { kind: ErrorKind::Target, offset: head.target.start as usize });
+    if head.method_id == Method::Other && head.method() == b"PRI" {
+        // It means the preface of HTTP/2 and nothing else (RFC 9113, 3.4).
+        return Err(ParseError { kind: ErrorKind::Method, offset: head.method.start as usize });
+    }
     let host = single_host(head, options)?;
     let connect = head.method_id == Method::Connect;
     if head.target().first() == Some(&b'/') && !connect {
@@ -104,7 +108,8 @@ fn check_absolute(head: &mut Head, host: Option<usize>, options: &ParseOptions) 
     }
     let split = uri::split(head.target());
     let (name, port) = split_port(split.host_port());
-    let bare = split.authority_end() == head.target().len();
+    // Without a path it is the root that is meant, but for OPTIONS: there it is the server as a whole (RFC 9112, 3.2.4).
+    let bare = split.authority_end() == head.target().len() && head.method_id != Method::Options;
     if port.is_some() && is_default(port) {
         let name = name.to_vec();
         let cut = split.authority_end() - port.map_or(0, |p| p.len() + 1);

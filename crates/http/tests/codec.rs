@@ -107,6 +107,7 @@ fn request_syntax_is_strict_where_haproxy_is_and_relaxed_where_its_manual_says()
         (b"GET admin/a HTTP/1.1\r\n\r\n",                      Some(E::Target),     Some(E::Target)),
         (b"GET h.org:80 HTTP/1.1\r\nHost: h.org\r\n\r\n",      Some(E::Target),     Some(E::Target)),
         (b"CONNECT / HTTP/1.1\r\n\r\n",                        Some(E::Target),     None),
+        (b"PRI / HTTP/1.1\r\nHost: h\r\n\r\n",           Some(E::Method),     Some(E::Method)),
         (b"CONNECT h HTTP/1.1\r\nHost: h\r\n\r\n",             Some(E::Target),     None),
         (b"CONNECT h: HTTP/1.1\r\nHost: h\r\n\r\n",            Some(E::Target),     None),
         (b"CONNECT h:99999 HTTP/1.1\r\nHost: h:99999\r\n\r\n", Some(E::Target),     None),
@@ -168,6 +169,9 @@ fn host_and_authority_must_agree_and_default_ports_vanish() {
         ("GET",     "http://h:80?c=d",    "h:80",   Some(("http://h?c=d",      "h"))),
         ("GET",     "HTTP://H:80/",       "h",      Some(("HTTP://H/",         "H"))),
         ("GET",     "ftp://h:21",         "h:21",   Some(("ftp://h:21",        "h:21"))),
+        ("OPTIONS", "http://h",           "h",      Some(("http://h",          "h"))),
+        ("OPTIONS", "http://h:80",        "h:80",   Some(("http://h",          "h"))),
+        ("OPTIONS", "http://h:80/",       "h:80",   Some(("http://h/",         "h"))),
         ("GET",     "http://[::1]:80/",   "[::1]",  Some(("http://[::1]/",     "[::1]"))),
     ];
     for (method, target, host, outcome) in cases {
@@ -264,7 +268,7 @@ fn response_framing_depends_on_method_and_status() {
         ("HTTP/1.1 100 Continue\r\n\r\n",                                       Method::Get,     Ok(B::None)),
         ("HTTP/1.1 101 Switch\r\nUpgrade: x\r\n\r\n",                           Method::Get,     Ok(B::UntilClose)),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", Method::Get, Ok(B::Chunked)),
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",         Method::Get,     Ok(B::Chunked)),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",         Method::Get,     Err(E::TransferCoding)),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",                  Method::Get,     Err(E::TransferEncoding)),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n",      Method::Get,     Err(E::TransferEncoding)),
         ("HTTP/1.1 2000 OK\r\n\r\n",                                            Method::Get,     Err(E::StatusCode)),

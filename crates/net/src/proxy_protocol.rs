@@ -34,7 +34,7 @@ pub type Tlvs = Vec<(u8, Box<[u8]>)>;
 pub struct Header {
     /// Source and destination; `None` for `UNKNOWN`, `LOCAL` and UNIX sockets: the connection's own count.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// The TLVs of version 2, in order, NOOPs left out.
+    /// The TLVs of version 2, in order.
     pub tlvs: Tlvs,
     /// Bytes that the header took.
     pub length: usize,
@@ -121,7 +121,11 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
     }
     let body = &bytes[16..length];
     let (addresses, used) = match (version_command & 0x0f, family) {
-        (0, _) => return Ok(Some(Header { addresses: None, tlvs: Vec::new(), length })),
+        (0, family) => {
+            // Nothing in it binds the receiver; TLVs that follow no address are told apart, and kept if they are sound.
+            let tlvs = if family == 0 { parse_tlvs(&bytes[..length], 16).ok() } else { None };
+            return Ok(Some(Header { addresses: None, tlvs: tlvs.unwrap_or_default(), length }));
+        }
         (1, 0x11 | 0x12) => (Some(addresses_v4(body).ok_or(Invalid::Length)?), 12),
         (1, 0x21 | 0x22) => (Some(addresses_v6(body).ok_or(Invalid::Length)?), 36),
         (1, 0x31 | 0x32) if body.len() >= 216 => (None, 216),
@@ -155,7 +159,6 @@ fn parse_tlvs(header: &[u8], mut at: usize) -> Result<Tlvs, Invalid> {
         let end = start + usize::from(u16::from_be_bytes([high, low]));
         let value = header.get(start..end).ok_or(Invalid::Length)?;
         match kind {
-            tlv::NOOP => {}
             tlv::CRC32C => {
                 let sent: [u8; 4] = value.try_into().map_err(|_| Invalid::Length)?;
                 if checksum(header, start) != u32::from_be_bytes(sent) {
@@ -163,8 +166,11 @@ fn parse_tlvs(header: &[u8], mut at: usize) -> Result<Tlvs, Invalid> {
                 }
             }
             tlv::UNIQUE_ID if value.len() > 128 => return Err(Invalid::Length),
-            _ => tlvs.push((kind, value.into())),
+            // No host name is longer.
+            tlv::AUTHORITY if value.len() > 255 => return Err(Invalid::Length),
+            _ => {}
         }
+        tlvs.push((kind, value.into()));
         at = end;
     }
     Ok(tlvs)
@@ -195,19 +201,18 @@ pub fn write_v1(addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) 
     };
 }
 
-/// Appends a header of version 2. Without addresses the family is unspecified; `local` says that the
-/// connection is the proxy's own (health checks).
+/// Appends a header of version 2. Without addresses the command is `LOCAL`: the connection is the proxy's own (health
+/// checks), or its client's address is none that could be told. The checksum, if any, follows as many TLVs as `checksum` says.
 pub fn write_v2<'a>(
     addresses: Option<(SocketAddr, SocketAddr)>,
-    local: bool,
     tlvs: impl IntoIterator<Item = (u8, &'a [u8])>,
-    crc32c: bool,
+    checksum: Option<usize>,
     out: &mut Vec<u8>,
 ) {
     let begin = out.len();
     out.extend_from_slice(&SIGNATURE);
-    out.push(if local { 0x20 } else { 0x21 });
-    match addresses.filter(|_| !local).map(same_family) {
+    out.push(if addresses.is_none() { 0x20 } else { 0x21 });
+    match addresses.map(same_family) {
         Some((SocketAddr::V4(source), SocketAddr::V4(destination))) => {
             out.extend_from_slice(&[0x11, 0, 0]);
             out.extend_from_slice(&source.ip().octets());
@@ -227,21 +232,29 @@ pub fn write_v2<'a>(
         }
         None => out.extend_from_slice(&[0, 0, 0]),
     }
-    for (kind, value) in tlvs {
-        out.push(kind);
-        out.extend_from_slice(&(value.len() as u16).to_be_bytes());
-        out.extend_from_slice(value);
+    let mut tlvs = tlvs.into_iter();
+    for (kind, value) in tlvs.by_ref().take(checksum.unwrap_or_default()) {
+        write_tlv(kind, value, out);
     }
-    let field = crc32c.then(|| {
-        out.extend_from_slice(&[tlv::CRC32C, 0, 4, 0, 0, 0, 0]);
+    let field = checksum.map(|_| {
+        write_tlv(tlv::CRC32C, &[0; 4], out);
         out.len() - 4 - begin
     });
+    for (kind, value) in tlvs {
+        write_tlv(kind, value, out);
+    }
     let length = (out.len() - begin - 16) as u16;
     out[begin + 14..begin + 16].copy_from_slice(&length.to_be_bytes());
     if let Some(field) = field {
         let sum = base::hash::crc32c(&out[begin..]);
         out[begin + field..begin + field + 4].copy_from_slice(&sum.to_be_bytes());
     }
+}
+
+fn write_tlv(kind: u8, value: &[u8], out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(&(value.len() as u16).to_be_bytes());
+    out.extend_from_slice(value);
 }
 
 /// Both addresses in one family: an IPv4 one beside an IPv6 one is written mapped.
@@ -299,17 +312,22 @@ mod tests {
     fn what_version_2_writes_is_what_it_reads_at_every_length() {
         let addresses = [pair("1.2.3.4:5", "6.7.8.9:10"), pair("[::1]:5", "[2001:db8::1]:10"), None];
         for addresses in addresses {
-            for crc in [false, true] {
+            for checksum in [None, Some(0), Some(2), Some(3)] {
                 let mut bytes = Vec::new();
                 let tlvs = [(tlv::UNIQUE_ID, b"id".as_slice()), (tlv::NOOP, b"xx"), (0xe0, b"")];
-                write_v2(addresses, false, tlvs, crc, &mut bytes);
+                write_v2(addresses, tlvs, checksum, &mut bytes);
                 for cut in 0..bytes.len() {
                     assert_eq!(parse(&bytes[..cut]), Ok(None), "cut at {cut}");
                 }
                 let header = parse(&bytes).unwrap().unwrap();
                 assert_eq!(header.addresses, addresses);
-                assert_eq!(header.tlvs, [(tlv::UNIQUE_ID, b"id".as_slice().into()), (0xe0, [].into())]);
                 assert_eq!(header.length, bytes.len());
+                assert_eq!(bytes[12], if addresses.is_none() { 0x20 } else { 0x21 });
+                let mut kinds = vec![tlv::UNIQUE_ID, tlv::NOOP, 0xe0];
+                if let Some(at) = checksum {
+                    kinds.insert(at, tlv::CRC32C);
+                }
+                assert_eq!(header.tlvs.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), kinds);
             }
         }
     }
@@ -317,7 +335,7 @@ mod tests {
     #[test]
     fn a_changed_byte_fails_the_checksum() {
         let mut bytes = Vec::new();
-        write_v2(pair("1.2.3.4:5", "6.7.8.9:10"), false, [], true, &mut bytes);
+        write_v2(pair("1.2.3.4:5", "6.7.8.9:10"), [], Some(0), &mut bytes);
         bytes[17] ^= 1;
         assert_eq!(parse(&bytes), Err(Invalid::Checksum));
     }
@@ -325,7 +343,7 @@ mod tests {
     #[test]
     fn a_tlv_longer_than_its_header_is_refused() {
         let mut bytes = Vec::new();
-        write_v2(pair("1.2.3.4:5", "6.7.8.9:10"), false, [(0xe0, b"abc".as_slice())], false, &mut bytes);
+        write_v2(pair("1.2.3.4:5", "6.7.8.9:10"), [(0xe0, b"abc".as_slice())], None, &mut bytes);
         let at = bytes.len() - 4;
         bytes[at] = 200;
         assert_eq!(parse(&bytes), Err(Invalid::Length));

@@ -458,23 +458,25 @@ pub(crate) fn proxy_header(client: &Connection, x: &Exchange, settings: &ServerS
         SendProxy::None => {}
         SendProxy::V1 => proxy_protocol::write_v1(addresses, &mut out),
         SendProxy::V2 { unique_id, crc32c, authority } => {
+            // In HAProxy's order: those of formats, the checksum, the host name, the unique id.
             let mut tlvs: Vec<(u8, Vec<u8>)> = Vec::new();
-            if unique_id && let Some(id) = x.txn.kept(x.txn.unique_id) {
-                tlvs.push((proxy_protocol::tlv::UNIQUE_ID, id.to_vec()));
+            for (kind, format) in &settings.proxy_v2_tlvs {
+                let mut value = Vec::new();
+                envs::with(client, x, |env: &Env<'_>| format.render(env, &mut value));
+                tlvs.push((*kind, value));
             }
+            let checksum = crc32c.then_some(tlvs.len());
             let received = client.session.tlvs();
             if authority
                 && let Some(tlv) = received.iter().find(|tlv| tlv.kind == proxy_protocol::tlv::AUTHORITY)
             {
                 tlvs.push((tlv.kind, tlv.value.to_vec()));
             }
-            for (kind, format) in &settings.proxy_v2_tlvs {
-                let mut value = Vec::new();
-                envs::with(client, x, |env: &Env<'_>| format.render(env, &mut value));
-                tlvs.push((*kind, value));
+            if unique_id && let Some(id) = x.txn.kept(x.txn.unique_id) {
+                tlvs.push((proxy_protocol::tlv::UNIQUE_ID, id.to_vec()));
             }
             let tlvs = tlvs.iter().map(|(kind, value)| (*kind, value.as_slice()));
-            proxy_protocol::write_v2(addresses, false, tlvs, crc32c, &mut out);
+            proxy_protocol::write_v2(addresses, tlvs, checksum, &mut out);
         }
     }
     out

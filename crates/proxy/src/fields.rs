@@ -271,6 +271,8 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
     let mut recoding = Recoding::None;
     if x.txn.response.is_tunnel(x.txn.request.method_id()) {
         x.keep_alive = false;
+        // What follows is no body (RFC 9110, 9.3.6).
+        x.txn.response.remove_body_length();
         return recoding;
     }
     x.txn.response.clean_connection();
@@ -285,11 +287,14 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
     } else if length == BodyLength::Chunked && client.frontend.options.http_drop_response_trailers {
         recoding = Recoding::DropTrailers;
     }
-    let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk;
+    let old = !x.txn.response.version().is_11_or_above();
+    // A coding that HTTP/1.0 does not know makes the end of the message doubtful (RFC 9112, 6.1).
+    let doubtful = old && length == BodyLength::Chunked;
+    let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk || doubtful;
     x.keep_alive = x.keep_alive && !endless && may_keep_client(client, x);
     if !x.keep_alive {
         x.txn.response.append(b"connection", b"close");
-    } else if !modern || !x.txn.response.version().is_11_or_above() {
+    } else if !modern || old {
         x.txn.response.append(b"connection", b"keep-alive");
     }
     recoding

@@ -290,6 +290,8 @@ async fn interim(client: &mut Connection, x: &mut Exchange) -> Result<(), Fault>
     }
     if x.txn.request.version().is_11_or_above() {
         let mut bytes = std::mem::take(&mut x.reply_body);
+        // It has no body, and must not name a length (RFC 9110, 8.6; RFC 9112, 6.1).
+        x.txn.response.remove_body_length();
         x.txn.response.write_to(&mut bytes);
         let written = crate::upload::write_all(client, &bytes).await;
         x.txn.bytes_out += bytes.len() as u64;
@@ -386,8 +388,8 @@ pub(crate) async fn forward(
     x.txn.bytes_out += x.download.sent;
     if outcome.is_err() {
         upstream.stream.reset_on_close();
-        if is_forwarded(x) {
-            // The server has said all.
+        if x.download.is_received() {
+            // The server has said all that it had to say: what went wrong is between the client and us.
             x.phase = Phase::Last;
         }
     }

@@ -287,10 +287,7 @@ async fn wait_for_request(connection: &mut Connection) -> Option<Arrival> {
 /// What comes before any request: `tcp-request connection` rules, the PROXY protocol, `tcp-request session`
 /// rules. `false` when the connection is refused.
 async fn open(connection: &mut Connection) -> bool {
-    let before = (connection.session.source, connection.session.destination);
     let verdict = rules_step::tcp_connection(connection);
-    let session = &connection.session;
-    let rules_set = (session.source != before.0, session.destination != before.1);
     if verdict == rules_step::TcpVerdict::Refuse {
         connection.frontend.state.frontend.mine().denied_connections.add(1);
         if let Some(of_listener) = connection.session.listener.mine() {
@@ -299,7 +296,7 @@ async fn open(connection: &mut Connection) -> bool {
         return false;
     }
     let expects = verdict == rules_step::TcpVerdict::ExpectProxy || bind_accepts_proxy(connection);
-    if expects && let Err(why) = read_proxy_header(connection, rules_set).await {
+    if expects && let Err(why) = read_proxy_header(connection).await {
         connection.session.error = why;
         let silent = matches!(why, ConnectionError::PROXY_EMPTY | ConnectionError::PROXY_ABORT);
         if !silent || !connection.frontend.options.dontlognull {
@@ -325,14 +322,11 @@ fn bind_accepts_proxy(connection: &Connection) -> bool {
     connection.frontend.binds.iter().any(|bind| bind.accept_proxy && std::ptr::eq(&*bind.listener, &**own))
 }
 
-/// Receives the PROXY header, whose addresses count unless `rules_set` the source or the destination; what follows it stays in the connection's buffer.
+/// Receives the PROXY header, whose addresses are those of the session; what follows it stays in the connection's buffer.
 ///
 /// # Errors
 /// Why there is none, as it is logged (8.2.5).
-async fn read_proxy_header(
-    connection: &mut Connection,
-    rules_set: (bool, bool),
-) -> Result<(), ConnectionError> {
+async fn read_proxy_header(connection: &mut Connection) -> Result<(), ConnectionError> {
     let timeouts = &connection.frontend.timeouts;
     let allowed = timeouts.client_handshake.or(timeouts.client);
     connection.timer.set_after(timer::now_ms(), allowed);
@@ -367,14 +361,10 @@ async fn read_proxy_header(
                 let session = &mut connection.session;
                 session.received_proxy = true;
                 if let Some((source, destination)) = header.addresses {
-                    // Of the connection, what its rules set counts more than what its peer says.
-                    let (source, destination) = (Endpoint::Ip(source), Endpoint::Ip(destination));
-                    let own = Ends {
-                        source: if rules_set.0 { session.source } else { source },
-                        destination: if rules_set.1 { session.destination } else { destination },
-                    };
-                    (session.source, session.destination) = (source, destination);
-                    session.set_own((rules_set.0 || rules_set.1).then_some(own));
+                    // The connection's own stay as they are, or as its rules set them (`fc_src`).
+                    let own = Ends { source: session.source, destination: session.destination };
+                    (session.source, session.destination) = (Endpoint::Ip(source), Endpoint::Ip(destination));
+                    session.set_own(Some(own));
                 }
                 if !header.tlvs.is_empty() {
                     let tlv = |(kind, value)| Tlv { kind, value };

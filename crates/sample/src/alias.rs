@@ -8,8 +8,9 @@ use crate::encode::{Encoding, Item};
 use crate::env::Env;
 use crate::fetch::{self, Timers};
 use crate::format::{Flags, escaped, quoted, write_bytes};
-use crate::session::Endpoint;
-use crate::transaction::{CaptureSlot, Kept};
+use crate::session::{Endpoint, Session};
+use crate::socket::ConnectionError;
+use crate::transaction::{CaptureSlot, Cause, Kept, Phase, Termination};
 use crate::value::{write_int, write_ip4};
 
 /// Writes what an alias stands for.
@@ -315,7 +316,9 @@ fn timer_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
 }
 
 fn timer_total(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
-    growing(env, out, Timers::of(env).map_or(-1, Timers::total));
+    let waited = |session: &Session| env.now_ms.saturating_sub(session.accepted_us / 1000) as i64;
+    let without_stream = || env.session.map_or(-1, waited);
+    growing(env, out, Timers::of(env).map_or_else(without_stream, Timers::total));
 }
 
 fn timer_user(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
@@ -571,13 +574,25 @@ fn log_origin(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(env.log_origin.name().as_bytes(), flags, out);
 }
 
+/// How it ended; a connection that failed before it became a stream was refused while a request was awaited.
+fn end_of(env: &Env<'_>) -> Termination {
+    let failed = env.session.is_some_and(|session| session.error != ConnectionError::default());
+    match env.transaction {
+        Some(transaction) => transaction.termination,
+        None if failed => {
+            Termination { cause: Cause::Proxy, phase: Phase::Request, ..Termination::default() }
+        }
+        None => Termination::default(),
+    }
+}
+
 fn termination(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
-    let end = env.transaction.map(|transaction| transaction.termination).unwrap_or_default();
+    let end = end_of(env);
     out.extend_from_slice(&[end.cause as u8, end.phase as u8]);
 }
 
 fn termination_with_cookie(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
-    let end = env.transaction.map(|transaction| transaction.termination).unwrap_or_default();
+    let end = end_of(env);
     out.extend_from_slice(&[end.cause as u8, end.phase as u8, end.cookie, end.set_cookie]);
 }
 

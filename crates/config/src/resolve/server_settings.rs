@@ -40,7 +40,7 @@ pub(crate) fn server_settings(
             index,
             cookie: draft.cookie.map(Into::into),
             redirect: draft.redirect.map(Into::into),
-            send_proxy: draft.send_proxy,
+            send_proxy: draft.send_proxy.resolved(),
             source: draft
                 .source
                 .as_ref()
@@ -220,7 +220,7 @@ fn agent_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>) -> Option<Ag
 fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: Arc<CheckKind>) -> CheckSettings {
     // A check of another port tells its own PROXY header apart; one of the same port follows the server's.
     let elsewhere = draft.check_port.is_some() || draft.check_address.is_some();
-    let sends_proxy = draft.send_proxy != SendProxy::None;
+    let sends_proxy = draft.send_proxy.resolved() != SendProxy::None;
     CheckSettings {
         inter: draft.inter,
         fastinter: draft.fastinter,

@@ -1,0 +1,123 @@
+//! The PROXY protocol from outside: what becomes of the addresses of a header received, and the bytes of headers sent.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, channel};
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, Weir, free_port};
+
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// An origin that tells the bytes that each connection begins with.
+fn recorder() -> (Origin, Receiver<Vec<u8>>) {
+    let (tell, told) = channel();
+    let origin = Origin::raw(move |mut stream| {
+        let mut bytes = vec![0; 4096];
+        let length = stream.read(&mut bytes).unwrap_or(0);
+        bytes.truncate(length);
+        let _ = tell.send(bytes);
+        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    (origin, told)
+}
+
+/// A header of version 2 for 1.2.3.4:1 to 5.6.7.8:2 with these TLVs.
+fn header(command: u8, family: u8, tlvs: &[u8]) -> Vec<u8> {
+    let addresses: &[u8] = if family == 0x11 { &[1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 2] } else { &[] };
+    let length = (addresses.len() + tlvs.len()) as u16;
+    [SIGNATURE, &[command, family], &length.to_be_bytes(), addresses, tlvs].concat()
+}
+
+fn start(server: &str, port: u16, origin: u16) -> Weir {
+    Weir::start(
+        &format!(
+            "global\n  nbthread 1\n  stats socket runtime level admin\n\
+             defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n  \
+             unique-id-format ID\n\
+             listen l\n  bind 127.0.0.1:{port} accept-proxy\n  server s 127.0.0.1:{origin} {server}\n\
+             listen u\n  bind unix@entry\n  server s 127.0.0.1:{origin} {server}\n"
+        ),
+        &[],
+    )
+}
+
+#[test]
+fn the_connection_keeps_its_own_addresses_and_the_session_has_those_of_the_header() {
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "global\n  nbthread 1\n  stats socket runtime level admin\n\
+             frontend f\n  mode http\n  timeout client 20s\n  bind 127.0.0.1:{port} accept-proxy\n  \
+             tcp-request connection set-dst str(127.0.0.9)\n  http-request return status 200 content-type text/plain lf-string \
+             \"%[src]:%[src_port] %[dst] %[fc_src] %[fc_dst] %[fc_pp_tlv(0xe0)] %[fc_pp_tlv(4)]\"\n"
+        ),
+        &[],
+    );
+    assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+    let get = b"GET / HTTP/1.0\r\n\r\n";
+    let tlvs = b"\xe0\0\x01x\x04\0\x01y";
+    let cases: [(Vec<u8>, &str); 2] = [
+        (header(0x21, 0x11, tlvs), "1.2.3.4:1 5.6.7.8 127.0.0.1 127.0.0.9 x y"),
+        (header(0x20, 0, tlvs), "127.0.0.1:PORT 127.0.0.9 127.0.0.1 127.0.0.9 x y"),
+    ];
+    for (header, wanted) in cases {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the port takes connections");
+        let own = stream.local_addr().expect("a connected socket").port().to_string();
+        stream.write_all(&[&header[..], get].concat()).expect("a small request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer, and its end");
+        assert!(answer.ends_with(&format!("\r\n\r\n{}", wanted.replace("PORT", &own))), "{answer}");
+    }
+    // No host name is as long as this.
+    let long = [&b"\x02\x01\0"[..], &[b'a'; 256]].concat();
+    let refused = Client::connect(port).send([&header(0x21, 0x11, &long)[..], get].concat()).read_to_end();
+    assert!(refused.is_empty(), "{}", refused.escape_ascii());
+}
+
+#[test]
+fn headers_sent_are_made_of_the_words_of_the_server_line() {
+    let plain = header(0x21, 0x11, b"");
+    let line = b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n".to_vec();
+    let all = header(0x21, 0x11, b"\xe0\0\x01x\x03\0\x04SUM!\x02\0\x01h\x05\0\x02ID");
+    let cases: [(&str, Vec<u8>); 8] = [
+        ("send-proxy", line.clone()),
+        ("send-proxy-v2", plain.clone()),
+        // Of both the second; a version only where one is named.
+        ("send-proxy-v2 send-proxy", plain.clone()),
+        ("send-proxy send-proxy-v2 no-send-proxy-v2", line.clone()),
+        ("send-proxy proxy-v2-options unique-id", line),
+        ("proxy-v2-options unique-id", Vec::new()),
+        ("proxy-v2-options unique-id send-proxy-v2", header(0x21, 0x11, b"\x05\0\x02ID")),
+        ("send-proxy-v2 proxy-v2-options unique-id,authority,crc32c set-proxy-v2-tlv-fmt(0xe0) x", all),
+    ];
+    for (words, wanted) in cases {
+        let (origin, told) = recorder();
+        let port = free_port();
+        let weir = start(words, port, origin.port());
+        assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+        let request = [&header(0x21, 0x11, b"\x02\0\x01h")[..], b"GET / HTTP/1.0\r\n\r\n"].concat();
+        Client::connect(port).send(request).read_to_end();
+        let mut got = told.recv().expect("the server is asked");
+        let end = got.windows(4).position(|bytes| bytes == b"GET ").expect("a request behind the header");
+        got.truncate(end);
+        // The checksum is right where its reader takes it; here it is where it stands that counts.
+        if let Some(at) = got.windows(3).position(|bytes| bytes == b"\x03\0\x04") {
+            got[at + 3..at + 7].copy_from_slice(b"SUM!");
+        }
+        assert_eq!(got.escape_ascii().to_string(), wanted.escape_ascii().to_string(), "{words}");
+    }
+}
+
+#[test]
+fn a_client_of_a_unix_socket_is_told_of_as_local() {
+    let (origin, told) = recorder();
+    let weir = start("send-proxy-v2", free_port(), origin.port());
+    assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+    let mut stream =
+        UnixStream::connect(weir.directory().join("entry")).expect("the socket takes connections");
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("a small request");
+    let got = told.recv().expect("the server is asked");
+    assert!(got.starts_with(&header(0x20, 0, b"")), "{}", got.escape_ascii());
+}
