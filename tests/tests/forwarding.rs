@@ -213,5 +213,58 @@ fn rules_do_not_see_what_concerns_one_connection_only() {
         assert_eq!(response.header("X-Connection"), Some(connection), "{fields}");
         assert_eq!(response.header("X-Response"), Some("x-kept"), "{fields}");
         assert_eq!(response.header("X-Upgrade"), Some("false"), "{fields}");
+
+fn httpclose_closes_the_side_that_it_stands_on_and_server_close_of_either_the_server() {
+    // Of frontend and backend: whether the client's connection stays, whether the server is told to close.
+    let cases = [
+        ("httpclose", "http-keep-alive", false, false),
+        ("http-keep-alive", "httpclose", true, true),
+        ("http-server-close", "http-keep-alive", true, true),
+        ("http-keep-alive", "http-server-close", true, true),
+    ];
+    for (frontend, backend, stays, told) in cases {
+        let origin = Origin::echo();
+        let port = free_port();
+        let weir = Weir::start(
+            &format!(
+                "global\n  nbthread 1\n  stats socket runtime level admin\n\
+                 defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
+                 frontend f\n  bind 127.0.0.1:{port}\n  option {frontend}\n  default_backend b\n\
+                 backend b\n  option {backend}\n  server s 127.0.0.1:{}\n",
+                origin.port()
+            ),
+            &[],
+        );
+        assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+        let mut client = Client::connect(port);
+        let answer = client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("an answer");
+        assert_eq!(answer.header("connection") != Some("close"), stays, "{frontend} {backend}");
+        let request = answer.text().to_ascii_lowercase();
+        assert_eq!(request.contains("connection: close"), told, "{frontend} {backend}: {request}");
+        assert_eq!(client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().is_some(), stays);
+    }
+}
+
+#[test]
+fn first_requests_share_connections_where_they_could_be_sent_again_and_idle_ones_are_told_apart() {
+    let all = "retry-on conn-failure empty-response response-timeout";
+    for (retries, connections) in [("retry-on conn-failure empty-response", 2), (all, 1)] {
+        let origin = Origin::text("ok");
+        let (weir, port) = start(&format!("http-reuse safe\n  {retries}"), origin.port());
+        let opened = origin.connections();
+        let columns = |wanted: &str| {
+            let table = weir.ask("show stat 2 4 -1 typed");
+            let line = table.lines().find(|line| line.contains(wanted)).unwrap_or_default().to_owned();
+            line.rsplit(':').next().unwrap_or_default().to_owned()
+        };
+        let mut first = Client::connect(port);
+        let get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+        first.send(get).response().expect("an answer");
+        let idle = ["idle_conn_cur", "safe_conn_cur", "need_conn_est"].map(columns);
+        assert_eq!(idle, ["1", "0", "1"], "{retries}");
+        Client::connect(port).send(get).response().expect("an answer");
+        assert_eq!(origin.connections() - opened, connections, "{retries}");
+        first.send(get).response().expect("an answer");
+        assert_eq!(columns("safe_conn_cur"), "1", "{retries}");
     }
 }

@@ -397,10 +397,11 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     let idle = counters::current(&server.counters, |s| s.idle.get()) as u32;
     row.put(C::srv_icur, idle);
     row.put(C::src_ilim, view.filter(|view| view.pool_max >= 0).map(|view| view.pool_max as u32));
-    row.put(C::idle_conn_cur, 0u32);
-    row.put(C::safe_conn_cur, idle);
+    let unproven = (counters::current(&server.counters, |s| s.idle_unproven.get()) as u32).min(idle);
+    row.put(C::idle_conn_cur, unproven);
+    row.put(C::safe_conn_cur, idle - unproven);
     row.put(C::used_conn_cur, served);
-    row.put(C::need_conn_est, served);
+    row.put(C::need_conn_est, server.counters.all().map(|s| s.needed.get()).max().unwrap_or_default());
     row.put(C::priv_idle_cur, 0u32);
     row.put(C::srid, 0u32);
     // In maintenance neither says anything.

@@ -46,7 +46,7 @@ pub(crate) fn after_response(
         && !x.txn.request.must_close()
         && x.download.is_received()
         && !x.server_closes
-        && connection_mode(client, backend) == ConnectionMode::KeepAlive
+        && keeps_server(client, backend)
         && upstream.input.as_ref().is_none_or(Buffer::is_empty);
     let mut kept = true;
     if reusable {
@@ -120,21 +120,14 @@ fn is_bound_to_client(head: &Head) -> bool {
     })
 }
 
-/// How connections are kept: the stricter of the frontend's and the backend's word.
-pub(crate) fn connection_mode(client: &Connection, backend: &Proxy) -> ConnectionMode {
-    let (one, two) = (client.frontend.options.connection, backend.options.connection);
-    match (one, two) {
-        (ConnectionMode::Close, _) | (_, ConnectionMode::Close) => ConnectionMode::Close,
-        (ConnectionMode::ServerClose, _) | (_, ConnectionMode::ServerClose) => ConnectionMode::ServerClose,
-        _ => ConnectionMode::KeepAlive,
-    }
+/// Whether the server's connection is kept: `option httpclose` of the backend closes it, `option http-server-close` of either.
+pub(crate) fn keeps_server(client: &Connection, backend: &Proxy) -> bool {
+    backend.options.connection == ConnectionMode::KeepAlive
+        && client.frontend.options.connection != ConnectionMode::ServerClose
 }
 
 /// Whether the client's connection may take another request, as far as the proxy is concerned.
-pub(crate) fn may_keep_client(client: &Connection, x: &Exchange) -> bool {
-    let mode = x
-        .backend
-        .as_ref()
-        .map_or(client.frontend.options.connection, |backend| connection_mode(client, backend));
+pub(crate) fn may_keep_client(client: &Connection) -> bool {
+    let mode = client.frontend.options.connection;
     mode != ConnectionMode::Close && !client.worker.is_stopping() && !is_crowded(client)
 }

@@ -68,8 +68,15 @@ fn reuse(
             return Some(private.swap_remove(at));
         }
     }
-    let ask = Ask { key, reuse: backend.reuse, first: client.session.requests <= 1 };
+    let ask = Ask { key, reuse: backend.reuse, first: is_first(client, backend) };
     client.worker.pools.take(server, ask)
+}
+
+/// Whether the request is its client connection's first, which nobody but us could send again if the server's end is gone; where
+/// `retry-on` lets us do that whatever became of it, none is.
+fn is_first(client: &Connection, backend: &Proxy) -> bool {
+    let on = &backend.retry_on;
+    client.session.requests <= 1 && !(on.conn_failure && on.empty_response && on.response_timeout)
 }
 
 /// Whether another worker of the group may have an idle connection for this request.
@@ -79,7 +86,7 @@ fn has_idle_elsewhere(client: &Connection, backend: &Proxy, settings: &ServerSet
     }
     let allowed = match backend.reuse {
         Reuse::Never => false,
-        Reuse::Safe => client.session.requests > 1,
+        Reuse::Safe => !is_first(client, backend),
         Reuse::Aggressive | Reuse::Always => true,
     };
     let own = client.worker.index;
@@ -114,7 +121,7 @@ async fn take_over(
     for other in others {
         let (send, receive) = tokio::sync::oneshot::channel();
         let (proxy, server, key_wanted) = (backend.index, settings.index, Box::<[u8]>::from(key));
-        let (reuse, first) = (backend.reuse, client.session.requests <= 1);
+        let (reuse, first) = (backend.reuse, is_first(client, backend));
         let posted = runtime::worker::post(other, move || {
             let handed = crate::worker::current().and_then(|worker| {
                 let ask = Ask { key: &key_wanted, reuse, first };

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
 use config::plan::Proxy;
-use config::plan::proxy::{ConnectionMode, ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
+use config::plan::proxy::{ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 use http::{BodyLength, KnownName, Method, Name};
 
-use crate::conclude::{connection_mode, may_keep_client};
+use crate::conclude::{keeps_server, may_keep_client};
 use crate::connection::Connection;
 use crate::envs;
 use crate::exchange::{Exchange, Stop};
@@ -39,11 +39,13 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Pr
     if x.txn.request.has_upgrade() {
         return Ok(());
     }
-    if connection_mode(client, backend) != ConnectionMode::KeepAlive {
-        if !pretend {
+    let old = !x.txn.request.version().is_11_or_above();
+    if !keeps_server(client, backend) {
+        // HTTP/1.0 means just that by saying nothing.
+        if !pretend && !old {
             x.txn.request.append(b"connection", b"close");
         }
-    } else if !x.txn.request.version().is_11_or_above() && !x.txn.request.must_close() {
+    } else if old && !x.txn.request.must_close() {
         x.txn.request.append(b"connection", b"keep-alive");
     }
     Ok(())
@@ -291,7 +293,7 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
     // A coding that HTTP/1.0 does not know makes the end of the message doubtful (RFC 9112, 6.1).
     let doubtful = old && length == BodyLength::Chunked;
     let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk || doubtful;
-    x.keep_alive = x.keep_alive && !endless && may_keep_client(client, x);
+    x.keep_alive = x.keep_alive && !endless && may_keep_client(client);
     if !x.keep_alive {
         x.txn.response.append(b"connection", b"close");
     } else if !modern || old {

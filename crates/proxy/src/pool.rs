@@ -153,6 +153,20 @@ impl Upstream {
     pub(crate) fn input(&mut self) -> &mut Buffer {
         self.input.get_or_insert_with(Buffer::large)
     }
+
+    /// Proven to survive: it was used again after having been idle.
+    fn is_proven(&self) -> bool {
+        self.uses > 1
+    }
+}
+
+/// Counts an idle connection as one no more.
+fn count_out(server: &LocalServer, idle: &Upstream) {
+    let counters = server.state.counters.mine();
+    counters.idle.down();
+    if !idle.is_proven() {
+        counters.idle_unproven.down();
+    }
 }
 
 /// A worker's idle connections to one server.
@@ -218,15 +232,14 @@ impl Pools {
             let idle = &pool.idle[at];
             let allowed = match (ask.reuse, ask.first) {
                 (Reuse::Never, _) | (Reuse::Safe, true) => return None,
-                // Proven to survive: it was used again after having been idle.
-                (Reuse::Aggressive, true) => idle.uses > 1,
+                (Reuse::Aggressive, true) => idle.is_proven(),
                 _ => true,
             };
             if !allowed || *idle.key != *ask.key {
                 continue;
             }
             let idle = pool.idle.remove(at);
-            server.state.counters.mine().idle.down();
+            count_out(server, &idle);
             if idle.stream.is_quiet() && idle.open.is_current() {
                 pool.spare = pool.spare.min(pool.idle.len());
                 return Some(idle);
@@ -277,7 +290,10 @@ impl Pools {
             true => (own.traffic.sessions.get() + elsewhere.used).max(0) as u32,
             false => settings.state.served.0.load(Relaxed),
         };
-        pool.peak = pool.peak.max(used);
+        if used > pool.peak {
+            pool.peak = used;
+            own.needed.put(pool.peak.max(pool.expected));
+        }
         if !pool.idle.is_empty() {
             let others = i64::from(used.saturating_sub(1));
             let idle = own.idle.get() + elsewhere.idle + 1;
@@ -298,7 +314,10 @@ impl Pools {
                 sweeper.wake_by_ref();
             }
         }
-        counters.mine().idle.up();
+        own.idle.up();
+        if !upstream.is_proven() {
+            own.idle_unproven.up();
+        }
         pool.idle.push(upstream);
         None
     }
@@ -310,7 +329,7 @@ impl Pools {
             return false;
         }
         let idle = pool.idle.remove(0);
-        server.state.counters.mine().idle.down();
+        count_out(server, &idle);
         pool.spare = pool.spare.min(pool.idle.len());
         drop(pool);
         idle.discard();
@@ -338,7 +357,7 @@ impl Pools {
             pool.idle.retain_mut(|idle| {
                 let keep = idle.stream.poll_read_ready(&mut context).is_pending() && is_up;
                 if !keep {
-                    server.state.counters.mine().idle.down();
+                    count_out(server, idle);
                 }
                 keep
             });
@@ -380,12 +399,13 @@ impl ServerPool {
     fn purge(&mut self, now: u64, server: &LocalServer) {
         let closed = self.spare.div_ceil(2);
         // The longest idle ones stand first.
-        for _ in self.idle.drain(..closed) {
-            server.state.counters.mine().idle.down();
+        for idle in self.idle.drain(..closed) {
+            count_out(server, &idle);
         }
         self.spare = self.idle.len();
         self.expected = self.expected.midpoint(self.peak).max(self.peak.min(1));
         self.peak = 0;
+        server.state.counters.mine().needed.put(self.expected);
         self.purge_at =
             if self.idle.is_empty() { 0 } else { now + (server.pool_purge_delay.as_millis() as u64).max(1) };
     }

@@ -33,6 +33,24 @@ impl Count {
     }
 }
 
+/// A number as it was last found. One writer.
+#[derive(Debug, Default)]
+pub struct Latest(AtomicU32);
+
+impl Latest {
+    /// Takes the place of what was there. Only the owning worker may call this.
+    #[inline]
+    pub fn put(&self, n: u32) {
+        self.0.store(n, Relaxed);
+    }
+
+    /// The value as last written.
+    #[inline]
+    pub fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+}
+
 /// A number that goes up and down, with its highest value. One writer; readers sum.
 #[derive(Debug, Default)]
 pub struct Gauge {

@@ -20,6 +20,6 @@ mod wheel;
 pub mod worker;
 
 pub use buffer::Buffer;
-pub use count::{Count, Gauge, Rate};
+pub use count::{Count, Gauge, Latest, Rate};
 pub use local::Local;
 pub use shard::{Sharded, current_worker};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use runtime::{Count, Gauge, Rate, Sharded};
+use runtime::{Count, Gauge, Latest, Rate, Sharded};
 
 use crate::{Process, Proxy, Server};
 
@@ -116,8 +116,12 @@ pub struct BackendCounters {
     pub reuses: Count,
     /// Places of a server's `maxconn` that the worker keeps for its next requests.
     pub places: Places,
-    /// Idle connections now, of this worker (`idle_conn_cur`).
+    /// Idle connections now, of this worker (`srv_icur`).
     pub idle: Gauge,
+    /// Those of them that served no second request yet (`idle_conn_cur`): who reuses one risks that it does not survive.
+    pub idle_unproven: Gauge,
+    /// Connections that the worker expects to be needed at once (`need_conn_est`); all expect as many of the server.
+    pub needed: Latest,
     /// Sums of the times of the last 1,024 requests, in ms (`qtime`, `ctime`, `rtime`, `ttime`).
     pub times: Times,
 }
