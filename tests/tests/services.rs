@@ -26,6 +26,7 @@ fn metrics_are_chosen_by_the_parameters_of_haproxys_exporter() {
             "/metrics",
             &[
                 "haproxy_process_nbthread 1\n",
+                "haproxy_process_description{desc=\"the-process\"} 1\n",
                 "haproxy_frontend_status{proxy=\"f\",state=\"UP\"} 1",
                 "haproxy_server_status{proxy=\"b\",server=\"s2\",state=\"MAINT\"} 1",
             ],
@@ -114,4 +115,45 @@ fn a_page_of_many_servers_lets_others_be_served_meanwhile() {
     for _ in 0..100 {
         assert_eq!(client::get(port, "/alive").expect("an answer").status, 204);
     }
+}
+
+#[test]
+fn a_backends_servers_have_their_bytes_apart_from_what_it_answered_itself() {
+    let origin = weir_tests::Origin::text("ok");
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "global\n  nbthread 1\n  stats socket runtime level admin\n\
+             defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
+             frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\n  use_backend none if {{ path /none }}\n\
+             backend b\n  http-request deny if {{ path /deny }}\n  server s 127.0.0.1:{}\n  server spare 127.0.0.1:9 backup\n\
+             backend none\n",
+            origin.port()
+        ),
+        &[],
+    );
+    assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+    let columns = |line: &str, names: &[&str]| -> Vec<String> {
+        let table = weir.ask("show stat");
+        let mut lines = table.lines();
+        let header: Vec<&str> =
+            lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
+        let row: Vec<&str> = lines.find(|row| row.starts_with(line)).unwrap_or_default().split(',').collect();
+        let value =
+            |name: &&str| row[header.iter().position(|known| known == name).expect("a column")].to_owned();
+        names.iter().map(value).collect()
+    };
+    for (path, status) in [("/x", 200), ("/deny", 403), ("/none", 503)] {
+        assert_eq!(client::get(port, path).expect("a response").status, status);
+    }
+    let names =
+        ["h1_total_connections", "h1_total_streams", "uweight", "lastsess", "downtime", "agg_check_status"];
+    assert!(weir_tests::eventually(|| columns("b,BACKEND", &["h1_total_streams", "stot"]) == ["1", "2"]));
+    assert_eq!(columns("b,BACKEND", &names), ["1", "1", "1", "0", "0", "0"]);
+    assert_eq!(columns("none,BACKEND", &names), ["0", "0", "0", "-1", "", "0"]);
+    assert_eq!(columns("b,BACKEND", &["reqbout", "resbin"]), columns("b,s,", &["bin", "bout"]));
+    let [sent, received] =
+        [["reqbin", "reqbout"], ["resbout", "resbin"]].map(|pair| columns("b,BACKEND", &pair));
+    assert!(sent[0] != sent[1] && received[0] != received[1], "{sent:?} {received:?}");
+    assert_eq!(columns("f,FRONTEND", &["h1_total_streams"]), ["3"]);
 }

@@ -14,7 +14,7 @@ use crate::statistics::{PageRequest, PageResponse};
 use crate::view::Runtime;
 
 /// How a value becomes a sample.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum As {
     /// As it is.
     Number,
@@ -26,6 +26,43 @@ enum As {
     Check,
     /// With a label `code`.
     Code(&'static str),
+    /// One sample a state, with the number of the backend's servers in it.
+    Tally(fn(&Tally) -> &[(&'static str, u32)]),
+}
+
+/// How many of a backend's servers are in each state, and have each check status.
+#[derive(Default)]
+struct Tally {
+    status: Vec<(&'static str, u32)>,
+    check: Vec<(&'static str, u32)>,
+}
+
+impl Tally {
+    fn status(&self) -> &[(&'static str, u32)] {
+        &self.status
+    }
+
+    fn check(&self) -> &[(&'static str, u32)] {
+        &self.check
+    }
+
+    /// Counts a server by its row.
+    fn add(&mut self, row: &Row) {
+        if self.status.is_empty() {
+            let (names, _) = states(Kind::Server, "");
+            self.status = names.iter().map(|name| (*name, 0)).collect();
+            self.check = state::server::CHECK_STATUSES.iter().map(|row| (row.0, 0)).collect();
+        }
+        let text = row.text(C::status);
+        let checked = row.text(C::check_status);
+        let (_, status) = states(Kind::Server, &text);
+        let check = checked.trim_start_matches("* ");
+        for (counts, name) in [(&mut self.status, status), (&mut self.check, check)] {
+            if let Some((_, count)) = counts.iter_mut().find(|(known, _)| *known == name) {
+                *count += 1;
+            }
+        }
+    }
 }
 
 /// A metric of proxies and servers: its name behind `haproxy_<object>_`, its column, its form, whether it counts.
@@ -55,7 +92,6 @@ const fn responses(code: &'static str, column: C) -> Metric {
 /// Metrics in the order they are written; those without a value for an object are left out for it.
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
-    Metric { name: "status", column: C::status, form: As::Status, counter: false },
     gauge ("current_queue",                     C::qcur),
     gauge ("max_queue",                         C::qmax),
     gauge ("current_sessions",                  C::scur),
@@ -71,9 +107,13 @@ const METRICS: &[Metric] = &[
     total ("response_errors_total",             C::eresp),
     total ("retry_warnings_total",              C::wretr),
     total ("redispatch_warnings_total",         C::wredis),
+    Metric { name: "status", column: C::status, form: As::Status, counter: false },
     gauge ("weight",                            C::weight),
+    // A server is not a number of servers.
     gauge ("active_servers",                    C::act),
+    gauge ("active",                            C::act),
     gauge ("backup_servers",                    C::bck),
+    gauge ("backup",                            C::bck),
     total ("check_failures_total",              C::chkfail),
     total ("check_up_down_total",               C::chkdown),
     gauge ("check_last_change_seconds",         C::lastchg),
@@ -130,6 +170,15 @@ const METRICS: &[Metric] = &[
     gauge ("used_connections_current",          C::used_conn_cur),
     gauge ("need_connections_current",          C::need_conn_est),
     gauge ("uweight",                           C::uweight),
+    Metric { name: "agg_server_status", column: C::agg_server_status, form: As::Tally(Tally::status), counter: false },
+    Metric { name: "agg_server_check_status", column: C::agg_server_check_status, form: As::Tally(Tally::status), counter: false },
+    Metric { name: "agg_check_status", column: C::agg_check_status, form: As::Tally(Tally::check), counter: false },
+    gauge ("private_idle_connections_current",  C::priv_idle_cur),
+    total ("req_bytes_in_total",                C::reqbin),
+    total ("req_bytes_out_total",               C::reqbout),
+    total ("res_bytes_in_total",                C::resbin),
+    total ("res_bytes_out_total",               C::resbout),
+    total ("http_cache_hint_hits_total",        C::cache_hint_hits),
 ];
 
 /// Process metrics: field of `show info`, name behind `haproxy_process_`, whether it counts.
@@ -159,9 +208,24 @@ const PROCESS: &[(&str, &str, bool)] = &[
     ("SessRate",             "current_session_rate",     false),
     ("SessRateLimit",        "limit_session_rate",       false),
     ("MaxSessRate",          "max_session_rate",         false),
+    ("SslRate",              "current_ssl_rate",         false),
+    ("SslRateLimit",         "limit_ssl_rate",           false),
+    ("MaxSslRate",           "max_ssl_rate",             false),
+    ("SslFrontendKeyRate",   "current_frontend_ssl_key_rate", false),
+    ("SslFrontendMaxKeyRate", "max_frontend_ssl_key_rate", false),
+    ("SslFrontendSessionReuse_pct", "frontend_ssl_reuse", false),
+    ("SslBackendKeyRate",    "current_backend_ssl_key_rate", false),
+    ("SslBackendMaxKeyRate", "max_backend_ssl_key_rate", false),
+    ("SslCacheLookups",      "ssl_cache_lookups_total",  true),
+    ("SslCacheMisses",       "ssl_cache_misses_total",   true),
+    ("CompressBpsIn",        "http_comp_bytes_in_total", true),
+    ("CompressBpsOut",       "http_comp_bytes_out_total", true),
+    ("CompressBpsRateLim",   "limit_http_comp",          false),
     ("Tasks",                "current_tasks",            false),
     ("Run_queue",            "current_run_queue",        false),
     ("Idle_pct",             "idle_time_percent",        false),
+    ("node",                 "node",                     false),
+    ("description",          "description",              false),
     ("Stopping",             "stopping",                 false),
     ("Jobs",                 "jobs",                     false),
     ("Unstoppable Jobs",     "unstoppable_jobs",         false),
@@ -173,10 +237,13 @@ const PROCESS: &[(&str, &str, bool)] = &[
     ("FailedResolutions",    "failed_resolutions",       true),
     ("TotalBytesOut",        "bytes_out_total",          true),
     ("TotalSplicedBytesOut", "spliced_bytes_out_total",  true),
+    ("CumRecvLogs",          "recv_logs_total",          true),
+    ("Build info",           "build_info",               false),
     ("Memmax_bytes",         "max_memory_bytes",         false),
     ("PoolAlloc_bytes",      "pool_allocated_bytes",     false),
     ("PoolUsed_bytes",       "pool_used_bytes",          false),
     ("Start_time_sec",       "start_time_seconds",       false),
+    ("NbThreadGroups",       "nb_thread_groups",         false),
 ];
 
 /// The objects whose metrics are asked for (`scope=`), in the order they are written.
@@ -188,7 +255,7 @@ const SCOPES: &[(&str, Kind)] = &[
 ];
 
 /// Scopes that HAProxy knows and that are empty here.
-const EMPTY_SCOPES: &[&str] = &["sticktable", "resolver"];
+const EMPTY_SCOPES: &[&str] = &["sticktable"];
 
 /// What the query string asks for.
 #[derive(Default)]
@@ -216,6 +283,7 @@ impl Wanted {
                 (b"scope", _) if !has_value => return Err("Missing scope."),
                 (b"scope", scope) => {
                     let known = scope == "global"
+                        || scope == "resolver"
                         || SCOPES.iter().any(|row| row.0 == scope)
                         || EMPTY_SCOPES.contains(&scope);
                     if !known {
@@ -276,6 +344,10 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     let kinds: Vec<Kind> = SCOPES.iter().filter(|row| wanted.scope(row.0)).map(|row| row.1).collect();
     let process = wanted.scope("global").then(|| process_metrics(runtime, &wanted).into_bytes());
     let view = runtime.view();
+    let resolvers = wanted.scope("resolver").then(|| {
+        let text = crate::resolvers::metrics(&view, |name| wanted.metric("resolver", name));
+        text.into_bytes()
+    });
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();
@@ -283,15 +355,17 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     let body: Box<dyn Iterator<Item = Vec<u8>>> = if request.method == http::Method::Head {
         Box::new(std::iter::empty())
     } else {
-        Box::new(process.into_iter().chain(Exporter {
+        let objects = Exporter {
             rows: Some(rows),
             found: Vec::new(),
+            servers: Tally::default(),
             kinds,
             wanted,
             descriptions,
             at: (0, 0, 0),
             shown: false,
-        }))
+        };
+        Box::new(process.into_iter().chain(objects).chain(resolvers))
     };
     PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
 }
@@ -311,21 +385,28 @@ fn process_metrics(runtime: &Runtime, wanted: &Wanted) -> String {
             continue;
         }
         write_help(&mut out, "process", name, info::FIELDS[*position].text, *counter);
-        let _ = write!(out, "haproxy_process_{name}{labels} ");
-        value.write(&mut out);
-        out.push('\n');
+        // Texts are labels of a 1.
+        let label = match *name {
+            "build_info" => "version",
+            "node" => "node",
+            "description" => "desc",
+            _ => {
+                let _ = write!(out, "haproxy_process_{name}{labels} ");
+                value.write(&mut out);
+                out.push('\n');
+                continue;
+            }
+        };
+        let mut text = String::new();
+        value.write(&mut text);
+        let _ = writeln!(out, "haproxy_process_{name}{{{label}=\"{}\"}} 1", escape(&text));
     }
-    if !wanted.metric("process", "build_info") {
-        return out;
-    }
-    write_help(&mut out, "process", "build_info", "Build info", false);
-    let _ = writeln!(out, "haproxy_process_build_info{{version=\"{}\"}} 1", escape(runtime.version));
     out
 }
 
 fn write_help(out: &mut String, object: &str, name: &str, text: &str, counter: bool) {
     let kind = if counter { "counter" } else { "gauge" };
-    let _ = writeln!(out, "# HELP haproxy_{object}_{name} {text}.\n# TYPE haproxy_{object}_{name} {kind}");
+    let _ = writeln!(out, "# HELP haproxy_{object}_{name} {text}\n# TYPE haproxy_{object}_{name} {kind}");
 }
 
 /// What is kept of a row: kind, labels, and one value a metric.
@@ -333,6 +414,8 @@ struct Found {
     kind: Kind,
     labels: String,
     values: Box<[Value]>,
+    /// Of a backend that has servers.
+    servers: Tally,
 }
 
 /// Collects the rows, some at a time, then writes metric by metric, as the format demands.
@@ -341,6 +424,8 @@ struct Exporter {
     found: Vec<Found>,
     kinds: Vec<Kind>,
     wanted: Wanted,
+    /// The servers read since the last backend.
+    servers: Tally,
     /// Of the proxies that have one, if they are asked for.
     descriptions: HashMap<Box<str>, Box<str>>,
     /// Kind, metric and row to go on with.
@@ -362,8 +447,16 @@ impl Iterator for Exporter {
                     self.rows = None;
                     break;
                 };
+                // A backend's row comes behind those of its servers.
+                let servers = match row.kind {
+                    Kind::Backend => std::mem::take(&mut self.servers),
+                    _ => Tally::default(),
+                };
+                if row.kind == Kind::Server {
+                    self.servers.add(&row);
+                }
                 if self.kinds.contains(&row.kind) {
-                    self.found.push(keep(&row, &self.descriptions));
+                    self.found.push(keep(&row, servers, &self.descriptions));
                 }
             }
             return Some(Vec::new());
@@ -373,7 +466,10 @@ impl Iterator for Exporter {
         let (_, index, start) = self.at;
         let metric = &METRICS[index];
         if start == 0 {
-            let has = |found: &Found| found.kind == kind && found.values[index] != Value::Empty;
+            let has = |found: &Found| match metric.form {
+                As::Tally(of) => found.kind == kind && !of(&found.servers).is_empty(),
+                _ => found.kind == kind && found.values[index] != Value::Empty,
+            };
             self.shown = self.wanted.metric(object(kind), metric.name) && self.found.iter().any(has);
             // Several metrics may share one name, told apart by a label: their help is written once.
             let first = index == 0 || METRICS[index - 1].name != metric.name;
@@ -401,7 +497,7 @@ fn object(kind: Kind) -> &'static str {
     SCOPES.iter().find(|row| row.1 == kind).map_or("", |row| row.0)
 }
 
-fn keep(row: &Row, descriptions: &HashMap<Box<str>, Box<str>>) -> Found {
+fn keep(row: &Row, servers: Tally, descriptions: &HashMap<Box<str>, Box<str>>) -> Found {
     let proxy = escape(&row.text(C::pxname));
     let own = escape(&row.text(C::svname));
     let mut labels = match row.kind {
@@ -412,12 +508,13 @@ fn keep(row: &Row, descriptions: &HashMap<Box<str>, Box<str>>) -> Found {
     if let Some(description) = descriptions.get(&*row.text(C::pxname)) {
         labels.push_str(&format!(",desc=\"{}\"", escape(description)));
     }
-    let values = METRICS.iter().map(|metric| match (row.kind, metric.column) {
-        // A server is not a number of servers.
-        (Kind::Server, C::act | C::bck) => Value::Empty,
+    let values = METRICS.iter().map(|metric| match (row.kind, metric.name) {
+        (Kind::Server, "active_servers" | "backup_servers") | (Kind::Backend, "active" | "backup") => {
+            Value::Empty
+        }
         _ => row.get(metric.column).clone(),
     });
-    Found { kind: row.kind, labels, values: values.collect() }
+    Found { kind: row.kind, labels, values: values.collect(), servers }
 }
 
 fn write_sample(out: &mut String, metric: &Metric, found: &Found, value: &Value) {
@@ -435,6 +532,12 @@ fn write_sample(out: &mut String, metric: &Metric, found: &Found, value: &Value)
             // NaN is a number to parse as well.
             let ms = text.parse::<f64>().unwrap_or(0.0);
             writeln!(out, "haproxy_{object}_{name}{{{labels}}} {:.6}", ms / 1000.0)
+        }
+        As::Tally(of) => {
+            for (state, count) in of(&found.servers) {
+                let _ = writeln!(out, "haproxy_{object}_{name}{{{labels},state=\"{state}\"}} {count}");
+            }
+            return;
         }
         As::Code(code) => writeln!(out, "haproxy_{object}_{name}{{{labels},code=\"{code}\"}} {text}"),
         As::Status => {

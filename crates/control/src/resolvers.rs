@@ -60,6 +60,31 @@ fn values(section: &Section, nameserver: &NameServer) -> impl Iterator<Item = Va
     names.into_iter().chain(nameserver.counters.named().map(|(_, value)| Value::from(value)))
 }
 
+/// The counters of all name servers as metrics of the Prometheus exporter, those that `wanted` takes by their names.
+pub(crate) fn metrics(view: &View, wanted: impl Fn(&str) -> bool) -> String {
+    let mut out = String::new();
+    let servers =
+        || view.resolvers.iter().flat_map(|section| section.nameservers.iter().map(move |ns| (section, ns)));
+    if servers().next().is_none() {
+        return out;
+    }
+    // The names stand before the counters.
+    for (at, column) in COLUMNS.iter().enumerate().skip(2).filter(|(_, column)| wanted(column.name)) {
+        let name = column.name;
+        let _ = writeln!(out, "# HELP haproxy_resolver_{name} {}", column.text);
+        let _ = writeln!(out, "# TYPE haproxy_resolver_{name} gauge");
+        for (section, nameserver) in servers() {
+            let labels = format!("resolver=\"{}\",nameserver=\"{}\"", section.name, nameserver.name);
+            let _ = write!(out, "haproxy_resolver_{name}{{{labels}}} ");
+            if let Some(value) = values(section, nameserver).nth(at) {
+                value.write(&mut out);
+            }
+            out.push('\n');
+        }
+    }
+    out
+}
+
 /// The statistics of all name servers.
 pub(crate) fn statistics(view: &View, format: Format, describe: bool) -> String {
     let mut out = String::new();

@@ -2,6 +2,7 @@
 //! statistics page, its CSV and JSON, and the metrics.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
@@ -113,8 +114,39 @@ fn traffic<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::dresp, total(|t| t.denied_responses.get()));
     row.put(C::wrew, total(|t| t.failed_rewrites.get()));
     row.put(C::eint, total(|t| t.internal_errors.get()));
-    row.put(C::h1_spliced_bytes_in, total(|t| t.spliced_in.get()));
-    row.put(C::h1_spliced_bytes_out, total(|t| t.spliced_out.get()));
+}
+
+fn spliced<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+    row.put(C::h1_spliced_bytes_in, sum(shards, |shard| of(shard).spliced_in.get()));
+    row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
+}
+
+/// The columns of HTTP/1 and 2 that frontends and backends have, of connections of theirs: open, and made in all.
+fn protocols(row: &mut Row, http: bool, open: u32, opened: u64, streams: u64, bytes: (u64, u64)) {
+    const OF_HTTP_2: [C; 13] = [
+        C::h2_headers_rcvd,
+        C::h2_data_rcvd,
+        C::h2_settings_rcvd,
+        C::h2_rst_stream_rcvd,
+        C::h2_goaway_rcvd,
+        C::h2_detected_conn_protocol_errors,
+        C::h2_detected_strm_protocol_errors,
+        C::h2_rst_stream_resp,
+        C::h2_goaway_resp,
+        C::h2_open_connections,
+        C::h2_backend_open_streams,
+        C::h2_total_connections,
+        C::h2_backend_total_streams,
+    ];
+    for column in OF_HTTP_2 {
+        row.put(column, 0u64);
+    }
+    let counted = |n: u64| if http { n } else { 0 };
+    row.put(C::h1_open_connections, counted(open.into()));
+    row.put(C::h1_total_connections, counted(opened));
+    row.put(C::h1_total_streams, counted(streams));
+    row.put(C::h1_bytes_in, counted(bytes.0));
+    row.put(C::h1_bytes_out, counted(bytes.1));
 }
 
 fn responses<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
@@ -172,7 +204,10 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
             row.put(column, 0u64);
         }
         row.put(C::intercepted, sum(shards, |f| f.intercepted.get()));
-        for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp, C::cache_lookups, C::cache_hits] {
+        for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp] {
+            row.put(column, 0u64);
+        }
+        for column in [C::cache_lookups, C::cache_hits, C::cache_hint_hits] {
             row.put(column, 0u64);
         }
     } else {
@@ -190,7 +225,12 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
     let max: u32 = shards.all().map(|f| f.connection_rate.max()).sum();
     row.put(C::conn_rate, rate);
     row.put(C::conn_rate_max, max.max(rate));
-    row.put(C::conn_tot, sum(shards, |f| f.connections_total.get()));
+    let connections = sum(shards, |f| f.connections_total.get());
+    row.put(C::conn_tot, connections);
+    let requests = sum(shards, |f| f.requests_total.get());
+    let bytes = (sum(shards, |f| f.traffic.bytes_in.get()), sum(shards, |f| f.traffic.bytes_out.get()));
+    protocols(&mut row, proxy.mode == state::Mode::Http, current, connections, requests, bytes);
+    spliced(&mut row, shards, |f| &f.traffic);
     row
 }
 
@@ -295,27 +335,51 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
         },
     );
     row.put(C::weight, proxy.total_weight());
-    row.put(
-        C::uweight,
-        servers.iter().filter(|s| s.effective_weight() > 0).map(|s| s.user_weight()).sum::<u32>(),
-    );
-    row.put(C::act, usable(false) as u32);
-    row.put(C::bck, usable(true) as u32);
+    // Those that are used: spare servers count where no other is left.
+    let (active, spare) = (usable(false) as u32, usable(true) as u32);
+    let used = servers.iter().filter(|s| s.backup == (active == 0) && s.effective_weight() > 0);
+    row.put(C::uweight, used.map(|s| s.user_weight()).sum::<u32>());
+    row.put(C::act, active);
+    row.put(C::bck, spare);
     row.put(C::chkdown, u64::from(proxy.downs.load(Relaxed)));
     let changed = proxy.changed_at.load(Relaxed);
     row.put(C::lastchg, (show.now.saturating_sub(changed) / 1000) as u32);
-    row.put(C::downtime, if up { 0u32 } else { (show.now.saturating_sub(changed) / 1000) as u32 });
+    if !servers.is_empty() {
+        row.put(C::downtime, if up { 0u32 } else { (show.now.saturating_sub(changed) / 1000) as u32 });
+    }
     row.put(C::lastsess, age(proxy.last_session.load(Relaxed), show.now));
+    for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp] {
+        row.put(column, 0u64);
+    }
     if http {
-        for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp, C::cache_lookups, C::cache_hits] {
+        for column in [C::cache_lookups, C::cache_hits, C::cache_hint_hits] {
             row.put(column, 0u64);
         }
     }
+    for column in [C::agg_server_status, C::agg_server_check_status, C::agg_check_status] {
+        row.put(column, 0u32);
+    }
+    of_servers(&mut row, &servers, http);
+    spliced(&mut row, shards, |b| &b.traffic);
     if show.legends {
         row.put(C::cookie, view.cookie.as_ref().map(ToString::to_string));
         row.put(C::algo, view.algorithm);
     }
     row
+}
+
+/// What a backend's servers have of its bytes, connections and streams; the rest of them it answered itself.
+fn of_servers(row: &mut Row, servers: &[Arc<Server>], http: bool) {
+    let total = |of: fn(&BackendCounters) -> u64| servers.iter().map(|s| sum(&s.counters, of)).sum::<u64>();
+    let (sent, received) = (total(|s| s.traffic.bytes_in.get()), total(|s| s.traffic.bytes_out.get()));
+    row.put(C::reqbout, sent);
+    row.put(C::resbin, received);
+    let idle = |server: &Arc<Server>| counters::current(&server.counters, |s| s.idle.get()) as u32;
+    let serving: u32 = servers.iter().map(|server| server.serving()).sum();
+    let open = serving + servers.iter().map(idle).sum::<u32>();
+    let (opened, streams) = (total(|s| s.connects.get()), total(|s| s.traffic.sessions_total.get()));
+    protocols(row, http, open, opened, streams, (received, sent));
+    row.put(C::h1_open_streams, if http { serving } else { 0 });
 }
 
 /// `address:port` as the statistics show it.

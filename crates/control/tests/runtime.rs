@@ -647,6 +647,11 @@ fn a_scrape_gives_each_metric_once_with_its_samples_together() {
         "haproxy_server_check_status{proxy=\"be\",server=\"s1\",state=\"INI\"} 1",
         "haproxy_server_http_responses_total{proxy=\"be\",server=\"s2\",code=\"2xx\"} 0",
         "haproxy_server_queue_time_average_seconds{proxy=\"be\",server=\"s1\"} 0.000000",
+        "haproxy_server_active{proxy=\"be\",server=\"s1\"} 1",
+        "haproxy_backend_agg_server_status{proxy=\"be\",state=\"UP\"} 3",
+        "haproxy_backend_agg_check_status{proxy=\"be\",state=\"INI\"} 1",
+        "haproxy_backend_req_bytes_out_total{proxy=\"be\"} 0",
+        "# HELP haproxy_process_nbthread Number of started threads (global.nbthread)",
         "# TYPE haproxy_frontend_sessions_total counter",
         "# TYPE haproxy_server_weight gauge",
     ] {

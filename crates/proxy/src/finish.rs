@@ -49,12 +49,12 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
     if let Some(backend) = &x.backend {
         let of_backend = backend.state.backend.mine();
         of_backend.traffic.sessions.down();
-        // Shown in seconds: written once in a second is enough.
-        backend.state.last_session.put(second_of(x.txn.times.closed));
         if counts {
             of_backend.traffic.responses.add(x.txn.status);
         }
         if let Some(server) = &x.txn.server {
+            // Shown in seconds: written once in a second is enough.
+            backend.state.last_session.put(second_of(x.txn.times.closed));
             let of_server = server.counters.mine();
             let times = averages(x);
             of_backend.times.add(times);
