@@ -121,6 +121,37 @@ fn programs_for_checks_may_be_allowed_by_a_flag() {
     assert!(!warned(&["-c", "-dI", "-f", "a.cfg"]));
 }
 
+#[test]
+fn a_configuration_is_shown_to_others_with_hashes_of_a_key() {
+    let text = "# a comment\nglobal\n  stats socket /run/x level admin\n  maxconn 10\nuserlist u\n  user joe insecure-password secret\n\
+                defaults\n  mode http\n  timeout client 1s\n  timeout connect 1s\n  timeout server 1s\n\
+                frontend f\n  bind 10.0.0.1:80 accept-proxy\n  bind :8123\n  acl x hdr(host) example.com\n  default_backend b\n\
+                backend b\n  server s1 192.168.1.2:8080 check\n  option httpchk GET /secret\n";
+    // The hashes are HAProxy's.
+    let hidden = "global\n\tstats socket 97d424 [...]\n\tmaxconn 10\nuserlist ID(1a9b0b)\n\tuser ID(be79ca) [...]\n\
+                  defaults\n\tmode http\n\ttimeout client 1s\n\ttimeout connect 1s\n\ttimeout server 1s\n\
+                  frontend ID(8cfedc)\n\tbind IPV4(00fdaf):80 [...]\n\tbind :8123\n\tacl ID(a0960a) hdr(host) [...]\n\tdefault_backend ID(fc8ec3)\n\
+                  backend ID(fc8ec3)\n\tserver ID(0a7bc4) IPV4(1018f3):8080 [...]\n\toption httpchk GET [...]\n";
+    let output = run(&["-c", "-dC123", "-f", "a.cfg"], text);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        hidden,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let output = run(&["-c", "-dC", "-f", "a.cfg"], text);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\tuser joe insecure-password secret\n"));
+    for (flag, expected) in [
+        ("-dCkey", "'-dC' needs a number, not 'key'"),
+        ("-dA", "'-dA' is not supported yet"),
+        ("-dth1", "'-dth1' is not supported yet"),
+    ] {
+        let output = run(&["-c", flag, "-f", "a.cfg"], text);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && message.contains(expected), "{message}");
+    }
+}
+
 /// Runs it as a daemon, with pipes for its messages: both end once the daemon has let go of them.
 fn daemon(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(program()).args(arguments).current_dir(directory).output().expect("the program runs")

@@ -65,8 +65,8 @@ pub(crate) struct Args {
     pub(crate) pidfile: Option<PathBuf>,
     /// `-dK`: classes of keywords to print.
     pub(crate) dump_keywords: Option<String>,
-    /// `-dC`: print the configuration as read.
-    pub(crate) dump_configuration: bool,
+    /// `-dC`: print the configuration as read, what tells somebody's affairs replaced by hashes made with the key, if it is not 0.
+    pub(crate) dump_configuration: Option<u32>,
     /// `-dD`.
     pub(crate) diagnostics: bool,
     /// `-dW`.
@@ -106,6 +106,8 @@ pub(crate) enum ArgsError {
     MissingValue(String),
     /// The value is no number.
     NotANumber(String, String),
+    /// A flag of HAProxy that asks for what is not here.
+    NotSupported(String),
     /// Nothing to read a configuration from.
     NoFile,
 }
@@ -116,6 +118,7 @@ impl fmt::Display for ArgsError {
             Self::Unknown(flag) => write!(f, "unknown option '{flag}'"),
             Self::MissingValue(flag) => write!(f, "'{flag}' needs a value"),
             Self::NotANumber(flag, value) => write!(f, "'{flag}' needs a number, not '{value}'"),
+            Self::NotSupported(flag) => write!(f, "'{flag}' is not supported yet"),
             Self::NoFile => f.write_str("no configuration file: give one with -f"),
         }
     }
@@ -160,14 +163,14 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             "-S" => args.master_socket = Some(text(value()?)),
             "-sf" => take_pids(&mut words, &mut args.finish),
             "-st" => take_pids(&mut words, &mut args.terminate),
-            "-dC" | "-dC0" => args.dump_configuration = true,
             "-dD" => args.diagnostics = true,
             "-dW" | "--zero-warning" => args.zero_warning = true,
             "-4" => args.only_v4 = true,
             "-dI" => args.insecure_fork = true,
             "-dL" => args.dump_objects = true,
             "-dr" => args.ignore_resolution = true,
-            "-dS" => args.no_splice = true,
+            // Forwarding that wakes nobody, and without copies, is splicing here.
+            "-dS" | "-dF" | "-dZ" => args.no_splice = true,
             "-dR" => args.no_reuseport = true,
             "-dG" => args.no_getaddrinfo = true,
             "--keywords" => args.dump_keywords = Some("all".to_owned()),
@@ -194,8 +197,18 @@ fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
         args.dump_keywords = Some(if classes.is_empty() { "help" } else { classes }.to_owned());
         return Ok(());
     }
-    const INEFFECTIVE: &[&str] = &["-de", "-dp", "-ds", "-dk", "-dv", "-dV", "-dT", "-dF", "-dZ", "-dc"];
-    const PREFIXES: &[&str] = &["-dM", "-dA", "-dC", "-dt"];
+    if let Some(key) = flag.strip_prefix("-dC") {
+        let key = if key.is_empty() { Ok(0) } else { key.parse() };
+        let wrong = |_| ArgsError::NotANumber("-dC".to_owned(), flag["-dC".len()..].to_owned());
+        args.dump_configuration = Some(key.map_err(wrong)?);
+        return Ok(());
+    }
+    const INEFFECTIVE: &[&str] = &["-de", "-dp", "-ds", "-dk", "-dv", "-dV", "-dT", "-dc"];
+    // An archive of libraries, traces: who asks for them waits for what would not come.
+    if flag.starts_with("-dA") || flag.starts_with("-dt") {
+        return Err(ArgsError::NotSupported(flag.to_owned()));
+    }
+    const PREFIXES: &[&str] = &["-dM"];
     if INEFFECTIVE.contains(&flag) || PREFIXES.iter().any(|prefix| flag.starts_with(prefix)) {
         args.ineffective.push(flag.to_owned());
         return Ok(());
@@ -243,7 +256,8 @@ Configuration:
   -dD                        give advice too
   -4                         ask name servers for IPv4 addresses only
   -dr                        start servers whose names do not resolve without an address
-  -dC                        print the configuration as read: conditions and variables resolved
+  -dC[KEY]                   print the configuration as read: conditions and variables resolved;
+                             with a number as KEY, names, addresses and secrets as hashes
   -dL                        print the program and the libraries that it loaded; with -V, where
   -dK[CLASS,...]             print the keywords known (-dKhelp lists the classes)
 
@@ -260,7 +274,8 @@ Process:
   -st PID ...                tell them to terminate
   -x, --take-over SOCKET     take the listening sockets of the process with this command socket
   -S ADDRESS                 where the master's command socket listens
-  -dS -dR -dG                no splice, no SO_REUSEPORT, no getaddrinfo
+  -dS -dF -dZ                no splice
+  -dR -dG                    no SO_REUSEPORT, no getaddrinfo
   -dI                        allow programs to be started, for checks
 
 Messages:

@@ -1,5 +1,7 @@
-//! `-dC`: prints the configuration as it was read, without comments, with conditions and variables resolved.
+//! `-dC`: prints the configuration as it was read, without comments, with conditions and variables resolved; with a key, in a form that can
+//! be shown to others (management manual, section 3).
 
+use control::anonymous::Anonymous;
 use diag::{Diagnostics, SourceMap};
 use syntax::{Line, Reader, Word};
 
@@ -7,15 +9,93 @@ use crate::args::Args;
 use crate::check;
 use crate::messages::say;
 
-/// Prints every line that counts. Errors are left to the reading that follows.
-pub(crate) fn print(args: &Args) {
+/// How a word is shown where a key hides what is somebody's affair.
+#[derive(Clone, Copy)]
+enum Shown {
+    Plain,
+    /// `ID(hash)`.
+    Name,
+    /// `PATH(hash)`.
+    Path,
+    /// The hash alone.
+    Secret,
+    Address,
+}
+
+/// What is shown of a statement: its keyword, the words behind it, and whether `[...]` says that there was more.
+type Row = (&'static str, &'static [Shown], bool);
+
+/// The statements that are not shown in three words; a second keyword stands behind a space.
+#[rustfmt::skip]
+const ROWS: &[Row] = {
+    use Shown::{Address, Name, Path, Plain, Secret};
+    &[
+        ("anonkey",             &[],              true),
+        ("maxconn",             &[Plain],         false),
+        ("stats timeout",       &[Plain],         false),
+        ("stats maxconn",       &[Plain],         false),
+        ("stats socket",        &[Address],       true),
+        ("stats auth",          &[Secret],        false),
+        ("timeout",             &[Plain, Plain],  false),
+        ("mode",                &[Plain],         false),
+        ("user",                &[Name],          true),
+        ("bind",                &[Address],       true),
+        ("server",              &[Name, Address], true),
+        ("redirect prefix",     &[Path],          true),
+        ("redirect location",   &[Path],          true),
+        ("acl",                 &[Name, Plain],   true),
+        ("log global",          &[],              true),
+        ("log",                 &[Address],       true),
+        ("peer",                &[Name, Address], true),
+        ("use_backend",         &[Name],          true),
+        ("default_backend",     &[Name],          false),
+        ("source",              &[Address],       true),
+        ("nameserver",          &[Name, Address], true),
+        ("http-request",        &[Plain],         true),
+        ("http-response",       &[Plain],         true),
+        ("http-after-response", &[Plain],         true),
+        ("filter",              &[Plain],         true),
+        ("errorfile",           &[Plain, Path],   false),
+        ("cookie",              &[Name, Plain],   true),
+    ]
+};
+
+/// A line with hashes in place of names, addresses and secrets.
+fn hidden(words: &[Word], section: bool, with: Anonymous) -> String {
+    let second = words.get(1).map_or("", |word| word.as_str());
+    let named = |row: &&Row| match row.0.split_once(' ') {
+        Some((first, next)) => words[0] == *first && second == next,
+        None => words[0] == *row.0,
+    };
+    const OTHERS: Row = ("", &[Shown::Plain, Shown::Plain], true);
+    const SECTION: Row = ("", &[Shown::Name], false);
+    let (keyword, shown, more) =
+        if section { SECTION } else { ROWS.iter().find(named).copied().unwrap_or(OTHERS) };
+    let begin = 1 + keyword.matches(' ').count();
+    let mut out: Vec<String> = words[..begin].iter().map(quoted).collect();
+    for (word, shown) in words[begin..].iter().zip(shown) {
+        out.push(match shown {
+            Shown::Plain => quoted(word),
+            Shown::Name => format!("ID({})", with.word(word)),
+            Shown::Path => format!("PATH({})", with.word(word)),
+            Shown::Secret => with.word(word).into_owned(),
+            Shown::Address => with.address(word).into_owned(),
+        });
+    }
+    if more && words.len() > begin + shown.len() {
+        out.push("[...]".to_owned());
+    }
+    out.join(" ")
+}
+
+/// Prints every line that counts, under the key if it is not 0. Errors are left to the reading that follows.
+pub(crate) fn print(args: &Args, key: u32) {
     let mut sources = SourceMap::new();
     let Ok(files) = syntax::load(&mut sources, &args.files) else { return };
     let boot = check::boot(args);
     let mut reader = Reader::new(&sources, files, &boot.facts, boot.environment);
     let (mut line, mut diagnostics) = (Line::default(), Diagnostics::new());
     while reader.next_line(&mut line, &mut diagnostics) {
-        let words: Vec<String> = line.words.iter().map(quoted).collect();
         let section = config::draft::section_names().any(|name| line.words[0] == name);
         if section {
             let name = line.words.get(1).unwrap_or(&line.words[0]);
@@ -23,7 +103,11 @@ pub(crate) fn print(args: &Args) {
         } else if let ("setenv", [_, name, value, ..]) = (line.words[0].as_str(), line.words.as_slice()) {
             reader.environment.set(name, value);
         }
-        say(format_args!("{}{}", if section { "" } else { "\t" }, words.join(" ")));
+        let text = match key {
+            0 => line.words.iter().map(quoted).collect::<Vec<_>>().join(" "),
+            key => hidden(&line.words, section, Anonymous::with_key(key)),
+        };
+        say(format_args!("{}{text}", if section { "" } else { "\t" }));
     }
 }
 

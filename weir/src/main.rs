@@ -70,8 +70,8 @@ fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
     for flag in &args.ineffective {
         messages.say(Severity::Notice, &format!("option '{flag}' has no effect here."));
     }
-    if args.dump_configuration {
-        dump::print(&args);
+    if let Some(key) = args.dump_configuration {
+        dump::print(&args, key);
     }
     let plan = check::plan(&args, messages);
     if let Some(classes) = &args.dump_keywords {

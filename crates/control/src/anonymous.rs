@@ -11,11 +11,16 @@ use crate::command::{Call, Reply, error};
 
 /// The key of a connection; 0 shows everything as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Anonymous(u32);
+pub struct Anonymous(u32);
 
 impl Anonymous {
+    /// That of this key.
+    pub fn with_key(key: u32) -> Self {
+        Self(key)
+    }
+
     /// A name, or what stands for it.
-    pub(crate) fn word<'a>(self, word: &'a str) -> Cow<'a, str> {
+    pub fn word<'a>(self, word: &'a str) -> Cow<'a, str> {
         match (self.0, word) {
             (0, _) | (_, "" | " ") => Cow::Borrowed(word),
             (key, _) => Cow::Owned(format!("{:06x}", xxh32(word.as_bytes(), key) & 0xff_ffff)),
@@ -23,8 +28,9 @@ impl Anonymous {
     }
 
     /// An address without or with a port, or what stands for it. Those of the own machine stay as they are.
-    pub(crate) fn address<'a>(self, address: &'a str) -> Cow<'a, str> {
-        if self.0 == 0 {
+    pub fn address<'a>(self, address: &'a str) -> Cow<'a, str> {
+        // A port alone tells nothing.
+        if self.0 == 0 || address.starts_with(':') || address.starts_with("*:") {
             return Cow::Borrowed(address);
         }
         let (ip, port) = match address.parse::<std::net::SocketAddr>() {

@@ -17,7 +17,7 @@ pub mod stats_file;
 pub mod view;
 
 mod admin;
-mod anonymous;
+pub mod anonymous;
 mod backends;
 mod certificates;
 mod column;

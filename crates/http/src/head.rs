@@ -3,6 +3,7 @@
 //! Edits never move bytes: a new line or value is appended and the table points to it. Parsing fills a head
 //! (`parse`), serialising it is in `write`, list values in `values`, framing in `framing`.
 
+use crate::framing::CLOSE;
 use crate::name::{KnownName, Name};
 use crate::parse::{ParseError, Progress};
 use crate::{Method, is_token, status, uri};
@@ -215,6 +216,12 @@ impl Head {
         self.clear();
         self.is_response = true;
         self.set_status(code, reason);
+    }
+
+    /// Makes it a message of HTTP/1.0 or 1.1, whose sender ends the connection with it or not.
+    pub fn set_speaker(&mut self, old: bool, closes: bool) {
+        self.version = if old { Version::Http10 } else { Version::Http11 };
+        self.flags |= if closes { CLOSE } else { 0 };
     }
 
     /// Whether this is a response.

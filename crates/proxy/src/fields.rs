@@ -295,7 +295,10 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
     let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk || doubtful;
     x.keep_alive = x.keep_alive && !endless && may_keep_client(client);
     if !x.keep_alive {
-        x.txn.response.append(b"connection", b"close");
+        // HTTP/1.0 means just that by saying nothing.
+        if !old {
+            x.txn.response.append(b"connection", b"close");
+        }
     } else if !modern || old {
         x.txn.response.append(b"connection", b"keep-alive");
     }

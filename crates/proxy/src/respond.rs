@@ -181,7 +181,7 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
         x.txn.status = x.txn.response.status();
     }
     let whole = upload_is_over(client, x);
-    x.keep_alive = x.keep_alive && whole;
+    x.keep_alive = x.keep_alive && whole && !x.txn.response.has_close();
     if let Some(pieces) = x.pieces.take() {
         let sent = Box::pin(service::stream(client, x, pieces)).await;
         return conclude(client, x, sent, whole).await;

@@ -66,7 +66,11 @@ pub struct Page {
     pub status: u16,
     /// Its reason.
     pub reason: Box<[u8]>,
-    /// Its fields, but its length.
+    /// Whether it is a message of HTTP/1.0.
+    pub is_old: bool,
+    /// Whether its connection ends with it: it says so, or tells no length.
+    pub closes: bool,
+    /// Its fields, but for `Connection`.
     pub headers: Vec<Field>,
     /// Its body.
     pub body: Box<[u8]>,
@@ -81,20 +85,27 @@ impl Page {
         let mut head = Head::new();
         let options = ParseOptions { max_bytes: usize::MAX, relaxed: true, ..ParseOptions::default() };
         match parse_response(bytes, &mut head, &options) {
-            Ok(Status::Complete { len }) => Ok(Self {
-                status: head.status(),
-                reason: head.reason().into(),
-                headers: head
-                    .fields()
-                    .filter(|(name, _)| {
-                        ![&b"content-length"[..], b"connection", b"transfer-encoding"]
-                            .iter()
-                            .any(|own| name.eq_ignore_ascii_case(own))
-                    })
-                    .map(|(name, value)| (name.into(), value.into()))
-                    .collect(),
-                body: bytes[len..].into(),
-            }),
+            Ok(Status::Complete { len }) => {
+                let (announced, payload) = (head.content_length(), bytes.len() - len);
+                if head.response_body(http::Method::Get) == http::BodyLength::Chunked {
+                    return Err("chunk-encoded payload not supported".into());
+                }
+                if let Some(announced) = announced.filter(|announced| *announced != payload as u64) {
+                    return Err(format!(
+                        "payload size does not match the announced content-length ({payload} != {announced})"
+                    ));
+                }
+                let kept = |name: &[u8]| !name.eq_ignore_ascii_case(b"connection");
+                let fields = head.fields().filter(|(name, _)| kept(name));
+                Ok(Self {
+                    status: head.status(),
+                    reason: head.reason().into(),
+                    is_old: !head.version().is_11_or_above(),
+                    closes: announced.is_none() || head.has_close(),
+                    headers: fields.map(|(name, value)| (name.into(), value.into())).collect(),
+                    body: bytes[len..].into(),
+                })
+            }
             Ok(Status::Partial) => Err("the message has no empty line after its headers".into()),
             Err(error) => Err(format!("the message is malformed: {error}")),
         }
@@ -188,7 +199,7 @@ impl Reply {
             }
             Content::Message(page) => {
                 head.start_response(page.status, Some(&page.reason));
-                head.set_content_length(page.body.len() as u64);
+                head.set_speaker(page.is_old, page.closes);
                 for (name, value) in &page.headers {
                     head.append(name, value);
                 }
@@ -442,9 +453,18 @@ mod tests {
     fn an_error_file_is_taken_apart() {
         let page = Page::parse(b"HTTP/1.0 503 Gone away\r\nContent-Length: 3\r\nX: y\r\n\r\nbye").unwrap();
         assert_eq!((page.status, &*page.reason, &*page.body), (503, &b"Gone away"[..], &b"bye"[..]));
-        assert_eq!(page.headers, [(b"X"[..].into(), b"y"[..].into())]);
+        let fields = [("Content-Length", "3"), ("X", "y")];
+        let kept: Vec<(&[u8], &[u8])> =
+            page.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(kept, fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        assert_eq!((page.is_old, page.closes), (true, false));
+        let closing =
+            Page::parse(b"HTTP/1.1 503 Gone\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
+        assert_eq!((closing.is_old, closing.closes, closing.headers.len()), (false, true, 1));
+        assert!(Page::parse(b"HTTP/1.1 503 Gone\r\nContent-Length: 4\r\n\r\nbye").is_err());
+        assert!(Page::parse(b"HTTP/1.1 503 Gone\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").is_err());
         let bare_line_feeds = Page::parse(b"HTTP/1.0 503 Gone\nX: y\n\nbye").unwrap();
-        assert_eq!(&*bare_line_feeds.body, b"bye");
+        assert_eq!((&*bare_line_feeds.body, bare_line_feeds.closes), (&b"bye"[..], true));
         assert!(Page::parse(b"hello").is_err());
     }
 }

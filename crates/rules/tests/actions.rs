@@ -158,7 +158,7 @@ fn answers_are_what_their_arguments_say() {
         ),
         ("return content-type text/html lf-file page", &["\r\n\r\n<b>/static/img/logo.png</b>"], &[]),
         ("return file empty", &["200 OK", "content-length: 0"], &["content-type"]),
-        ("return errorfile err", &["HTTP/1.1 503 Gone away", "x-y: z", "\r\n\r\nbye"], &[]),
+        ("return errorfile err", &["HTTP/1.0 503 Gone away", "x-y: z", "\r\n\r\nbye"], &[]),
         ("return default-errorfiles", &["200 OK", "Service ready"], &[]),
         ("deny", &["403 Forbidden", "Request forbidden by administrative rules"], &[]),
         ("deny deny_status 429", &["429 Too Many Requests"], &[]),

@@ -164,7 +164,8 @@ fn sample_ranges(text: &str) -> Option<(Vec<(u32, u32)>, u32)> {
     for range in ranges.split(',') {
         let (low, high) = range.split_once('-').unwrap_or((range, range));
         let (low, high): (u32, u32) = (low.parse().ok()?, high.parse().ok()?);
-        if low == 0 || low > high || high > size {
+        let overlaps = |&(from, to): &(u32, u32)| low <= to && from <= high;
+        if low == 0 || low > high || high > size || parsed.iter().any(overlaps) {
             return None;
         }
         parsed.push((low, high));
