@@ -140,6 +140,27 @@ fn half_a_head_is_an_invalid_response_and_none_is_a_server_that_left() {
     }
 }
 
+#[test]
+fn who_gives_up_waiting_is_in_nobodys_way() {
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let server = format!("timeout queue 300ms\n  server s 127.0.0.1:{} maxconn 1", origin.port());
+    let scene = Scene::start("", "log-format \"%ST %tsc %bq\"", &server);
+    let mut first = Client::connect(scene.port);
+    first.send(GET);
+    assert!(eventually(|| scene.counts("b,s", &["scur"]) == ["scur=1"]));
+    let mut others = [Client::connect(scene.port), Client::connect(scene.port)];
+    for client in &mut others {
+        client.send(LAST);
+    }
+    for client in &mut others {
+        client.read_to_end();
+    }
+    let line = || scene.line_with_times();
+    assert_eq!([line(), line()], ["503 sQ-- 1", "503 sQ-- 1"]);
+}
+
 /// A port that takes no connection and refuses none: its backlog is full. The connections keep it so.
 fn full_port() -> (TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");

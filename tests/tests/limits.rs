@@ -1,9 +1,9 @@
-//! Few descriptors: what cannot be served at once waits, and nothing is lost or hangs.
+//! Limits of descriptors, connections and rates: what cannot be served at once waits, and nothing is lost or hangs.
 
 use std::process::{Child, Command, Stdio};
 
 use weir_tests::client;
-use weir_tests::{Origin, eventually, free_port, program, scratch};
+use weir_tests::{Origin, Weir, eventually, free_port, program, scratch};
 
 /// The program under a limit of descriptors, with its messages in a file.
 struct Limited {
@@ -97,4 +97,36 @@ fn a_limit_beyond_the_descriptors_is_refused_or_survived() {
     let (good, refused) = ask_at_once(port, 200);
     assert_eq!(good + refused, 200, "{}", weir.messages());
     assert!(eventually(|| ask_at_once(port, 1) == (1, 0)), "it comes back");
+}
+
+#[test]
+fn no_more_sessions_a_second_begin_than_allowed_and_full_are_listeners_only() {
+    let origin = Origin::text("ok");
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "global\n  nbthread 1\n  stats socket runtime level admin\n\
+             defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
+             frontend f\n  bind 127.0.0.1:{port}\n  maxconn 1\n  option socket-stats\n  rate-limit sessions 2\n  default_backend b\n\
+             backend b\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[],
+    );
+    assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+    let column = |line: &str, name: &str| {
+        let table = weir.ask("show stat");
+        let mut lines = table.lines();
+        let at =
+            lines.next().unwrap_or_default().split(',').position(|known| known == name).expect("a column");
+        let row = lines.find(|row| row.starts_with(line)).unwrap_or_default();
+        row.split(',').nth(at).unwrap_or_default().to_owned()
+    };
+    for _ in 0..3 {
+        assert_eq!(client::get(port, "/").map(|answer| answer.status), Some(200));
+    }
+    assert!(["1", "2"].contains(&&*column("f,FRONTEND", "rate_max")), "{}", weir.ask("show stat"));
+    let mut client = client::Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("an answer");
+    assert_eq!((&*column("f,FRONTEND", "status"), &*column("f,sock-1", "status")), ("OPEN", "FULL"));
 }

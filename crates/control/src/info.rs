@@ -171,6 +171,7 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "TotalBytesOut" => total(|c| c.bytes_out.get()).into(),
             "TotalSplicedBytesOut" => spliced.into(),
             "BytesOutRate" => 0u64.into(),
+            "MaxconnReached" => (total(|c| c.maxconn_reached.get()) as u32).into(),
             "Start_time_sec" => (runtime.started.seconds as u32).into(),
             "Tainted" => "0".into(),
             "CurrStreams" => streams.into(),

@@ -163,14 +163,20 @@ fn rates<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, now
     row.put(C::rate_max, max.max(rate));
 }
 
-/// The status of a frontend.
+/// The status of a frontend: that it is full is its listeners' matter.
 pub(crate) fn frontend_status(proxy: &Proxy) -> &'static str {
-    let full = proxy.maxconn.load(Relaxed);
     match proxy.admission() {
-        Admission::Open if full > 0 && proxy.connections.load(Relaxed) >= full => "FULL",
         Admission::Open => "OPEN",
         Admission::Paused | Admission::Stopped => "STOP",
     }
+}
+
+/// The status of a listener, which is full when its frontend is as well.
+fn listener_status(proxy: &Proxy, listener: &Listener) -> &'static str {
+    let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
+    let full = reached(proxy.maxconn.load(Relaxed), proxy.connections.load(Relaxed))
+        || reached(listener.maxconn, listener.connections.load(Relaxed));
+    if full && proxy.admission() == Admission::Open { "FULL" } else { frontend_status(proxy) }
 }
 
 fn frontend_row(view: &ProxyView, show: Show) -> Row {
@@ -248,7 +254,7 @@ fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
     row.put(C::ereq, sum(shards, |l| l.traffic.request_errors.get()));
     row.put(C::dcon, sum(shards, |l| l.denied_connections.get()));
     row.put(C::dses, sum(shards, |l| l.denied_sessions.get()));
-    row.put(C::status, frontend_status(&view.state));
+    row.put(C::status, listener_status(&view.state, listener));
     row.put(C::proto, protocol(&listener.address));
     if show.legends {
         row.put(C::addr, listener.address.to_string());

@@ -180,6 +180,12 @@ fn has_room(worker: &Worker, proxy: &config::plan::Proxy, listener: &state::List
         && below(&listener.connections, listener.maxconn)
 }
 
+fn has_rate_limit(worker: &Worker, proxy: &config::plan::Proxy) -> bool {
+    let process = &worker.shared.process;
+    let limits = [&process.connection_limit, &process.session_limit, &proxy.state.session_limit];
+    limits.iter().any(|limit| limit.load(Relaxed) > 0)
+}
+
 /// How long the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`) make the next accept wait.
 fn rate_wait(worker: &Worker, proxy: &config::plan::Proxy) -> Duration {
     let process = &worker.shared.process;
@@ -202,10 +208,24 @@ fn is_privileged(accepted: &Accepted) -> bool {
 /// Takes the places of a connection just accepted; waits when another listener took the last one meanwhile.
 async fn reserve(worker: &Worker, proxy: &config::plan::Proxy, listener: &Arc<state::Listener>) -> bool {
     let process = &worker.shared.process;
+    if has_rate_limit(worker, proxy) {
+        // The connection before it is counted first; its own wait may have begun before that one came.
+        tokio::task::yield_now().await;
+        loop {
+            let wait = rate_wait(worker, proxy);
+            if wait.is_zero() {
+                break;
+            }
+            timer::sleep(wait).await;
+        }
+    }
     loop {
         let limit = process.maxconn.load(Relaxed);
         let taken = process.connections.take_below(if limit == 0 { u32::MAX } else { limit });
-        if taken.is_ok() {
+        if let Ok(before) = taken {
+            if limit > 0 && before + 1 == limit {
+                process.counters.mine().maxconn_reached.add(1);
+            }
             if proxy.state.try_connect() {
                 listener.connections.add(1);
                 return true;

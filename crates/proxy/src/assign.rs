@@ -230,6 +230,7 @@ async fn wait(
     let most = server.as_ref().map_or(0, |server| server.state.maxqueue);
     let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
     let entered = now_us();
+    let served_before = queue.served.load(Relaxed);
     client.timer.set_after(timer::now_ms(), allowed);
     let (class, offset) = x.txn.priority;
     let mut line: Option<InLine<'_>> = None;
@@ -240,11 +241,7 @@ async fn wait(
                 let date = timer::now_ms() as i64 + i64::from(offset);
                 match queue.enter(class, date, most, context.waker().clone()) {
                     None => return Poll::Ready(Err(Fault::QueueFull)),
-                    Some((ticket, before)) => {
-                        match &server {
-                            Some(_) => x.txn.server_queue = before + 1,
-                            None => x.txn.backend_queue = before + 1,
-                        }
+                    Some((ticket, _)) => {
                         let load = server.as_ref().map(|server| (&**backend, server.index));
                         if let Some((backend, server)) = load {
                             backend.prepared().picker().joined(server);
@@ -275,7 +272,17 @@ async fn wait(
         }
     })
     .await;
+    // Those that were served meanwhile, and itself: who gave up was in nobody's way.
+    let before = queue.served.load(Relaxed).saturating_sub(served_before) as u32;
+    let position = before + u32::from(line.is_some());
     drop(line);
+    if matches!(outcome, Ok(Some(_))) {
+        queue.served.fetch_add(1, Relaxed);
+    }
+    match &server {
+        Some(_) => x.txn.server_queue = position,
+        None => x.txn.backend_queue = position,
+    }
     x.txn.times.queued = now_us();
     x.waited_us += x.txn.times.queued - entered;
     match outcome? {

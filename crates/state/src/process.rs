@@ -19,6 +19,8 @@ pub struct ProcessCounters {
     pub connection_rate: Rate,
     /// Sessions a second (`SessRate`).
     pub session_rate: Rate,
+    /// Accepted connections that took the last place (`MaxconnReached`).
+    pub maxconn_reached: Count,
     /// Log messages that could not be sent (`DroppedLogs`).
     pub dropped_logs: Count,
     /// Messages that `log-forward` sections received (`CumRecvLogs`).

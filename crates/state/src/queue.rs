@@ -24,7 +24,7 @@ pub struct Queue {
     length: AtomicU32,
     /// The most that ever waited (`qmax`).
     pub max: AtomicU32,
-    /// How many left the queue, for `srv_queue` estimates and positions.
+    /// How many got their place from the queue: what `%sq` and `%bq` are counted by.
     pub served: AtomicU64,
 }
 
