@@ -213,7 +213,10 @@ fn rules_do_not_see_what_concerns_one_connection_only() {
         assert_eq!(response.header("X-Connection"), Some(connection), "{fields}");
         assert_eq!(response.header("X-Response"), Some("x-kept"), "{fields}");
         assert_eq!(response.header("X-Upgrade"), Some("false"), "{fields}");
+    }
+}
 
+#[test]
 fn httpclose_closes_the_side_that_it_stands_on_and_server_close_of_either_the_server() {
     // Of frontend and backend: whether the client's connection stays, whether the server is told to close.
     let cases = [

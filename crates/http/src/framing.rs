@@ -325,8 +325,6 @@ impl Head {
         } else if !named {
             self.remove_listed(KnownName::Connection, |v| eq_ignore_case(v, b"upgrade"));
             self.flags &= !UPGRADE;
-        } else if self.flags & UPGRADE == 0 && named {
-            self.remove_known(KnownName::Upgrade);
         }
     }
 

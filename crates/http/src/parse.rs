@@ -65,8 +65,6 @@ pub enum ErrorKind {
     Payload,
     /// The preface of HTTP/2 where only HTTP/1 is spoken (405).
     Preface,
-    /// The sender closed within the head.
-    Incomplete,
     /// A WebSocket handshake without a valid `Sec-WebSocket-Key`, or its answer without `Sec-WebSocket-Accept`.
     WebSocket,
 }
@@ -109,7 +107,6 @@ impl ErrorKind {
             ErrorKind::Host => "Host does not match",
             ErrorKind::HostCharacter => "invalid character in Host",
             ErrorKind::Payload => "payload with this method and version",
-            ErrorKind::Incomplete => "incomplete head",
             ErrorKind::WebSocket => "invalid WebSocket handshake",
         }
     }
