@@ -187,6 +187,13 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [3] : balance hash takes no other argument (got 'foo')."],
     ),
     (
+        "backend b\n mode http\n persist rdp-cookie\nbackend c\n persist rdp-cookies\n",
+        &[
+            "[ALERT] [5] : unknown persist method.",
+            "[WARNING] 'persist rdp-cookie' will be ignored for backend 'b' (needs 'mode tcp').",
+        ],
+    ),
+    (
         "backend b\n balance uri\n external-check path /bin\n",
         &[
             "[WARNING] Layer 7 hash not possible for backend 'b' (needs 'mode http'). Falling back to round robin.",

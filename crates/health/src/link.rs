@@ -122,7 +122,7 @@ pub(crate) async fn open(subject: &Subject, step: &Connect, facts: &Facts) -> Re
         if via.is_some() {
             tunnel(&mut link, &target).await?;
         }
-        introduce(&mut link, header).await
+        introduce(&mut link, header, settings.never_local).await
     };
     match prepared.await {
         Ok(()) => {}
@@ -201,7 +201,7 @@ fn send_proxy(subject: &Subject, step: &Connect) -> SendProxy {
     }
 }
 
-async fn introduce(link: &mut Link, version: SendProxy) -> Result<(), LinkError> {
+async fn introduce(link: &mut Link, version: SendProxy, never_local: bool) -> Result<(), LinkError> {
     if version == SendProxy::None {
         return Ok(());
     }
@@ -210,7 +210,9 @@ async fn introduce(link: &mut Link, version: SendProxy) -> Result<(), LinkError>
         SendProxy::None => {}
         SendProxy::V1 => net::proxy_protocol::write_v1(ends, &mut header),
         SendProxy::V2 { crc32c, .. } => {
-            net::proxy_protocol::write_v2(None, std::iter::empty(), crc32c.then_some(0), &mut header);
+            // A check is the proxy's own: it stands for no client.
+            let ends = ends.filter(|_| never_local);
+            net::proxy_protocol::write_v2(ends, std::iter::empty(), crc32c.then_some(0), &mut header);
         }
     }
     link.write_all(&header).await

@@ -27,6 +27,8 @@ pub struct CheckSettings {
     pub fall: u32,
     /// `check-send-proxy`, or the server's own `send-proxy` where the check goes where requests go.
     pub send_proxy: bool,
+    /// Whether a header of version 2 names both ends, as if a client had connected (`pp2-never-send-local`).
+    pub never_local: bool,
     /// `check-via-socks4`: the proxy of `socks4`.
     pub socks4: Option<SocketAddr>,
     /// `timeout check`; `None` when `inter` limits all.

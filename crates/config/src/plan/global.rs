@@ -77,6 +77,8 @@ pub struct Global {
     pub external_check_environment: bool,
     /// `insecure-fork-wanted`.
     pub insecure_fork_wanted: bool,
+    /// `pp2-never-send-local`: for servers that do not know the command LOCAL of the PROXY protocol.
+    pub pp2_never_send_local: bool,
     /// `mworker-max-reloads`; 50 where it is not said.
     pub max_reloads: Option<u32>,
     /// `harden.reject-privileged-ports.tcp`: connections from ports below 1024 are closed at once (RFC 6335, 6).

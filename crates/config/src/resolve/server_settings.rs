@@ -78,7 +78,10 @@ pub(crate) fn server_settings(
         };
         if draft.check {
             match kinds.of(&own.state.name, &draft, proxy, acls, sources, context) {
-                Ok(kind) => own.check = Some(check_settings(&draft, &proxy.settings, kind)),
+                Ok(kind) => {
+                    let never_local = context.global.pp2_never_send_local;
+                    own.check = Some(check_settings(&draft, &proxy.settings, never_local, kind));
+                }
                 Err(error) => context.diagnostics.push(error),
             }
         }
@@ -217,7 +220,12 @@ fn agent_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>) -> Option<Ag
     })
 }
 
-fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: Arc<CheckKind>) -> CheckSettings {
+fn check_settings(
+    draft: &ServerDraft<'_>,
+    settings: &Settings<'_>,
+    never_local: bool,
+    kind: Arc<CheckKind>,
+) -> CheckSettings {
     // A check of another port tells its own PROXY header apart; one of the same port follows the server's.
     let elsewhere = draft.check_port.is_some() || draft.check_address.is_some();
     let sends_proxy = draft.send_proxy.resolved() != SendProxy::None;
@@ -228,6 +236,7 @@ fn check_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>, kind: Arc<Ch
         rise: draft.rise,
         fall: draft.fall,
         send_proxy: draft.check_send_proxy || (sends_proxy && !elsewhere),
+        never_local,
         socks4: draft.socks4.filter(|_| draft.check_via_socks4),
         timeout: settings.timeouts.check,
         connect_timeout: settings.timeouts.connect,

@@ -36,6 +36,11 @@ pub(crate) fn check(
     if settings.mode != Mode::Http && !rules.tcp_request.switches_mode() {
         needs_http(proxy, rules, context);
     }
+    if settings.mode == Mode::Http && settings.is_backend() && settings.rdp_persistence.is_some() {
+        warn(proxy, context, |kind, name| {
+            format!("'persist rdp-cookie' will be ignored for {kind} '{name}' (needs 'mode tcp').")
+        });
+    }
     log_format(proxy, loggers, context);
     unused_checks(proxy, context);
     timeouts_said_twice(proxy, context);

@@ -77,6 +77,7 @@ pub static TABLE: &[Keyword] = &[
     global("expose-deprecated-directives",   "",               "allows deprecated keywords",                             |_, a| a.finish()),
     global("mworker-max-reloads",     "<number>",              "reloads after which a worker that is still there is ended", |g, a| some(&mut g.plan.max_reloads, a, 0, i32::MAX as u32)),
     global("harden.reject-privileged-ports.tcp", "{ on | off }", "whether clients with ports below 1024 are refused",    |g, a| { g.plan.reject_privileged_ports = a.on_off()?; a.finish() }),
+    global("pp2-never-send-local",    "",                      "announces checks as if clients had connected (PROXY version 2)", |g, a| flag(&mut g.plan.pp2_never_send_local, a)),
     global("master-worker",           "[no-exit-on-failure]",  "a master process over the worker (deprecated: -W)",      master_worker),
 
     removed_since("nbproc",           G, "2.5", "There is one process; `nbthread` says how many threads it has"),
@@ -91,7 +92,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("force-cfg-parser-pause", G, "it is a debugging aid of HAProxy"),
     ineffective("stress-level",       G, "it is a debugging aid of HAProxy"),
     ineffective("warn-blocked-traffic-after", G, "the watchdog has its own limit here"),
-    ineffective("pp2-never-send-local", G, "local connections are always announced as LOCAL here"),
     ineffective("harden.reject-privileged-ports.quic", G, QUIC),
     ineffective("h1-do-not-close-on-insecure-transfer-encoding", G, "such connections are always closed here"),
     ineffective("h2-workaround-bogus-websocket-clients", G, "HTTP/2 is not supported yet"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{backend, fake, greeter, load, nobody, once, told, worker};
+use super::{backend, fake, greeter, load, nobody, once, told, until, worker};
 
 type Told<'a> = (&'a str, Option<i32>, &'a str);
 
@@ -93,6 +93,28 @@ fn a_request_says_what_was_configured_and_how_the_server_stands() {
         once(&checks).await;
         let heard = heard.borrow();
         assert!(heard[1].starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 "), "{}", heard[1]);
+    });
+}
+
+#[test]
+fn a_check_is_announced_as_the_proxys_own_unless_servers_do_not_understand_that() {
+    worker(async {
+        let (address, heard) = fake(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;
+        for global in ["", " pp2-never-send-local\n"] {
+            let server = format!("server s1 {address} check send-proxy-v2");
+            let (checks, _) = load(&format!("global\n{global}backend be\n timeout connect 1s\n {server}\n"));
+            once(&checks).await;
+        }
+        until(|| heard.borrow().len() == 2).await;
+        // After the signature: version and command, family, length (PROXY protocol, 2.2).
+        let (signature, local, proxied) = ("\r\n\r\n\0\r\nQUIT\n", "\x20\0\0\0", "\x21\x11\0\x0c");
+        let heard = heard.borrow();
+        assert_eq!(heard[0], format!("{signature}{local}"));
+        assert!(
+            heard[1].starts_with(&format!("{signature}{proxied}\x7f\0\0\x01\x7f\0\0\x01")),
+            "{:?}",
+            heard[1]
+        );
     });
 }
 
