@@ -242,3 +242,35 @@ fn sessions_end_when_their_server_or_the_one_it_tracks_is_marked_down_by_whomeve
         });
     }
 }
+
+#[test]
+fn a_server_that_is_deleted_while_it_is_checked_leaves_neither_its_check_nor_requests_behind() {
+    let (asked, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (on_ask, on_end) = (asked.clone(), gone.clone());
+    // It takes connections, and is silent until they end.
+    let silent = Origin::raw(move |mut stream| {
+        let mut room = [0; 4096];
+        while matches!(stream.read(&mut room), Ok(1..)) {
+            on_ask.fetch_add(1, Relaxed);
+        }
+        on_end.fetch_add(1, Relaxed);
+    });
+    let other = Origin::text("other");
+    let (mut weir, socket, port) = start(&format!(
+        "backend b\n balance roundrobin\n timeout check 5m\n option httpchk\n\
+         server s 127.0.0.1:{} check inter 100ms disabled\n server t 127.0.0.1:{}\n",
+        silent.port(),
+        other.port()
+    ));
+    // Its check begins when it leaves maintenance, and goes on while it is sent back there.
+    ask(&socket, "enable server b/s");
+    assert!(eventually(|| asked.load(Relaxed) == 1), "a check is under way");
+    assert_eq!(gone.load(Relaxed), 0);
+    ask(&socket, "disable server b/s");
+    assert!(eventually(|| ask(&socket, "del server b/s").contains("Server deleted.")));
+    assert!(eventually(|| gone.load(Relaxed) == 1), "the check's connection ends with the server");
+    (0..20).for_each(|_| assert_eq!(get(port, "/"), 200));
+    assert_eq!((other.requests(), silent.connections()), (20, 1));
+    assert!(!ask(&socket, "show servers state b").contains(" s "));
+    assert!(weir.is_running());
+}

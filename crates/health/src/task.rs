@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -48,6 +49,14 @@ impl Task {
         match &self.duty {
             Duty::Check(subject) => subject.server(),
             Duty::Agent(peer, _) => peer.server(),
+        }
+    }
+
+    /// Ready once the server is removed.
+    fn poll_end(&self, context: &mut std::task::Context<'_>) -> Poll<()> {
+        match &self.duty {
+            Duty::Check(subject) => subject.server().health.poll_end(context),
+            Duty::Agent(peer, _) => peer.server().agent.poll_end(context),
         }
     }
 
@@ -196,9 +205,19 @@ async fn live(home: &Home, mut task: Task, mut hopped: bool) -> Option<Hop> {
             return None;
         }
         hopped = false;
-        let interval = work(home, &task).await;
+        let interval = work_unless_removed(home, &task).await?;
         task.due = now_ms() + interval.as_millis() as u64;
     }
+}
+
+/// Does what is due, once, and gives that up when the server is removed meanwhile: its connection goes with it.
+async fn work_unless_removed(home: &Home, task: &Task) -> Option<Duration> {
+    let mut working = pin!(work(home, task));
+    poll_fn(|context| {
+        let working = working.as_mut().poll(context).map(Some);
+        if working.is_pending() && task.poll_end(context).is_ready() { Poll::Ready(None) } else { working }
+    })
+    .await
 }
 
 /// Does what is due, once; gives the time until the next time.

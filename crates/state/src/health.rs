@@ -90,6 +90,17 @@ impl Health {
         std::task::Poll::Ready(demand)
     }
 
+    /// Ready once the checks are to end; everything else that is asked stays for [`Health::poll_demand`]. The checking task is
+    /// woken whatever is asked.
+    pub fn poll_end(&self, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if self.demand.load(Relaxed) == Demand::End as u8 {
+            return std::task::Poll::Ready(());
+        }
+        *waiting = Some(context.waker().clone());
+        std::task::Poll::Pending
+    }
+
     /// Sets the level of `init-state`; `None` where it is not said.
     pub fn set_initial(&self, level: Option<u32>) {
         self.initial.store(level.map_or(0, |level| level + 1), Relaxed);
