@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use config::{Boot, Loaded, Plan, Setting};
 use diag::render::{self, Colour};
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, ParseError, ParseOptions, Status};
-use net::proxy_protocol;
+use net::{netscaler, proxy_protocol};
 use sample::{Env, Transaction};
 
 pub use expressions::{cookies, expression, json, jwt, url};
@@ -24,6 +24,7 @@ pub const TARGETS: &[Target] = &[
     ("http1_response", http1_response),
     ("chunked", chunked),
     ("proxy_protocol", proxy_protocol),
+    ("netscaler", netscaler),
     ("log_format", log_format),
     ("expression", expression),
     ("json", json),
@@ -154,6 +155,19 @@ pub fn proxy_protocol(bytes: &[u8]) {
         let again = proxy_protocol::parse(&written);
         assert!(matches!(&again, Ok(Some(again)) if again.addresses == header.addresses), "{again:?}");
     }
+}
+
+/// A NetScaler Client IP header, likewise: the first four bytes are the magic number that was agreed on.
+pub fn netscaler(bytes: &[u8]) {
+    let Some((magic, bytes)) = bytes.split_first_chunk() else { return };
+    let magic = u32::from_be_bytes(*magic);
+    let Ok(Some(header)) = netscaler::parse(bytes, magic) else { return };
+    assert!(header.length <= bytes.len());
+    for end in 0..header.length {
+        assert_eq!(netscaler::parse(&bytes[..end], magic), Ok(None), "{end} of {} bytes", header.length);
+    }
+    assert_eq!(netscaler::parse(&bytes[..header.length], magic), Ok(Some(header)));
+    assert_eq!(header.source.is_ipv4(), header.destination.is_ipv4());
 }
 
 /// A log format is refused, or writes a line; one that is all JSON writes JSON.

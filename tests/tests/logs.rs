@@ -327,6 +327,41 @@ fn a_client_without_its_proxy_header_is_told_by_number_name_and_words() {
             "fine: 0 Success".into(),
         ),
     ];
+    tell(port, &collector, cases);
+}
+
+#[test]
+fn a_client_without_its_netscaler_header_is_told_by_number_name_and_words() {
+    let collector = Collector::new();
+    let (port, open) = (free_port(), free_port());
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend g\n  bind 127.0.0.1:{open}\n\
+             frontend f\n  bind 127.0.0.1:{port} accept-netscaler-cip 1234\n  timeout client-hs 200ms\n  \
+             log 127.0.0.1:{} format raw local0\n  \
+             error-log-format \"%[fc_err] %[fc_err_name] %[fc_err_str]\"\n  http-request return status 200\n",
+            collector.port()
+        ),
+        &[open],
+    );
+    let waiting = |what: &str, kind| format!("{what} {kind} NetScaler Client IP header");
+    let magic = "22 CIP_BAD_MAGIC Received an invalid NetScaler Client IP magic number".to_owned();
+    let cases: &[(&[u8], &str, String)] = &[
+        (b"", "close", waiting("18 CIP_EMPTY Connection closed", "while waiting for")),
+        (b"\0\0", "wait", waiting("20 CIP_TIMEOUT Timeout", "while waiting for a")),
+        (b"\0\0\x04", "close", "21 CIP_TRUNCATED Truncated NetScaler Client IP header received".into()),
+        (b"GET / HTTP/1.1\r\n\r\n", "wait", magic),
+        (
+            b"\0\0\x04\xd2\0\0\0\x14\x50123456789012345678901234567890",
+            "wait",
+            "23 CIP_BAD_PROTO Received an unhandled protocol in the NetScaler Client IP header".into(),
+        ),
+    ];
+    tell(port, &collector, cases);
+}
+
+/// Sends bytes and then closes the connection (`close`) or leaves it open (`wait`): what is logged of each.
+fn tell(port: u16, collector: &Collector, cases: &[(&[u8], &str, String)]) {
     for (bytes, then, told) in cases {
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port is open");
         client.write_all(bytes).expect("a connection");
@@ -469,4 +504,80 @@ fn what_was_denied_has_a_unique_id_and_what_was_no_request_none() {
         let line = collector.next();
         assert!(line.contains(expected), "{line}");
     }
+}
+
+/// A frontend that answers what it understands, and how it tells of connections, with `more` lines.
+fn strict(port: u16, collector: &Collector, more: &str) -> String {
+    format!(
+        "frontend f{port}\n  bind 127.0.0.1:{port}\n  timeout http-request 200ms\n  log 127.0.0.1:{} {more}\n  \
+         log-format \"usual %OG %ST %tsc\"\n  http-request return status 200\n",
+        collector.port()
+    )
+}
+
+#[test]
+fn what_is_no_request_is_logged_as_an_error_of_the_connection() {
+    let collector = Collector::new();
+    let ports = [free_port(), free_port(), free_port()];
+    let raw = "format raw local0\n  ";
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}log-profile p\n  on error format \"profile %OG %ST %tsc\"\n  on close drop\n{DEFAULTS}{}{}{}",
+            strict(
+                ports[0],
+                &collector,
+                &format!("{raw}log-steps accept\n  error-log-format \"error %OG %ST %tsc\"")
+            ),
+            strict(ports[1], &collector, raw),
+            strict(ports[2], &collector, &format!("profile p {raw}")),
+        ),
+        &ports,
+    );
+    // What is looked at whether it is open leaves a line too, but where a profile drops it: none is a request.
+    let mut probes: Vec<_> = (0..3).map(|_| collector.next()).collect();
+    probes.sort();
+    assert_eq!(
+        probes,
+        ["error sess_error 400 CR--\n", "profile sess_error 400 CR--\n", "usual sess_error 400 CR--\n"]
+    );
+    let cases: &[(&str, &str)] = &[
+        ("GET\r\n\r\n", "400 PR--"),
+        ("GET / HTTP/1.1\r\n", "408 cR--"),
+        ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400 PR--"),
+    ];
+    for (bytes, end) in cases {
+        for (port, format) in ports.into_iter().zip(["error", "usual", "profile"]) {
+            Client::connect(port).send(bytes).read_to_end();
+            assert_eq!(collector.next(), format!("{format} sess_error {end}\n"), "{bytes:?}");
+        }
+    }
+    // A request that is one is told of at the steps asked for, whatever becomes of it.
+    get(ports[0], "/");
+    assert_eq!(collector.next(), "usual txn_accept -1 ----\n");
+    get(ports[2], "/");
+    get(ports[1], "/");
+    assert_eq!(collector.next(), "usual txn_close 200 LR--\n");
+}
+
+#[test]
+fn a_request_that_is_badly_coded_from_the_start_reaches_no_server() {
+    let origin = weir_tests::Origin::text("reached");
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[port],
+    );
+    let head = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for body in ["zz\r\n", "5\r\nhello!\r\n", "5\nhello", "-1\r\n"] {
+        let answer = Client::connect(port).send(format!("{head}{body}")).read_to_end();
+        assert!(answer.starts_with(b"HTTP/1.1 400"), "{body:?}: {}", answer.escape_ascii());
+    }
+    assert_eq!(origin.connections(), 0);
+    let kept = weir.ask("show errors");
+    assert!(kept.contains("invalid chunk") && kept.contains("-1\\r\\n"), "{kept}");
+    let answer = Client::connect(port).send(format!("{head}5\r\nhello\r\n0\r\n\r\n")).read_to_end();
+    assert!(answer.ends_with(b"reached"), "{}", answer.escape_ascii());
 }

@@ -1,4 +1,5 @@
-//! The PROXY protocol from outside: what becomes of the addresses of a header received, and the bytes of headers sent.
+//! The PROXY protocol and NetScaler Client IP headers from outside: what becomes of the addresses of a header received, and the
+//! bytes of headers sent.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -120,4 +121,52 @@ fn a_client_of_a_unix_socket_is_told_of_as_local() {
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("a small request");
     let got = told.recv().expect("the server is asked");
     assert!(got.starts_with(&header(0x20, 0, b"")), "{}", got.escape_ascii());
+}
+
+/// A NetScaler Client IP header of the layout since 10.5 for 10.1.2.3:1111 to 10.9.8.7:2222.
+fn netscaler(magic: u32) -> Vec<u8> {
+    let ip = [0x45, 0, 0, 40, 0, 1, 0, 0, 64, 6, 0, 0, 10, 1, 2, 3, 10, 9, 8, 7];
+    let tcp = [0x04, 0x57, 0x08, 0xae, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 2, 0, 0, 0, 0, 0, 0];
+    [&magic.to_be_bytes()[..], &[0, 0, 0, 52, 0, 1, 0, 40], &ip, &tcp].concat()
+}
+
+#[test]
+fn addresses_of_a_netscaler_come_before_those_of_a_proxy_behind_it() {
+    let ports = [free_port(), free_port(), free_port()];
+    let rest = "http-request return status 200 content-type text/plain lf-string \
+                \"%[src]:%[src_port] %[dst]:%[dst_port] %[fc_src] %[fc_rcvd_proxy]\"\n";
+    let weir = Weir::start(
+        &format!(
+            "global\n  nbthread 1\n  stats socket runtime level admin\n\
+             defaults\n  mode http\n  timeout client 20s\n\
+             frontend a\n  bind 127.0.0.1:{} accept-netscaler-cip 1234\n  {rest}\
+             frontend b\n  bind 127.0.0.1:{} accept-netscaler-cip 1234 accept-proxy\n  {rest}\
+             frontend c\n  bind 127.0.0.1:{} accept-proxy\n  \
+             tcp-request connection expect-netscaler-cip layer4 if {{ src 127.0.0.1 }}\n  {rest}",
+            ports[0], ports[1], ports[2],
+        ),
+        &[],
+    );
+    assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+    let (get, proxy) = ("GET / HTTP/1.0\r\n\r\n", "PROXY TCP4 192.0.2.1 192.0.2.2 3 4\r\n");
+    let through = |port: u16, headers: &[&[u8]]| {
+        let request = [&headers.concat()[..], get.as_bytes()].concat();
+        let answer = Client::connect(port).send(request).read_to_end();
+        String::from_utf8_lossy(&answer).rsplit("\r\n").next().unwrap_or_default().to_owned()
+    };
+    let known = netscaler(1234);
+    assert_eq!(through(ports[0], &[&known]), "10.1.2.3:1111 10.9.8.7:2222 127.0.0.1 0");
+    assert_eq!(through(ports[1], &[&known, proxy.as_bytes()]), "192.0.2.1:3 192.0.2.2:4 127.0.0.1 1");
+    // A rule takes the magic number of the bind line, 0 where there is none.
+    assert_eq!(through(ports[2], &[&netscaler(0), proxy.as_bytes()]), "192.0.2.1:3 192.0.2.2:4 127.0.0.1 1");
+    for refused in [&[&known[..]][..], &[proxy.as_bytes()], &[proxy.as_bytes(), &known]] {
+        assert_eq!(through(ports[1], refused), "", "{refused:?}");
+    }
+    // However it is cut.
+    let mut slow = Client::connect(ports[0]);
+    for byte in &known {
+        slow.send([*byte]);
+    }
+    let answer = slow.send(get).read_to_end();
+    assert!(answer.ends_with(b"10.1.2.3:1111 10.9.8.7:2222 127.0.0.1 0"), "{}", answer.escape_ascii());
 }

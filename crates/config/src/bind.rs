@@ -28,6 +28,7 @@ pub struct BindDraft<'a> {
     pub id: Option<u32>,
     pub maxconn: u32,
     pub accept_proxy: bool,
+    pub netscaler_magic: Option<u32>,
     /// `proto none`: what is TCP stays TCP.
     pub stays_raw: bool,
     /// `tcp-ss`: from which header on the SYN is saved.
@@ -78,6 +79,7 @@ const fn row(
 #[rustfmt::skip]
 pub static TABLE: &[BindKeyword] = &[
     //  name                arguments        what it does                                        setting
+    row("accept-netscaler-cip", "<magic>",   "connections begin with a NetScaler Client IP header", |d, a| { d.netscaler_magic = Some(a.integer("the magic number", 1, u32::MAX)?); Ok(()) }),
     row("accept-proxy",     "",              "connections begin with a PROXY header",            |d, _| { d.accept_proxy = true; Ok(()) }),
     row("backlog",          "<backlog>",     "how many connections may wait to be accepted",     |d, a| number(&mut d.backlog, a, 0, u32::MAX)),
     row("cc",               "<algorithm>",   "TCP's congestion control",                         |d, a| text(&mut d.congestion, a)),
@@ -377,6 +379,7 @@ pub fn make(
         address,
         listener: Arc::new(state::Listener::new(id, name.into(), shown.into(), draft.maxconn)),
         accept_proxy: draft.accept_proxy,
+        netscaler_magic: draft.netscaler_magic,
         stays_raw: draft.stays_raw,
         save_syn: draft.save_syn,
         tcp_ut: draft.tcp_ut,
@@ -399,6 +402,5 @@ pub fn make(
         shards: draft.shards,
         workers,
         severity_output: draft.severity_output,
-        tos: None,
     })
 }

@@ -116,7 +116,7 @@ fn steps_and_profiles_are_found() {
     assert!(plan.frontend("g").expect("g").log_steps.holds(LogOrigin::Close));
     let profile = loggers(&plan, "f")[0].profile.as_ref().expect("a profile");
     assert_eq!((profile.tag.as_deref(), profile.steps.len()), (Some("mine"), 2));
-    assert!(profile.at(LogOrigin::Accept, false).expect("any").drop);
+    assert!(profile.at(LogOrigin::Accept).expect("any").drop);
 }
 
 #[test]

@@ -40,7 +40,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("do-log if { always_false }", "XXXXXXX", ""),
     ("do-resolve(txn.ip,names,ipv6) str(host.test)", "..X.X..", ""),
     ("early-hint Link \"</main.css>; rel=preload\"", "....X..", ""),
-    ("expect-netscaler-cip layer4", "X......", "NetScaler"),
+    ("expect-netscaler-cip layer4", "X......", ""),
     ("expect-proxy layer4 if { src 192.0.2.1 }", "X......", ""),
     ("normalize-uri path-strip-dotdot full", "....X..", ""),
     ("pause 20ms", "....XX.", ""),

@@ -57,6 +57,8 @@ pub enum ErrorKind {
     TransferEncoding,
     /// A transfer coding before `chunked` that we cannot decode (422).
     TransferCoding,
+    /// Chunks of a body that is badly coded.
+    Chunk,
     /// `Host` contradicts another `Host` or the authority of the target.
     Host,
     /// `Host` has a character that no host or port has.
@@ -104,6 +106,7 @@ impl ErrorKind {
             ErrorKind::ContentLength => "invalid Content-Length",
             ErrorKind::TransferEncoding => "invalid Transfer-Encoding",
             ErrorKind::TransferCoding => "unsupported transfer coding",
+            ErrorKind::Chunk => "invalid chunk",
             ErrorKind::Host => "Host does not match",
             ErrorKind::HostCharacter => "invalid character in Host",
             ErrorKind::Payload => "payload with this method and version",

@@ -1,4 +1,4 @@
-//! Listeners, dialing, the PROXY protocol, splice.
+//! Listeners, dialing, the PROXY protocol and its kin, splice.
 //!
 //! The one room that may hold `unsafe`, in [`sys`] alone. Nothing here knows what a request is. Called by
 //! `proxy`, `health` and `control`.
@@ -7,6 +7,7 @@
 
 pub mod dial;
 pub mod listen;
+pub mod netscaler;
 pub mod pass;
 pub mod proxy_protocol;
 pub mod socks4;

@@ -63,10 +63,13 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
     }
     report::close_cookie_states(client, x);
     // Also of what no server was to see.
-    if !x.txn.is_http || !x.txn.request.method().is_empty() {
+    let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();
+    if was_request {
         crate::fields::make_unique_id(client, x);
+    } else {
+        report::no_request(client, x);
     }
-    if !x.txn.logged_early {
+    if was_request && !x.txn.logged_early {
         report::step(client, x, LogOrigin::Close);
     }
 }

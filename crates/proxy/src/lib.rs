@@ -21,6 +21,7 @@ mod finish;
 mod flow;
 mod gate;
 mod glitch;
+mod handshake;
 mod local;
 pub mod log;
 mod pool;

@@ -64,10 +64,6 @@ pub(crate) fn close_cookie_states(client: &Connection, x: &mut Exchange) {
 fn log(client: &Connection, x: &Exchange, origin: LogOrigin) {
     let frontend = &client.frontend;
     let options = &frontend.options;
-    let level = x.txn.log_level.or(client.session.log_level);
-    if level == Some(None) {
-        return;
-    }
     let failed = x.txn.termination.cause != Cause::None && x.txn.termination.cause != Cause::Local;
     let erroneous = failed || x.txn.status >= 500 || x.txn.redispatched || x.txn.retries > 0;
     if origin == LogOrigin::Close && options.dontlognull && !x.txn.is_http && x.txn.bytes_in == 0 {
@@ -76,13 +72,27 @@ fn log(client: &Connection, x: &Exchange, origin: LogOrigin) {
     if options.dontlog_normal && !erroneous {
         return;
     }
-    let level = match level {
-        Some(Some(level)) => level,
-        _ if options.log_separate_errors && erroneous => ERROR,
-        _ => INFO,
-    };
-    let report = Report { format: frontend.log_format.as_ref(), level, failed: erroneous, profile: None };
+    let Some(level) = level(client, Some(x), erroneous) else { return };
+    let report = Report { format: frontend.log_format.as_ref(), level, profile: None };
     envs::with(client, x, |env| write(client, env, origin, &report));
+}
+
+/// What arrived was no request, or none in time: a line of a connection that failed, at whatever steps requests are logged.
+pub(crate) fn no_request(client: &Connection, x: &Exchange) {
+    if !client.prepared().logs {
+        return;
+    }
+    let frontend = &client.frontend;
+    let Some(level) = level(client, Some(x), true) else { return };
+    let format = frontend.error_log_format.as_ref().or(frontend.log_format.as_ref());
+    let report = Report { format, level, profile: None };
+    envs::with(client, x, |env| write(client, env, LogOrigin::SessionError, &report));
+}
+
+/// The level of a line: the one that a rule set, or the usual one; `None` when a rule silences it.
+fn level(client: &Connection, x: Option<&Exchange>, erroneous: bool) -> Option<u8> {
+    let usual = if erroneous && client.frontend.options.log_separate_errors { ERROR } else { INFO };
+    x.and_then(|x| x.txn.log_level).or(client.session.log_level).unwrap_or(Some(usual))
 }
 
 /// `do-log`: writes a line now, of a stream or of a connection that has none yet.
@@ -92,12 +102,11 @@ pub(crate) fn on_demand(
     origin: LogOrigin,
     profile: Option<&LogProfile>,
 ) {
-    let level = x.and_then(|x| x.txn.log_level).or(client.session.log_level);
-    if level == Some(None) || !client.prepared().logs {
+    if !client.prepared().logs {
         return;
     }
-    let level = level.flatten().unwrap_or(INFO);
-    let report = Report { format: client.frontend.log_format.as_ref(), level, failed: false, profile };
+    let Some(level) = level(client, x, false) else { return };
+    let report = Report { format: client.frontend.log_format.as_ref(), level, profile };
     match x {
         Some(x) => envs::with(client, x, |env| write(client, env, origin, &report)),
         None => of_session(client, |env| write(client, env, origin, &report)),
@@ -140,10 +149,9 @@ pub(crate) fn session_error(client: &Connection, why: &str) {
         return;
     }
     let frontend = &client.frontend;
-    let level = if frontend.options.log_separate_errors { ERROR } else { INFO };
+    let Some(level) = level(client, None, true) else { return };
     if frontend.error_log_format.is_some() {
-        let report =
-            Report { format: frontend.error_log_format.as_ref(), level, failed: true, profile: None };
+        let report = Report { format: frontend.error_log_format.as_ref(), level, profile: None };
         return of_session(client, |env| write(client, env, LogOrigin::SessionError, &report));
     }
     let session = &client.session;

@@ -5,7 +5,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
-use http::{BodyLength, Method, Status, parse_request};
+use http::{BodyLength, ChunkDecoder, ErrorKind, Method, Status, parse_request};
 use runtime::timer::{self, now_us};
 
 use crate::connection::Connection;
@@ -149,6 +149,15 @@ fn parse(client: &mut Connection, x: &mut Exchange) -> Result<bool, Stop> {
     }
 }
 
+/// Looks at what came of the body together with the head: a request that is known to be badly coded goes nowhere.
+fn check_chunks(client: &mut Connection) -> Result<(), Stop> {
+    let input = client.input.as_ref().map_or(&[][..], |input| input.filled());
+    let Err(error) = ChunkDecoder::new().track(input) else { return Ok(()) };
+    let error = http::ParseError { kind: ErrorKind::Chunk, offset: error.offset };
+    capture_error(client, &error);
+    Err(Fault::BadRequest(error.kind).into())
+}
+
 /// A request with a breach of the rules that is let pass: kept for `show errors` all the same, and too many of them end the
 /// connection.
 #[cold]
@@ -170,6 +179,13 @@ fn capture_error(client: &mut Connection, error: &http::ParseError) {
 
 /// Counts the request, complete `now`, and notes what logs and later steps need of it as it was received.
 fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), Stop> {
+    let length = match x.txn.request.method_id() {
+        Method::Connect => BodyLength::None,
+        _ => x.txn.request.request_body(),
+    };
+    if length == BodyLength::Chunked {
+        check_chunks(client)?;
+    }
     x.txn.times.request = now;
     client.session.requests += 1;
     x.txn.id = client.worker.stream_id();
@@ -192,10 +208,6 @@ fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), S
         x.txn.to_proxy = !matches!(head.target().first(), None | Some(b'/' | b'*'));
     }
     x.expects_continue = head.expects_continue() && head.version().is_11_or_above();
-    let length = match head.method_id() {
-        Method::Connect => BodyLength::None,
-        _ => head.request_body(),
-    };
     x.upload.start(length, Recoding::None);
     let wanted = client.worker.shared.plan.variables.wants_request_line();
     if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {

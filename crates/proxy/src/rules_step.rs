@@ -24,9 +24,15 @@ use crate::{relay, report, respond, response, service, upload};
 /// What rules on a connection that has no request yet say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TcpVerdict {
-    Go,
+    Go(Expected),
     Refuse,
-    ExpectProxy,
+}
+
+/// The headers that rules want before the first byte of a connection (`expect-proxy`, `expect-netscaler-cip`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Expected {
+    pub proxy: bool,
+    pub netscaler: bool,
 }
 
 /// `tcp-request connection`.
@@ -34,7 +40,7 @@ pub(crate) fn tcp_connection(client: &mut Connection) -> TcpVerdict {
     let frontend = client.frontend.clone();
     let verdict = on_connection(client, &frontend.tcp_connection);
     // At this point the connection itself is what `set-src` and `set-dst` change.
-    client.session.set_own(None);
+    client.session.forget_own();
     verdict
 }
 
@@ -46,10 +52,10 @@ pub(crate) fn tcp_session(client: &mut Connection) -> TcpVerdict {
 
 fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
     if rules.is_empty() {
-        return TcpVerdict::Go;
+        return TcpVerdict::Go(Expected::default());
     }
     let sockets = Sockets::of_client(client);
-    let mut verdict = TcpVerdict::Go;
+    let mut expected = Expected::default();
     let mut start = 0;
     loop {
         let mut stage = Stage {
@@ -71,14 +77,15 @@ fn on_connection(client: &mut Connection, rules: &RuleSet) -> TcpVerdict {
                 return TcpVerdict::Refuse;
             }
             Outcome::Final(_) => return TcpVerdict::Refuse,
-            Outcome::Hold(Hold::ExpectProxy) => verdict = TcpVerdict::ExpectProxy,
+            Outcome::Hold(Hold::ExpectProxy) => expected.proxy = true,
+            Outcome::Hold(Hold::ExpectNetscaler) => expected.netscaler = true,
             Outcome::Hold(Hold::Tos(tos)) => client.stream.set_tos(tos),
             Outcome::Hold(Hold::Mark(mark)) => client.stream.set_mark(mark),
             Outcome::Hold(Hold::Log { origin, profile }) => {
                 report::on_demand(client, None, origin, profile.as_deref());
             }
             Outcome::Hold(_) => {}
-            Outcome::Done | Outcome::Accept | Outcome::Wait => return verdict,
+            Outcome::Done | Outcome::Accept | Outcome::Wait => return TcpVerdict::Go(expected),
         }
     }
 }
@@ -282,7 +289,7 @@ async fn do_hold(client: &mut Connection, x: &mut Exchange, proxy: &Proxy, hold:
             }
             Ok(())
         }
-        Hold::ExpectProxy => Ok(()),
+        Hold::ExpectProxy | Hold::ExpectNetscaler => Ok(()),
     }
 }
 

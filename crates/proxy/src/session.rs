@@ -1,5 +1,5 @@
-//! A connection from accept to close: PROXY protocol, `tcp-request connection|session` rules, then requests
-//! one after the other (HTTP) or one stream (TCP).
+//! A connection from accept to close: `tcp-request connection` rules, what a proxy before us sends first
+//! ([`handshake`]), `tcp-request session` rules, then requests one after the other (HTTP) or one stream (TCP).
 //!
 //! An idle keep-alive connection rests here, in a future that holds no buffer; the future of a request in
 //! progress lives in a box that is reused ([`Exchanges`]).
@@ -12,20 +12,20 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
-use config::plan::bind::BindAddress;
+use config::plan::bind::{Bind, BindAddress};
 use net::Stream;
-use net::proxy_protocol::Invalid;
 use runtime::pools::{self, Pool};
 use runtime::profile;
-use runtime::timer::{self, now_us};
+use runtime::timer::now_us;
 use runtime::usage::Measured;
-use sample::{ConnectionError, Endpoint, Ends, Session, Tlv};
+use sample::{Endpoint, Session};
 use state::Mode;
 use state::sessions::{self, Activity};
 
 use crate::accept::Newcomer;
 use crate::connection::Connection;
-use crate::rules_step;
+use crate::handshake;
+use crate::rules_step::{self, TcpVerdict};
 use crate::worker::Worker;
 
 /// What ended the wait for a request.
@@ -181,9 +181,9 @@ where
     M: Fn(Box<Connection>, Arrival) -> F,
     F: Future<Output = (Box<Connection>, Next)>,
 {
-    let accepts_proxy =
-        connection.frontend.binds.iter().any(|bind| bind.accept_proxy) || !is_plain(&connection);
-    if accepts_proxy && !Box::pin(open(&mut connection)).await {
+    let starts_at_once =
+        is_plain(&connection) && !connection.frontend.binds.iter().any(Bind::begins_with_a_header);
+    if !starts_at_once && !Box::pin(open(&mut connection)).await {
         return;
     }
     count_session(&connection);
@@ -284,22 +284,19 @@ async fn wait_for_request(connection: &mut Connection) -> Option<Arrival> {
     .await
 }
 
-/// What comes before any request: `tcp-request connection` rules, the PROXY protocol, `tcp-request session`
+/// What comes before any request: `tcp-request connection` rules, headers of proxies, `tcp-request session`
 /// rules. `false` when the connection is refused.
 async fn open(connection: &mut Connection) -> bool {
-    let verdict = rules_step::tcp_connection(connection);
-    if verdict == rules_step::TcpVerdict::Refuse {
+    let TcpVerdict::Go(expected) = rules_step::tcp_connection(connection) else {
         connection.frontend.state.frontend.mine().denied_connections.add(1);
         if let Some(of_listener) = connection.session.listener.mine() {
             of_listener.denied_connections.add(1);
         }
         return false;
-    }
-    let expects = verdict == rules_step::TcpVerdict::ExpectProxy || bind_accepts_proxy(connection);
-    if expects && let Err(why) = read_proxy_header(connection).await {
+    };
+    if let Err(why) = handshake::receive(connection, expected).await {
         connection.session.error = why;
-        let silent = matches!(why, ConnectionError::PROXY_EMPTY | ConnectionError::PROXY_ABORT);
-        if !silent || !connection.frontend.options.dontlognull {
+        if !handshake::is_silent(why) || !connection.frontend.options.dontlognull {
             crate::report::session_error(connection, why.message());
         }
         connection.count(|traffic| traffic.request_errors.add(1));
@@ -307,7 +304,7 @@ async fn open(connection: &mut Connection) -> bool {
     }
     connection.session.ready_us = now_us();
     connection.idle_from = connection.session.ready_us;
-    if rules_step::tcp_session(connection) == rules_step::TcpVerdict::Refuse {
+    if rules_step::tcp_session(connection) == TcpVerdict::Refuse {
         connection.frontend.state.frontend.mine().denied_sessions.add(1);
         if let Some(of_listener) = connection.session.listener.mine() {
             of_listener.denied_sessions.add(1);
@@ -315,65 +312,6 @@ async fn open(connection: &mut Connection) -> bool {
         return false;
     }
     true
-}
-
-fn bind_accepts_proxy(connection: &Connection) -> bool {
-    let own = &connection.session.listener;
-    connection.frontend.binds.iter().any(|bind| bind.accept_proxy && std::ptr::eq(&*bind.listener, &**own))
-}
-
-/// Receives the PROXY header, whose addresses are those of the session; what follows it stays in the connection's buffer.
-///
-/// # Errors
-/// Why there is none, as it is logged (8.2.5).
-async fn read_proxy_header(connection: &mut Connection) -> Result<(), ConnectionError> {
-    let timeouts = &connection.frontend.timeouts;
-    let allowed = timeouts.client_handshake.or(timeouts.client);
-    connection.timer.set_after(timer::now_ms(), allowed);
-    loop {
-        let read = poll_fn(|context: &mut Context<'_>| {
-            if let Poll::Ready(read) = connection.poll_fill(context) {
-                return Poll::Ready(read.map_err(|_| ConnectionError::PROXY_ABORT));
-            }
-            connection.timer.poll_expired(context).map(|()| Err(ConnectionError::PROXY_TIMEOUT))
-        });
-        let read = read.await;
-        if matches!(read, Ok(0) | Err(ConnectionError::PROXY_ABORT)) && !connection.input().is_empty() {
-            return Err(ConnectionError::PROXY_TRUNCATED);
-        }
-        if read? == 0 {
-            return Err(ConnectionError::PROXY_EMPTY);
-        }
-        match net::proxy_protocol::parse(connection.input().filled()) {
-            Ok(None) => {}
-            Err(why) => {
-                return Err(match why {
-                    Invalid::Signature => ConnectionError::PROXY_OTHER,
-                    Invalid::Family => ConnectionError::PROXY_PROTOCOL,
-                    Invalid::Line | Invalid::Command | Invalid::Length | Invalid::Checksum => {
-                        ConnectionError::PROXY_INVALID
-                    }
-                });
-            }
-            Ok(Some(header)) => {
-                connection.input().consume(header.length);
-                connection.release_input();
-                let session = &mut connection.session;
-                session.received_proxy = true;
-                if let Some((source, destination)) = header.addresses {
-                    // The connection's own stay as they are, or as its rules set them (`fc_src`).
-                    let own = Ends { source: session.source, destination: session.destination };
-                    (session.source, session.destination) = (Endpoint::Ip(source), Endpoint::Ip(destination));
-                    session.set_own(Some(own));
-                }
-                if !header.tlvs.is_empty() {
-                    let tlv = |(kind, value)| Tlv { kind, value };
-                    session.set_tlvs(header.tlvs.into_iter().map(tlv).collect());
-                }
-                return Ok(());
-            }
-        }
-    }
 }
 
 /// Whether the frontend's own connection limit has been lowered below what it serves; then connections close

@@ -119,6 +119,7 @@ pub(crate) enum Action {
     Pause(Number),
     EarlyHint { name: Box<[u8]>, value: Format },
     ExpectProxy,
+    ExpectNetscaler,
     DoLog { origin: LogOrigin, profile: Option<Arc<LogProfile>> },
     DisableRetry,
     LimitBandwidth { filter: Arc<BandwidthFilter>, limit: Option<Number>, period: Option<Number> },

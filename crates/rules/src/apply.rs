@@ -79,6 +79,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         }
         Action::SwitchMode => return Applied::Final(Final::SwitchMode),
         Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
+        Action::ExpectNetscaler => return Applied::Hold(Hold::ExpectNetscaler),
         Action::DoLog { origin, profile } => {
             return Applied::Hold(Hold::Log { origin: *origin, profile: profile.clone() });
         }

@@ -534,8 +534,17 @@ pub(crate) fn early_hint(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn expect_proxy(context: &mut Context<'_, '_, '_>) -> Parsed {
+    layer4(context).map(|()| Action::ExpectProxy)
+}
+
+pub(crate) fn expect_netscaler(context: &mut Context<'_, '_, '_>) -> Parsed {
+    layer4(context).map(|()| Action::ExpectNetscaler)
+}
+
+/// The one layer at which headers of proxies are expected.
+fn layer4(context: &mut Context<'_, '_, '_>) -> Result<(), Diagnostic> {
     let word = context.need("`layer4`")?;
-    if word.text == "layer4" { Ok(Action::ExpectProxy) } else { Err(wrong(word, "layer", &["layer4"])) }
+    if word.text == "layer4" { Ok(()) } else { Err(wrong(word, "layer", &["layer4"])) }
 }
 
 pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -110,6 +110,8 @@ pub enum Hold {
     EarlyHint(Box<[u8]>),
     /// Expects a PROXY header first (`tcp-request connection expect-proxy layer4`).
     ExpectProxy,
+    /// Expects a NetScaler Client IP header first (`tcp-request connection expect-netscaler-cip layer4`).
+    ExpectNetscaler,
     /// Sets the type of service of what goes to the client.
     Tos(u32),
     /// Sets the firewall mark of what goes to the client.

@@ -32,7 +32,7 @@ pub enum LogOrigin {
 #[rustfmt::skip]
 const ORIGINS: &[(LogOrigin, &str, &str)] = &[
     (LogOrigin::Unspecified,          "unspec",         ""),
-    (LogOrigin::SessionError,         "sess_error",     ""),
+    (LogOrigin::SessionError,         "sess_error",     "error"),
     (LogOrigin::SessionKilled,        "sess_killed",    ""),
     (LogOrigin::Accept,               "txn_accept",     "accept"),
     (LogOrigin::Request,              "txn_request",    "request"),
@@ -66,8 +66,6 @@ impl LogOrigin {
 pub enum LogStep {
     /// Lines made there.
     At(LogOrigin),
-    /// Lines about what failed, wherever they are made.
-    Error,
     /// All that no other line of the profile is about.
     Any,
 }
@@ -76,7 +74,6 @@ impl LogStep {
     /// The step of that name.
     pub fn find(name: &str) -> Option<Self> {
         match name {
-            "error" => Some(Self::Error),
             "any" => Some(Self::Any),
             _ => ORIGINS
                 .iter()
@@ -87,7 +84,7 @@ impl LogStep {
 
     /// The names of all steps.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        ORIGINS.iter().map(|(.., step)| *step).filter(|step| !step.is_empty()).chain(["error", "any"])
+        ORIGINS.iter().map(|(.., step)| *step).filter(|step| !step.is_empty()).chain(["any"])
     }
 }
 
@@ -114,11 +111,10 @@ pub struct LogProfile {
 }
 
 impl LogProfile {
-    /// What is said of lines made at `origin`, about something that failed or not.
-    pub fn at(&self, origin: LogOrigin, failed: bool) -> Option<&LogOverride> {
+    /// What is said of lines made at `origin`.
+    pub fn at(&self, origin: LogOrigin) -> Option<&LogOverride> {
         let of = |step: LogStep| self.steps.iter().find(|(own, _)| *own == step).map(|(_, own)| own);
-        let error = if failed { of(LogStep::Error) } else { None };
-        error.or_else(|| of(LogStep::At(origin))).or_else(|| of(LogStep::Any))
+        of(LogStep::At(origin)).or_else(|| of(LogStep::Any))
     }
 }
 
@@ -136,22 +132,23 @@ mod tests {
             steps: vec![
                 (LogStep::Any, text("any")),
                 (LogStep::At(LogOrigin::Connect), LogOverride { drop: true, ..LogOverride::default() }),
-                (LogStep::Error, text("error")),
+                (LogStep::At(LogOrigin::SessionError), text("error")),
             ],
             ..LogProfile::default()
         };
-        let of = |origin, failed| {
-            let step = profile.at(origin, failed).expect("`any` stands for all");
+        let of = |origin| {
+            let step = profile.at(origin).expect("`any` stands for all");
             step.format.as_ref().and_then(Format::as_constant)
         };
-        assert_eq!(of(LogOrigin::Close, false), Some(b"any".as_slice()));
-        assert_eq!(of(LogOrigin::Connect, false), None);
-        assert_eq!(of(LogOrigin::Connect, true), Some(b"error".as_slice()));
-        assert!(LogProfile::default().at(LogOrigin::Close, true).is_none());
+        assert_eq!(of(LogOrigin::Close), Some(b"any".as_slice()));
+        assert_eq!(of(LogOrigin::Connect), None);
+        assert_eq!(of(LogOrigin::SessionError), Some(b"error".as_slice()));
+        assert!(LogProfile::default().at(LogOrigin::Close).is_none());
     }
 
     #[test]
     fn steps_are_found_by_the_names_of_the_manual() {
+        assert_eq!(LogStep::find("error"), Some(LogStep::At(LogOrigin::SessionError)));
         assert_eq!(LogStep::find("close"), Some(LogStep::At(LogOrigin::Close)));
         assert_eq!(LogStep::find("http-after-res"), Some(LogStep::At(LogOrigin::HttpAfterResponse)));
         assert_eq!(LogStep::find(""), None);

@@ -128,10 +128,10 @@ impl Session {
         self.destination = changed;
     }
 
-    /// Makes the session's addresses those of the connection too, unless it has others.
-    pub fn set_own(&mut self, own: Option<Ends>) {
-        if own.is_some() || self.rare.is_some() {
-            self.rare.get_or_insert_default().own = own;
+    /// Makes the session's addresses those of the connection too.
+    pub fn forget_own(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.own = None;
         }
     }
 
@@ -146,7 +146,8 @@ impl Session {
 
     fn keep_own(&mut self) {
         if self.own().is_none() {
-            self.set_own(Some(Ends { source: self.source, destination: self.destination }));
+            let own = Ends { source: self.source, destination: self.destination };
+            self.rare.get_or_insert_default().own = Some(own);
         }
     }
 }

@@ -75,6 +75,18 @@ impl ConnectionError {
     pub const PROXY_INVALID: Self = Self(16);
     /// It sent a header of a protocol that is unknown.
     pub const PROXY_PROTOCOL: Self = Self(17);
+    /// The client closed before it sent its NetScaler Client IP header.
+    pub const NETSCALER_EMPTY: Self = Self(18);
+    /// Its connection broke before.
+    pub const NETSCALER_ABORT: Self = Self(19);
+    /// It did not send the header in time.
+    pub const NETSCALER_TIMEOUT: Self = Self(20);
+    /// It left within the header, or the header is too short for what it holds.
+    pub const NETSCALER_TRUNCATED: Self = Self(21);
+    /// It sent another magic number.
+    pub const NETSCALER_MAGIC: Self = Self(22);
+    /// It sent a header of a protocol that is unknown.
+    pub const NETSCALER_PROTOCOL: Self = Self(23);
     /// Asking the SOCKS4 proxy failed.
     pub const SOCKS4_SEND: Self = Self(39);
     /// Its answer could not be read.

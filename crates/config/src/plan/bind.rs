@@ -46,6 +46,8 @@ pub struct Bind {
     pub listener: Arc<state::Listener>,
     /// `accept-proxy`.
     pub accept_proxy: bool,
+    /// `accept-netscaler-cip`: the magic number that both sides agreed on.
+    pub netscaler_magic: Option<u32>,
     /// `proto none`: streams of TCP do not become streams of HTTP.
     pub stays_raw: bool,
     /// `tcp-ss`: 1 saves the SYN of connections from its IP header on, 2 from its Ethernet header on.
@@ -90,8 +92,13 @@ pub struct Bind {
     pub workers: Vec<usize>,
     /// `severity-output`.
     pub severity_output: SeverityOutput,
-    /// `idle-ping`, `label` and the like that change nothing here stand in the draft only.
-    pub tos: Option<u32>,
+}
+
+impl Bind {
+    /// Whether connections begin with a header of a proxy before us.
+    pub fn begins_with_a_header(&self) -> bool {
+        self.accept_proxy || self.netscaler_magic.is_some()
+    }
 }
 
 /// `severity-output` of a runtime socket.

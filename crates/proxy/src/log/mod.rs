@@ -55,8 +55,6 @@ pub(crate) struct Report<'a> {
     pub(crate) format: Option<&'a Format>,
     /// The syslog level, 0 (emerg) to 7 (debug).
     pub(crate) level: u8,
-    /// Whether it is about something that failed: the step `error` of profiles.
-    pub(crate) failed: bool,
     /// `do-log profile`: instead of those of the loggers.
     pub(crate) profile: Option<&'a LogProfile>,
 }
@@ -91,7 +89,7 @@ impl Outbox {
                 continue;
             }
             let profile = report.profile.or(logger.profile.as_deref());
-            let step = profile.and_then(|profile| profile.at(env.log_origin, report.failed));
+            let step = profile.and_then(|profile| profile.at(env.log_origin));
             if step.is_some_and(|step| step.drop) {
                 continue;
             }

@@ -1,0 +1,151 @@
+//! What a proxy in front of us sends before the first byte of its client's: a NetScaler Client IP header, a PROXY header, or one
+//! behind the other. Called by `session` between the rules on connections and those on sessions.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use config::plan::bind::Bind;
+use net::{netscaler, proxy_protocol};
+use runtime::timer;
+use sample::{ConnectionError, Endpoint, Tlv};
+
+use crate::connection::Connection;
+use crate::rules_step::Expected;
+
+/// One header to receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Proxy,
+    Netscaler { magic: u32 },
+}
+
+/// Receives the headers that rules or the bind line want; the addresses of the last one are those of the session. What follows
+/// stays in the connection's buffer.
+///
+/// # Errors
+/// Why there is none, as it is logged (8.2.5).
+pub(crate) async fn receive(connection: &mut Connection, wanted: Expected) -> Result<(), ConnectionError> {
+    let (accepts_proxy, magic) =
+        bind(connection).map_or((false, None), |b| (b.accept_proxy, b.netscaler_magic));
+    let netscaler =
+        (wanted.netscaler || magic.is_some()).then_some(Kind::Netscaler { magic: magic.unwrap_or_default() });
+    let proxy = (wanted.proxy || accepts_proxy).then_some(Kind::Proxy);
+    if netscaler.is_none() && proxy.is_none() {
+        return Ok(());
+    }
+    let timeouts = &connection.frontend.timeouts;
+    let allowed = timeouts.client_handshake.or(timeouts.client);
+    connection.timer.set_after(timer::now_ms(), allowed);
+    for kind in [netscaler, proxy].into_iter().flatten() {
+        receive_one(connection, kind).await?;
+    }
+    Ok(())
+}
+
+/// Whether the client left before it said anything, which `option dontlognull` keeps out of the logs.
+pub(crate) fn is_silent(why: ConnectionError) -> bool {
+    [OF_PROXY, OF_NETSCALER].iter().any(|failures| why == failures.empty || why == failures.abort)
+}
+
+/// The bind line that the connection came by.
+fn bind(connection: &Connection) -> Option<&Bind> {
+    let own = &connection.session.listener;
+    connection.frontend.binds.iter().find(|bind| std::ptr::eq(&*bind.listener, &**own))
+}
+
+async fn receive_one(connection: &mut Connection, kind: Kind) -> Result<(), ConnectionError> {
+    let failures = match kind {
+        Kind::Proxy => OF_PROXY,
+        Kind::Netscaler { .. } => OF_NETSCALER,
+    };
+    loop {
+        if take(connection, kind)? {
+            connection.release_input();
+            return Ok(());
+        }
+        let read = poll_fn(|context: &mut Context<'_>| {
+            if let Poll::Ready(read) = connection.poll_fill(context) {
+                return Poll::Ready(read.map_err(|_| failures.abort));
+            }
+            connection.timer.poll_expired(context).map(|()| Err(failures.timeout))
+        });
+        let read = read.await;
+        let ended = read == Ok(0) || read == Err(failures.abort);
+        if ended && !connection.input().is_empty() {
+            return Err(failures.truncated);
+        }
+        if read? == 0 {
+            return Err(failures.empty);
+        }
+    }
+}
+
+/// Takes the header off what has been received; `false` when it is not whole yet.
+fn take(connection: &mut Connection, kind: Kind) -> Result<bool, ConnectionError> {
+    let filled = connection.input().filled();
+    match kind {
+        Kind::Proxy => {
+            let Some(header) = proxy_protocol::parse(filled).map_err(of_proxy)? else { return Ok(false) };
+            connection.input().consume(header.length);
+            let session = &mut connection.session;
+            session.received_proxy = true;
+            if let Some((source, destination)) = header.addresses {
+                session.set_source(Endpoint::Ip(source));
+                session.set_destination(Endpoint::Ip(destination));
+            }
+            if !header.tlvs.is_empty() {
+                session.set_tlvs(header.tlvs.into_iter().map(|(kind, value)| Tlv { kind, value }).collect());
+            }
+        }
+        Kind::Netscaler { magic } => {
+            let Some(header) = netscaler::parse(filled, magic).map_err(of_netscaler)? else {
+                return Ok(false);
+            };
+            connection.input().consume(header.length);
+            connection.session.set_source(Endpoint::Ip(header.source));
+            connection.session.set_destination(Endpoint::Ip(header.destination));
+        }
+    }
+    Ok(true)
+}
+
+fn of_proxy(why: proxy_protocol::Invalid) -> ConnectionError {
+    use proxy_protocol::Invalid;
+    match why {
+        Invalid::Signature => ConnectionError::PROXY_OTHER,
+        Invalid::Family => ConnectionError::PROXY_PROTOCOL,
+        Invalid::Line | Invalid::Command | Invalid::Length | Invalid::Checksum => {
+            ConnectionError::PROXY_INVALID
+        }
+    }
+}
+
+fn of_netscaler(why: netscaler::Invalid) -> ConnectionError {
+    match why {
+        netscaler::Invalid::Magic => ConnectionError::NETSCALER_MAGIC,
+        netscaler::Invalid::Protocol => ConnectionError::NETSCALER_PROTOCOL,
+        netscaler::Invalid::Length => ConnectionError::NETSCALER_TRUNCATED,
+    }
+}
+
+/// How each way of failing is told.
+struct Failures {
+    empty: ConnectionError,
+    abort: ConnectionError,
+    timeout: ConnectionError,
+    truncated: ConnectionError,
+}
+
+const OF_PROXY: Failures = Failures {
+    empty: ConnectionError::PROXY_EMPTY,
+    abort: ConnectionError::PROXY_ABORT,
+    timeout: ConnectionError::PROXY_TIMEOUT,
+    truncated: ConnectionError::PROXY_TRUNCATED,
+};
+
+const OF_NETSCALER: Failures = Failures {
+    empty: ConnectionError::NETSCALER_EMPTY,
+    abort: ConnectionError::NETSCALER_ABORT,
+    timeout: ConnectionError::NETSCALER_TIMEOUT,
+    truncated: ConnectionError::NETSCALER_TRUNCATED,
+};
