@@ -115,11 +115,16 @@ impl Weir {
 
     /// Likewise, with other arguments than `-db` before the file.
     pub fn start_with(configuration: &str, arguments: &[&str], ports: &[u16]) -> Weir {
+        Weir::start_by(Command::new(program()), configuration, arguments, ports)
+    }
+
+    /// Likewise, by a command that is prepared already (its environment).
+    pub fn start_by(mut command: Command, configuration: &str, arguments: &[&str], ports: &[u16]) -> Weir {
         let directory = scratch("run");
         let file = directory.join("haproxy.cfg");
         std::fs::write(&file, configuration).expect("the temporary directory takes files");
         let messages = File::create(directory.join("messages")).expect("the temporary directory takes files");
-        let child = Command::new(program())
+        let child = command
             .args(arguments)
             .arg("-f")
             .arg(&file)

@@ -19,7 +19,7 @@ use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
 use crate::signals::{self, Ending};
-use crate::{master, states, system, version, view};
+use crate::{confine, master, states, system, version, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
@@ -91,7 +91,7 @@ fn start(
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
     system::renice(global, messages);
-    system::confine(global)?;
+    confine::confine(&plan, messages)?;
     let exposes = global.stats_sockets.iter().any(|bind| bind.expose_fds) || link.is_some();
     let exposed = if exposes { Exposed::of(&plan, &bound) } else { Ok(Exposed::default()) };
     let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);

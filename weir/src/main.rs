@@ -5,6 +5,7 @@ mod args;
 mod boot;
 mod check;
 mod checks;
+mod confine;
 mod control_socket;
 mod dump;
 mod hand_over;

@@ -196,28 +196,6 @@ pub(crate) fn renice(global: &Global, messages: Messages) {
     }
 }
 
-/// `chroot`, `group` and `user`, in this order: each needs the rights that the next one gives up.
-pub(crate) fn confine(global: &Global) -> Result<(), String> {
-    if let Some(root) = &global.chroot {
-        let shown = root.display();
-        rustix::process::chroot(root.as_path())
-            .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
-        std::env::set_current_dir("/")
-            .map_err(|error| format!("[haproxy.main()] Cannot chroot({shown}): {error}."))?;
-    }
-    net::sys::drop_privileges(global.uid, global.gid)
-        .map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))?;
-    if global.set_dumpable {
-        // Giving privileges up takes this from a process.
-        use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
-        let unlimited = Rlimit { current: None, maximum: None };
-        let _ = setrlimit(Resource::Core, unlimited);
-        set_dumpable_behavior(DumpableBehavior::Dumpable)
-            .map_err(|error| format!("[haproxy.main()] Cannot allow core dumps: {error}."))?;
-    }
-    Ok(())
-}
-
 /// `-sf` and `-st`: asks the old processes to finish, or ends them.
 pub(crate) fn finish_old(args: &Args) {
     signal(args.finish.iter().copied(), Signal::USR1);

@@ -210,10 +210,20 @@ impl Date {
     }
 }
 
+/// The local time zone.
+fn zone() -> &'static jiff::tz::TimeZone {
+    ZONE.get_or_init(jiff::tz::TimeZone::system)
+}
+
 /// Seconds east of UTC that the local time zone has at a moment.
 pub fn local_offset(seconds: i64) -> i32 {
-    let zone = ZONE.get_or_init(jiff::tz::TimeZone::system);
-    jiff::Timestamp::from_second(seconds).map_or(0, |moment| zone.to_offset(moment).seconds())
+    jiff::Timestamp::from_second(seconds).map_or(0, |moment| zone().to_offset(moment).seconds())
+}
+
+/// Appends what the local time zone is called at a moment: `UTC`, `CEST`.
+pub fn write_local_zone(seconds: i64, out: &mut impl Write) -> fmt::Result {
+    let Ok(moment) = jiff::Timestamp::from_second(seconds) else { return out.write_str("UTC") };
+    out.write_str(zone().to_offset_info(moment).abbreviation())
 }
 
 /// Remembers the last date so that a worker that logs thousands of lines a second splits it once a second.

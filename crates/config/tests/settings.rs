@@ -12,7 +12,7 @@ use config::plan::check::{Action, CheckKind, Script, Send, Text};
 use config::plan::log::{LogAddress, LogFormat, LogTarget};
 use config::plan::proxy::{ConnectionMode, CookieOperation, Proxy, RestrictNames, Reuse};
 use config::plan::server::{Observe, OnError, SendProxy, ServerSettings, UseSource};
-use config::plan::{Global, Plan};
+use config::plan::{Capability, Chroot, Global, Plan};
 use state::Mode;
 use state::server::ServerAddress;
 
@@ -85,7 +85,11 @@ fn global_keywords_set_the_process() {
         ("nbthread 4\n cpu-affinity per-group loose\n thread-hard-limit 9", |g| g.workers() == 4),
         ("user root", |g| g.uid == Some(0)),
         ("gid 7", |g| g.gid == Some(7)),
-        ("chroot /var/empty", |g| g.chroot.as_deref() == Some("/var/empty".as_ref())),
+        ("chroot /var/empty", |g| g.chroot == Some(Chroot::Directory("/var/empty".into()))),
+        ("chroot auto", |g| g.chroot == Some(Chroot::Auto)),
+        ("setcap cap_net_raw,cap_sys_admin", |g| {
+            g.capabilities == [Capability::NetRaw, Capability::SysAdmin]
+        }),
         ("busy-polling\n no busy-polling", |g| !g.wishes.busy_polling),
         ("no strict-limits", |g| !g.strict_limits),
         ("hard-stop-after 30s", |g| g.hard_stop_after == seconds(30)),

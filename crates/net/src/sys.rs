@@ -164,6 +164,12 @@ pub fn drop_privileges(uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
     Ok(())
 }
 
+/// Moves the process into a user namespace of its own, where it has the right to chroot(2).
+pub fn enter_user_namespace() -> io::Result<()> {
+    // SAFETY: what threads share is not touched by a new user namespace: the flag that parts descriptors is not given.
+    Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) }?)
+}
+
 /// Goes on in a new process in the background (`-D`, `daemon`). The calling process ends with status 0 once a byte has been
 /// written to what is returned, and with 1 when that is dropped before.
 ///

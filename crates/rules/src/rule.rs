@@ -191,6 +191,11 @@ impl RuleSet {
         self.rules.iter().any(|rule| matches!(rule.action, Action::SwitchMode))
     }
 
+    /// Whether one of them marks packets (`set-fc-mark`, `set-bc-mark`), which takes a right of its own.
+    pub fn sets_marks(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.action, Action::SetMark(_) | Action::SetServerMark(_)))
+    }
+
     /// How many rules there are.
     pub fn len(&self) -> usize {
         self.rules.len()

@@ -10,6 +10,28 @@ use crate::plan::bind::{Bind, Shards};
 use crate::plan::log::Logger;
 use crate::plan::resolvers::AcceptFamily;
 
+/// The root directory of the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chroot {
+    /// This one.
+    Directory(PathBuf),
+    /// `auto`: an empty one without a name.
+    Auto,
+}
+
+/// A right that `setcap` may keep (capabilities(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// `cap_net_raw`: addresses that are not the machine's, interfaces, marks.
+    NetRaw,
+    /// `cap_net_admin`: likewise.
+    NetAdmin,
+    /// `cap_net_bind_service`: ports below 1024.
+    NetBindService,
+    /// `cap_sys_admin`: network namespaces.
+    SysAdmin,
+}
+
 /// Settings of the process.
 #[derive(Debug, Default, Clone)]
 pub struct Global {
@@ -40,7 +62,9 @@ pub struct Global {
     /// `group`/`gid`.
     pub gid: Option<u32>,
     /// `chroot`.
-    pub chroot: Option<PathBuf>,
+    pub chroot: Option<Chroot>,
+    /// `setcap`: what of root's rights another user keeps.
+    pub capabilities: Vec<Capability>,
     /// `pidfile`, or `-p`.
     pub pidfile: Option<PathBuf>,
     /// `log`.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 pub use backends::Backends;
 pub use bind::Bind;
-pub use global::Global;
+pub use global::{Capability, Chroot, Global};
 pub use grown::Grown;
 pub use log::Logger;
 pub use proxy::{Cookie, Options, Proxy, Timeouts};

@@ -163,6 +163,20 @@ impl Proxy {
     pub fn is_hidden(&self) -> bool {
         self.log_forward.is_some() || self.ring.is_some()
     }
+
+    /// All of its rules.
+    pub fn rule_sets(&self) -> [&RuleSet; 8] {
+        [
+            &self.tcp_connection,
+            &self.tcp_session,
+            &self.tcp_request,
+            &self.tcp_response,
+            &self.http_request,
+            &self.redirects,
+            &self.http_response,
+            &self.http_after_response,
+        ]
+    }
 }
 
 /// What servers have of their backend.

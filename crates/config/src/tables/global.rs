@@ -10,7 +10,7 @@ use sample::convert::jwe;
 use crate::args::Args;
 use crate::keyword::places::G;
 use crate::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since, unsupported};
-use crate::plan::global::DefaultPath;
+use crate::plan::global::{Capability, Chroot, DefaultPath};
 use crate::resolve::names::{group_id, user_id};
 use crate::settings::GlobalSettings;
 
@@ -46,7 +46,8 @@ pub static TABLE: &[Keyword] = &[
     global("gid",                     "<number>",              "the group to become, by number",                         |g, a| some(&mut g.plan.gid, a, 0, u32::MAX)),
     global("user",                    "<name>",                "the user to become",                                     user),
     global("group",                   "<name>",                "the group to become",                                    group),
-    global("chroot",                  "<directory>",           "the root directory of the process once started",         |g, a| path(&mut g.plan.chroot, a)),
+    global("chroot",                  "{ <directory> | auto }", "the root directory of the process once started",        chroot),
+    global("setcap",                  "<name>[,...]",          "the capabilities that another user than root keeps",     setcap),
     global("pidfile",                 "<file>",                "where the process's number is written",                  |g, a| path(&mut g.plan.pidfile, a)),
     global("node",                    "<name>",                "the name of this machine in the statistics",             |g, a| text(&mut g.plan.node, a)),
     global("description",             "<text>",                "what this process is, in the statistics",                description),
@@ -225,6 +226,40 @@ fn profiling(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcom
         }
     }
     Ok(())
+}
+
+fn chroot<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("a path or `auto`")?;
+    global.plan.chroot = Some(match word.as_str() {
+        "auto" => Chroot::Auto,
+        path => Chroot::Directory(path.into()),
+    });
+    args.finish()
+}
+
+fn setcap<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    const NAMES: &[(&str, Capability)] = &[
+        ("cap_net_raw", Capability::NetRaw),
+        ("cap_net_admin", Capability::NetAdmin),
+        ("cap_net_bind_service", Capability::NetBindService),
+        ("cap_sys_admin", Capability::SysAdmin),
+    ];
+    let names = || NAMES.iter().map(|(name, _)| *name);
+    let known = || format!("one of: {}", names().collect::<Vec<_>>().join(", "));
+    let word = args.required(&known())?;
+    for part in word.as_str().split(',').filter(|part| !part.is_empty()) {
+        let Some((_, capability)) = NAMES.iter().find(|(name, _)| *name == part) else {
+            return Err(Diagnostic::alert(format!("`setcap` does not know `{part}`"))
+                .at(word.span())
+                .did_you_mean(diag::suggest(part, names()))
+                .help(known())
+                .haproxy(format!("'setcap' : unsupported capability '{part}'.")));
+        };
+        if !global.plan.capabilities.contains(capability) {
+            global.plan.capabilities.push(*capability);
+        }
+    }
+    args.finish()
 }
 
 fn path(value: &mut Option<PathBuf>, args: &mut Args<'_, '_>) -> Outcome {

@@ -1,6 +1,6 @@
 //! Dates.
 
-use base::clock::{Date, local_offset};
+use base::clock::{Date, local_offset, write_local_zone};
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
@@ -27,11 +27,9 @@ fn formatted<'a>(value: &Value<'a>, args: &Args, per_second: i64, local: bool) -
     let number = value.to_int()?;
     let seconds = number.div_euclid(per_second).saturating_add(args.int(1).unwrap_or(0));
     let micros = number.rem_euclid(per_second) * (1_000_000 / per_second);
-    let offset = if local { local_offset(seconds) } else { 0 };
+    let zone = if local { Zone::Local(local_offset(seconds)) } else { Zone::Utc };
     let mut out = Scratch::new();
-    // What `%Z` says at no offset: the zone of the system, or that of a date in UTC.
-    let zone = if local { "UTC" } else { "GMT" };
-    strftime(args.bytes(0)?, seconds, micros as u32, (offset, zone), &mut out);
+    strftime(args.bytes(0)?, seconds, micros as u32, zone, &mut out);
     Some(Value::made(out))
 }
 
@@ -115,15 +113,36 @@ fn two(out: &mut Vec<u8>, number: i64, pad: u8) {
     write_int(out, number);
 }
 
+/// Where the hour of a date is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Zone {
+    Utc,
+    /// Here, so many seconds east of UTC.
+    Local(i32),
+}
+
+impl Zone {
+    fn offset(self) -> i32 {
+        match self {
+            Self::Utc => 0,
+            Self::Local(offset) => offset,
+        }
+    }
+
+    fn write_name(self, seconds: i64, out: &mut Vec<u8>) {
+        let mut name = String::new();
+        match self {
+            Self::Utc => name.push_str("GMT"),
+            // Writing to a string cannot fail.
+            Self::Local(_) => drop(write_local_zone(seconds, &mut name)),
+        }
+        out.extend_from_slice(name.as_bytes());
+    }
+}
+
 /// `strftime(3)` in the C locale, with `%N` for parts of the second and a number of digits before it (`%3N`).
-pub(crate) fn strftime(
-    format: &[u8],
-    seconds: i64,
-    micros: u32,
-    (offset, zone): (i32, &str),
-    out: &mut Vec<u8>,
-) {
-    let date = Date::at_offset(seconds, offset);
+pub(crate) fn strftime(format: &[u8], seconds: i64, micros: u32, zone: Zone, out: &mut Vec<u8>) {
+    let date = Date::at_offset(seconds, zone.offset());
     let mut rest = format.iter();
     while let Some(&byte) = rest.next() {
         if byte != b'%' {
@@ -141,15 +160,15 @@ pub(crate) fn strftime(
                 let text = format!("{micros:06}000");
                 out.extend_from_slice(&text.as_bytes()[..digits.unwrap_or(9).min(9)]);
             }
-            Some(other) => directive_of(other, &date, seconds, (offset, zone), out),
+            Some(other) => directive_of(other, &date, seconds, zone, out),
             None => out.push(b'%'),
         }
     }
 }
 
 /// One directive.
-fn directive_of(directive: u8, date: &Date, seconds: i64, (offset, zone): (i32, &str), out: &mut Vec<u8>) {
-    let part = |format: &[u8], out: &mut Vec<u8>| strftime(format, seconds, 0, (offset, zone), out);
+fn directive_of(directive: u8, date: &Date, seconds: i64, zone: Zone, out: &mut Vec<u8>) {
+    let part = |format: &[u8], out: &mut Vec<u8>| strftime(format, seconds, 0, zone, out);
     let (year, month, day) = (i64::from(date.year), i64::from(date.month), i64::from(date.day));
     let (hour, minute, second) = (i64::from(date.hour), i64::from(date.minute), i64::from(date.second));
     let weekday = i64::from(date.weekday);
@@ -194,8 +213,9 @@ fn directive_of(directive: u8, date: &Date, seconds: i64, (offset, zone): (i32, 
         b'R' => part(b"%H:%M", out),
         b'r' => part(b"%I:%M:%S %p", out),
         b'c' => part(b"%a %b %e %H:%M:%S %Y", out),
-        b'Z' if offset == 0 => out.extend_from_slice(zone.as_bytes()),
-        b'z' | b'Z' => {
+        b'Z' => zone.write_name(seconds, out),
+        b'z' => {
+            let offset = zone.offset();
             out.push(if offset < 0 { b'-' } else { b'+' });
             two(out, i64::from(offset.abs() / 3600), b'0');
             two(out, i64::from(offset.abs() / 60 % 60), b'0');

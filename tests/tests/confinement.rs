@@ -1,0 +1,109 @@
+//! What a process gives up once its sockets are bound: `chroot`, `user`, `setcap`. What root may do is tried as root; whoever else runs the
+//! tests sees that the system refuses it, and that this is said.
+
+use std::process::Command;
+
+use weir_tests::client::get;
+use weir_tests::{Weir, free_port, program};
+
+/// A line of what the kernel tells of a process.
+fn status(pid: &str, name: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.expect("the kernel tells it").trim().to_owned()
+}
+
+fn is_root() -> bool {
+    status("self", "Uid").split_whitespace().nth(1) == Some("0")
+}
+
+/// Whether the system refused what root alone may do.
+fn is_forbidden(said: &str) -> bool {
+    said.contains("Cannot set uid/gid") || said.contains("Cannot chroot")
+}
+
+/// A frontend that tells the time of here, with lines of the global section and of a backend.
+fn configuration(port: u16, global: &str, backend: &str) -> String {
+    format!(
+        "global\n  nbthread 2\n{global}\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  \
+         http-request return status 200 content-type text/plain lf-string \"%[int(1700000000),ltime(%H:%M %z %Z)]\"\n\
+         backend b\n{backend}"
+    )
+}
+
+/// How a process ends that cannot start, and what it said.
+fn refused(configuration: &str) -> (Option<i32>, String) {
+    let mut weir = Weir::start(configuration, &[]);
+    let code = weir.await_end();
+    (code, weir.messages())
+}
+
+#[test]
+fn another_user_keeps_the_rights_that_setcap_names_in_a_place_without_files() {
+    let port = free_port();
+    let global = "  uid 65534\n  gid 65534\n  chroot auto\n  setcap cap_net_raw,cap_net_bind_service\n";
+    let text = configuration(port, global, "");
+    if !is_root() {
+        let (code, said) = refused(&text);
+        assert_eq!(code, Some(1));
+        assert!(is_forbidden(&said), "{said}");
+        return;
+    }
+    let mut command = Command::new(program());
+    command.env("TZ", "America/New_York");
+    let weir = Weir::start_by(command, &text, &["-db"], &[port]);
+    // Who answers has given up what is to be given up.
+    let answer = get(port, "/").expect("an answer").text();
+    let pid = weir.pid().to_string();
+    assert_eq!(status(&pid, "Uid").split_whitespace().next(), Some("65534"));
+    for set in ["CapPrm", "CapEff"] {
+        assert_eq!(u64::from_str_radix(&status(&pid, set), 16), Ok(1 << 13 | 1 << 10), "{set}");
+    }
+    let root = std::fs::read_link(format!("/proc/{pid}/root")).expect("root may look");
+    assert!(root.to_string_lossy().ends_with("(deleted)"), "{root:?}");
+    let known = std::path::Path::new("/usr/share/zoneinfo/America/New_York").exists();
+    assert_eq!(answer, if known { "17:13 -0500 EST" } else { "22:13 +0000 UTC" });
+    assert!(!weir.messages().contains("WARNING"), "{}", weir.messages());
+}
+
+#[test]
+fn a_right_that_the_configuration_needs_is_not_given_up() {
+    let global = "  uid 65534\n  chroot /\n";
+    for (kept, backend, needs) in [
+        ("", "  source 0.0.0.0 usesrc clientip\n", "`usesrc` in `b` needs `setcap cap_net_raw`"),
+        (
+            "",
+            "  server s 127.0.0.1:1 source 127.0.0.2 interface lo\n",
+            "`source … interface` in `b` needs `setcap",
+        ),
+        ("", "  http-request set-bc-mark 1\n", "`set-mark` in `b` needs `setcap cap_net_raw`"),
+        (
+            "  setcap cap_net_admin\n",
+            "  server s 127.0.0.1:1 namespace *\n",
+            "`namespace` of a server in `b` needs `setcap cap_sys_admin`",
+        ),
+    ] {
+        let text = |kept: &str| configuration(free_port(), &format!("{global}{kept}"), backend);
+        let (code, said) = refused(&text(kept));
+        assert_eq!(code, Some(1), "{backend}");
+        assert!(if is_root() { said.contains(needs) } else { is_forbidden(&said) }, "{backend}: {said}");
+    }
+    if is_root() {
+        let port = free_port();
+        let kept = format!("{global}  setcap cap_net_raw\n");
+        let weir = Weir::start(&configuration(port, &kept, "  source 0.0.0.0 usesrc clientip\n"), &[port]);
+        assert_eq!(get(port, "/").map(|answer| answer.status), Some(200), "{}", weir.messages());
+    }
+}
+
+#[test]
+fn who_stays_root_is_told() {
+    let port = free_port();
+    let weir = Weir::start(&configuration(port, "", ""), &[port]);
+    assert!(get(port, "/").is_some());
+    let said = weir.messages();
+    assert_eq!(said.contains("`chroot auto` in the global section"), is_root(), "{said}");
+    assert_eq!(said.contains("started as root without `user` or `uid`"), is_root(), "{said}");
+}
