@@ -2,7 +2,7 @@
 //! process, pools, profiles, anonymized output.
 
 use weir_tests::client::{self, exchange_with};
-use weir_tests::{Origin, Weir, free_port};
+use weir_tests::{Origin, Weir, eventually, free_port};
 
 fn start(lines: &str, port: u16) -> Weir {
     let text = format!(
@@ -207,7 +207,7 @@ fn counters_are_dumped_by_identifier_and_preloaded() {
         line.and_then(|line| line.rsplit(':').next()?.trim().parse::<u64>().ok())
     };
     // A connection may be counted after its client is answered.
-    assert!(weir_tests::eventually(|| total(&weir, "S.") == Some(3)));
+    assert!(eventually(|| total(&weir, "S.") == Some(3)));
     let dumped = weir.ask("dump stats-file");
     assert!(dumped.starts_with("#fe guid,stot,bin,bout,dreq,"), "{dumped}");
     // Whoever waited for the port was counted too.
@@ -227,7 +227,7 @@ fn counters_are_dumped_by_identifier_and_preloaded() {
     );
     for letter in ["F.", "L."] {
         let now = || total(&weir, letter) == Some(sessions + 1);
-        assert!(weir_tests::eventually(now), "{letter}: the port was waited for again");
+        assert!(eventually(now), "{letter}: the port was waited for again");
     }
     assert_eq!(total(&weir, "S."), Some(3));
     assert_eq!(total(&weir, "B."), Some(0), "it has another identifier now");
@@ -278,7 +278,7 @@ fn what_workers_keep_and_do_is_told() {
     };
     assert!(kept(), "{}", weir.ask("show pools"));
     weir.signal("QUIT");
-    assert!(weir_tests::eventually(|| !kept()), "{}", weir.ask("show pools"));
+    assert!(eventually(|| !kept()), "{}", weir.ask("show pools"));
 }
 
 #[test]
@@ -352,11 +352,60 @@ fn a_running_process_tells_the_state_of_its_servers_when_asked_by_a_signal() {
         "SIGHUP: Proxy b has 1 active servers and 1 backup servers available. Conn: act(FE+BE): 0+0, 0 pend (0 unass), tot(FE+BE): 0+0.\n",
         "SIGHUP: Proxy c has no server available ! Conn: ",
     ] {
-        assert!(weir_tests::eventually(|| weir.messages().contains(line)), "{line}: {}", weir.messages());
+        assert!(eventually(|| weir.messages().contains(line)), "{line}: {}", weir.messages());
     }
     assert!(
         weir.messages().contains("SIGHUP: Proxy f has no servers. Conn: act(FE+BE): "),
         "{}",
         weir.messages()
     );
+}
+
+#[test]
+fn a_thread_that_one_task_holds_up_is_told_of_with_the_culprit() {
+    let port = free_port();
+    let text = format!(
+        "global\n  stats socket runtime level admin\n  nbthread 1\n  warn-blocked-traffic-after 10ms\n\
+         defaults\n  mode http\n  timeout client 20s\nfrontend f\n  bind 127.0.0.1:{port}\n  http-request return status 200\n"
+    );
+    let weir = Weir::start(&text, &[port]);
+    expect(&weir, "show info", "BlockedTrafficWarnings: 0\n");
+    expect(&weir, "debug dev loop 2500", "restricted to expert mode");
+    for wrong in ["loop", "loop x", "loop -1", "delay 60001", "delay 1 2"] {
+        expect(&weir, &format!("expert-mode on; debug dev {wrong}"), "A number of milliseconds is expected");
+    }
+    // Longer than an idle process is left alone.
+    weir.ask("expert-mode on; debug dev loop 2500");
+    let said = weir.messages();
+    assert!(said.contains("thread 1 has been held up for "), "{said}");
+    assert!(said.contains(" milliseconds by a command of the runtime socket"), "{said}");
+    let told = weir.ask("show info");
+    assert!(
+        told.contains("BlockedTrafficWarnings: ") && !told.contains("BlockedTrafficWarnings: 0"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_was_sent_in_the_last_second_is_told() {
+    let port = free_port();
+    let text = "x".repeat(10_000);
+    let weir = start(
+        &format!(
+            "frontend f\n  bind 127.0.0.1:{port}\n  http-request return status 200 content-type text/plain string {text}\n"
+        ),
+        port,
+    );
+    let told = |name: &str| -> u64 {
+        let info = weir.ask("show info");
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.and_then(|number| number.parse().ok()).expect("a number")
+    };
+    // Whoever asks late finds part of it, or nothing.
+    assert!(eventually(|| {
+        let answer = client::get(port, "/").expect("an answer");
+        assert_eq!(answer.body.len(), text.len());
+        told("BytesOutRate") > 5_000
+    }));
+    assert!(told("BootTime_ms") < 600_000);
 }

@@ -308,3 +308,48 @@ fn a_forwarded_header_holds_only_names_and_addresses_whatever_an_expression_give
         assert!(seen.lines().any(|line| line == wanted), "{option}: {seen}");
     }
 }
+
+#[test]
+fn a_client_that_tells_both_lengths_keeps_its_connection_where_that_is_meant() {
+    let ports = [free_port(), free_port()];
+    let run = |port: u16, global: &str| {
+        let text = format!(
+            "global\n  {global}\ndefaults\n  mode http\n  timeout client 20s\nfrontend f\n  bind 127.0.0.1:{port}\n  \
+             http-request wait-for-body time 5s\n  http-request return status 200 content-type text/plain lf-string %[req.body]\n"
+        );
+        Weir::start(&text, &[port])
+    };
+    let _runs = [run(ports[0], ""), run(ports[1], "h1-do-not-close-on-insecure-transfer-encoding")];
+    let request = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    for (port, stays) in ports.into_iter().zip([false, true]) {
+        let mut client = Client::connect(port);
+        let first = client.send(request).response().expect("an answer");
+        assert_eq!(
+            (first.text().as_str(), first.header("connection")),
+            ("hello", (!stays).then_some("close"))
+        );
+        let second = if stays { client.send(request).response() } else { None };
+        assert_eq!(second.map(|answer| answer.text()), stays.then(|| "hello".to_owned()));
+        assert!(stays || client.read_to_end().is_empty());
+    }
+}
+
+#[test]
+fn room_for_all_descriptors_is_made_at_once() {
+    let size = |global: &str| -> u64 {
+        let port = free_port();
+        let weir = Weir::start(
+            &format!(
+                "global\n  ulimit-n 1000\n  {global}\nfrontend f\n  mode http\n  timeout client 20s\n  bind 127.0.0.1:{port}\n  http-request return status 200\n"
+            ),
+            &[port],
+        );
+        Client::connect(port).send("GET / HTTP/1.0\r\n\r\n").read_to_end();
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("the process is there");
+        let line = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+        line.and_then(|number| number.trim().parse().ok()).expect("the kernel tells it")
+    };
+    assert!(size("") < 1000);
+    assert!(size("prealloc-fd") >= 1000);
+}

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use config::Plan;
 use control::Runtime;
 use diag::Severity;
 use proxy::worker::{Found, ServiceReply, ServiceRequest};
 use proxy::{Services, Shared, Worker};
+use runtime::watchdog::{self, Task};
 use state::Process;
 
 use crate::args::Args;
@@ -90,6 +92,9 @@ fn start(
     }
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
+    if global.preallocates_descriptors {
+        system::preallocate_descriptors(limits.open_files);
+    }
     system::renice(global, messages);
     confine::confine(&plan, messages)?;
     let exposes = global.stats_sockets.iter().any(|bind| bind.expose_fds) || link.is_some();
@@ -126,7 +131,7 @@ fn bind(
 
 /// How often addresses that are in use are tried again, and how long apart.
 const RETRIES: u32 = 100;
-const RETRY: std::time::Duration = std::time::Duration::from_millis(10);
+const RETRY: Duration = Duration::from_millis(10);
 
 /// What workers start with.
 struct Start {
@@ -202,6 +207,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
         let main = move || async move { work(desk, share, group, link, messages).await };
         inboxes.spawn(index, place, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
     }
+    watch(&plan, &process, messages);
     if !has_master {
         system::announce(messages);
     }
@@ -210,6 +216,35 @@ fn run_workers(start: Start) -> Result<Ending, String> {
         launch.succeed();
     }
     Ok(signals::wait(&shared, &exposed, messages))
+}
+
+/// Tells of workers that one task holds up.
+fn watch(plan: &Arc<Plan>, process: &Arc<Process>, messages: Messages) {
+    let (plan, process) = (plan.clone(), process.clone());
+    let limit = plan.global.blocked_traffic.unwrap_or(Duration::from_millis(100));
+    let name =
+        move |proxy: u32| plan.proxies.get(proxy as usize).map_or("?".into(), |own| own.state.name.clone());
+    let started = watchdog::start(limit, net::sys::thread_cpu_time, move |held| {
+        if !held.again {
+            process.held_up.fetch_add(1, Relaxed);
+        }
+        let task = match held.task {
+            Some(Task::Stream { proxy, session }) => {
+                format!("a stream of `{}` (session {session:06x})", name(proxy))
+            }
+            Some(Task::Check { proxy }) => format!("a check of `{}`", name(proxy)),
+            Some(Task::Command) => "a command of the runtime socket".to_owned(),
+            None => "one task".to_owned(),
+        };
+        let (thread, ms) = (held.worker + 1, held.since.as_millis());
+        let text = format!(
+            "thread {thread} has been held up for {ms} milliseconds by {task}: all that it serves waits."
+        );
+        messages.say(Severity::Warning, &text);
+    });
+    if let Err(error) = started {
+        messages.say(Severity::Warning, &format!("threads that are held up will not be told of: {error}"));
+    }
 }
 
 /// What the workers have in common.

@@ -68,6 +68,13 @@ pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> 
     Ok(Limits { max_connections, open_files, memory: 0 })
 }
 
+/// `prealloc-fd`: opens the highest descriptor once, so that the kernel's table of them need not grow while threads use it.
+pub(crate) fn preallocate_descriptors(open_files: u64) {
+    let highest = i32::try_from(open_files.saturating_sub(1)).unwrap_or(i32::MAX);
+    // Without room the table grows as it is needed.
+    drop(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), highest));
+}
+
 /// `-x`: listening sockets of a running process. Without them connections would be lost, so nothing starts, unless a master
 /// says so: it is started with the same words whether or not somebody ran before.
 pub(crate) fn take_over(

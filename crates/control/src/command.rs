@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use runtime::watchdog;
+
 use crate::session::Settings;
 use crate::view::{Level, Runtime};
 use crate::{
@@ -145,6 +147,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Admin,    "dump/reset rare event counters",                                                  traces::counters),
     debug("debug dev",                                                              "debugging commands for developers"),
     row  ("debug dev hash",           "[msg]",                            User,     "return msg hashed if anon is set",                                                anonymous::hash),
+    Command { words: "debug dev delay", usage: "[ms]", level: Admin, text: "hold the thread up by sleeping (100 ms by default)", mode: Mode::Expert, run: Some(traces::delay) },
+    Command { words: "debug dev loop", usage: "<ms>", level: Admin, text: "hold the thread up by computing", mode: Mode::Expert, run: Some(traces::busy_loop) },
     Command { words: "debug dev log", usage: "[msg] ...", level: Admin, text: "send this msg to global logs", mode: Mode::Expert, run: Some(traces::log) },
     row  ("del acl",                  "<acl> [<key>|#<ref>]",             Operator, "delete acl entries matching <key>",                                                 patterns::del_acl),
     row  ("del backend",              "<bk>",                             Admin,    "delete a backend", backends::del),
@@ -309,7 +313,7 @@ pub(crate) fn run(
         return error(format!("The command '{}' is not supported yet.", command.words));
     };
     let args = &words[command.words.split(' ').count()..];
-    run(&mut Call { runtime, args, payload, settings })
+    watchdog::during(watchdog::Task::Command, || run(&mut Call { runtime, args, payload, settings }))
 }
 
 /// Commands that share the most leading words with `words`, the last one possibly cut short, then by likeness.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
 use runtime::shard;
+use state::process::ProcessCounters;
 
 use crate::field::{Column, Value};
 use crate::view::Runtime;
@@ -106,9 +107,9 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
     let process = &runtime.process;
     let now = now_ms();
     let uptime = runtime.uptime();
-    let total = |of: fn(&state::process::ProcessCounters) -> u64| process.counters.all().map(of).sum::<u64>();
-    let rate = |of: fn(&state::process::ProcessCounters) -> &runtime::Rate| {
-        let now: u32 = process.counters.all().map(|c| of(c).per_second(now)).sum();
+    let total = |of: fn(&ProcessCounters) -> u64| process.counters.all().map(of).sum::<u64>();
+    let rate = |of: fn(&ProcessCounters) -> &runtime::Rate| {
+        let now = process.counters.all().fold(0, |sum: u32, c| sum.saturating_add(of(c).per_second(now)));
         (now, process.counters.all().map(|c| of(c).max()).sum::<u32>().max(now))
     };
     let (connection_rate, connection_rate_max) = rate(|c| &c.connection_rate);
@@ -170,7 +171,9 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "BusyPolling" => u32::from(view.busy_polling).into(),
             "TotalBytesOut" => total(|c| c.bytes_out.get()).into(),
             "TotalSplicedBytesOut" => spliced.into(),
-            "BytesOutRate" => 0u64.into(),
+            "BytesOutRate" => ProcessCounters::bytes_of_units(rate(|c| &c.bytes_out_rate).0).into(),
+            "BootTime_ms" => (runtime.started_ms as u32).into(),
+            "BlockedTrafficWarnings" => process.held_up.load(Relaxed).into(),
             "MaxconnReached" => (total(|c| c.maxconn_reached.get()) as u32).into(),
             "Start_time_sec" => (runtime.started.seconds as u32).into(),
             "Tainted" => "0".into(),
@@ -178,9 +181,7 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "CumStreams" => total(|c| c.requests.get()).into(),
             "NbThreadGroups" => (view.placement.groups.len().max(1) as u32).into(),
             // Not counted here: what is not there is not told.
-            "ZlibMemUsage" | "MaxZlibMemUsage" | "BootTime_ms" | "PatternsAdded" | "PatternsFreed" => {
-                Value::Empty
-            }
+            "ZlibMemUsage" | "MaxZlibMemUsage" | "PatternsAdded" | "PatternsFreed" => Value::Empty,
             _ => zero.clone(),
         }
     };

@@ -1,5 +1,7 @@
-//! `trace`, `show trace`, `debug counters`, `debug dev log` (management manual, 9.3). Nothing here can be traced that way yet, and no rare events are counted: the
-//! commands answer so in the shapes that they have. What a stream goes through is shown by `filter trace`.
+//! `trace`, `show trace`, `debug counters`, `debug dev log|delay|loop` (management manual, 9.3). Nothing here can be traced that way yet, and no rare events are counted:
+//! the commands answer so in the shapes that they have. What a stream goes through is shown by `filter trace`.
+
+use std::time::{Duration, Instant};
 
 use crate::command::{Call, Reply, error};
 
@@ -28,6 +30,38 @@ pub(crate) fn log(call: &mut Call<'_>) -> Reply {
         keeper.log(&call.args.join(" "));
     }
     Reply::Done
+}
+
+/// `debug dev delay`: the calling worker sleeps, and all that it serves waits.
+pub(crate) fn delay(call: &mut Call<'_>) -> Reply {
+    hold_up(call, "100", std::thread::sleep)
+}
+
+/// `debug dev loop`: likewise, computing.
+pub(crate) fn busy_loop(call: &mut Call<'_>) -> Reply {
+    hold_up(call, "", |time| {
+        let begin = Instant::now();
+        while begin.elapsed() < time {
+            std::hint::spin_loop();
+        }
+    })
+}
+
+/// The longest that a worker may be held up for a trial, in ms.
+const LONGEST: u64 = 60_000;
+
+fn hold_up(call: &Call<'_>, usual: &str, how: impl FnOnce(Duration)) -> Reply {
+    let asked = match call.arg(0) {
+        "" => usual,
+        asked => asked,
+    };
+    match asked.parse() {
+        Ok(ms @ 0..=LONGEST) if call.args.len() <= 1 => {
+            how(Duration::from_millis(ms));
+            Reply::Done
+        }
+        _ => error(format!("A number of milliseconds is expected, 0 to {LONGEST}.")),
+    }
 }
 
 const COUNTERS_USAGE: &str = "Usage: debug counters [reset|show|on|off|all|bug|chk|cnt|glt|?]*\n\

@@ -178,7 +178,7 @@ pub struct Runtime {
     pub pipes: fn() -> [usize; 3],
     /// When the process started.
     pub started: WallTime,
-    /// Likewise, of the monotonic clock.
+    /// Likewise, of the monotonic clock, which begins with the program: what reading the configuration took.
     pub started_ms: u64,
     /// The key that anonymized connections have unless they name one (`set anon global-key`); 0 for none.
     pub anonymous_key: std::sync::atomic::AtomicU32,

@@ -13,7 +13,7 @@ use base::clock::now_ms;
 use config::plan::check::AgentSettings;
 use runtime::profile;
 use runtime::timer::Timer;
-use runtime::worker;
+use runtime::{watchdog, worker};
 use slab::Slab;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -38,6 +38,14 @@ impl Task {
     /// The check of `subject`, first after `delay`.
     pub(crate) fn check(subject: Subject, delay: Duration) -> Self {
         Self { duty: Duty::Check(subject), due: now_ms() + delay.as_millis() as u64 }
+    }
+
+    /// The backend's place among the proxies.
+    fn backend(&self) -> usize {
+        match &self.duty {
+            Duty::Check(subject) => subject.backend().index,
+            Duty::Agent(peer, _) => peer.backend.index,
+        }
     }
 
     /// The agent of `peer`, first after `delay`.
@@ -123,7 +131,9 @@ fn spawn(home: &Rc<Home>, task: Task, hopped: bool) {
     let entry = tasks.vacant_entry();
     let (key, home) = (entry.key(), home.clone());
     let handle = tokio::task::spawn_local(async move {
-        let hop = live(&home, task, hopped).await;
+        let name = watchdog::Task::Check { proxy: task.backend() as u32 };
+        let mut life = pin!(live(&home, task, hopped));
+        let hop = poll_fn(|context| watchdog::during(name, || life.as_mut().poll(context))).await;
         if !home.ended.load(Relaxed) {
             home.tasks.borrow_mut().try_remove(key);
         }

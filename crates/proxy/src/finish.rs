@@ -4,9 +4,10 @@ use base::clock::WallTime;
 use config::plan::Proxy;
 use http::ParseError;
 use runtime::shared::Shared as _;
-use runtime::timer::now_us;
+use runtime::timer::{self, now_us};
 use sample::{Cause, Endpoint, LogOrigin, Phase};
 use state::errors::Captured;
+use state::process::ProcessCounters;
 
 use crate::connection::Connection;
 use crate::exchange::Exchange;
@@ -24,7 +25,8 @@ pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
         x.txn.times.closed = now_us();
     }
     let (bytes_in, bytes_out) = (x.txn.bytes_in, x.txn.bytes_out);
-    count_bytes(client, Moved::of(x), bytes_in, bytes_out);
+    let now_ms = x.txn.times.closed / 1000;
+    count_bytes(client, Moved::of(x), bytes_in, bytes_out, now_ms);
     let frontend = client.frontend.state.frontend.mine();
     let (from_client, from_server) = (x.upload.spliced, x.download.spliced);
     if from_client + from_server > 0 {
@@ -91,12 +93,14 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// Counts the bytes of the stream so far, `bytes_in` and `bytes_out` in all, that were not counted yet.
-fn count_bytes(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: u64) {
+/// Counts the bytes of the stream so far, `bytes_in` and `bytes_out` in all, that were not counted yet by `now_ms`.
+fn count_bytes(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: u64, now_ms: u64) {
     let new_in = bytes_in.saturating_sub(moved.counted.0);
     let new_out = bytes_out.saturating_sub(moved.counted.1);
     *moved.counted = (bytes_in, bytes_out);
-    client.worker.shared.process.counters.mine().bytes_out.add(new_out);
+    let process = client.worker.shared.process.counters.mine();
+    process.bytes_out.add(new_out);
+    process.bytes_out_rate.tick_by(now_ms, ProcessCounters::rate_units(new_out));
     let frontend = &client.frontend.state.frontend.mine().traffic;
     let backend = moved.backend.map(|backend| &backend.state.backend.mine().traffic);
     let server = moved.server.map(|server| &server.counters.mine().traffic);
@@ -112,7 +116,7 @@ fn count_bytes(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: 
 /// `option contstats`: counts what has moved of a stream that goes on.
 pub(crate) fn count_moved(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: u64) {
     if client.frontend.options.contstats {
-        count_bytes(client, moved, bytes_in, bytes_out);
+        count_bytes(client, moved, bytes_in, bytes_out, timer::now_ms());
     }
 }
 

@@ -18,6 +18,7 @@ use runtime::pools::{self, Pool};
 use runtime::profile;
 use runtime::timer::now_us;
 use runtime::usage::Measured;
+use runtime::watchdog::{self, Task};
 use sample::{Endpoint, Session};
 use state::Mode;
 use state::sessions::{self, Activity};
@@ -76,12 +77,15 @@ where
             self.made.set(self.made.get() + 1);
             Box::pin(None)
         });
+        let task = task_of(&connection);
         slot.set(Some((self.make)(connection, arrival)));
         // Boxed: a connection at rest has the room of this future too.
         let mut measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
         let result = poll_fn(|context| match (slot.as_mut().as_pin_mut(), &mut measure) {
-            (Some(future), None) => future.poll(context),
-            (Some(future), Some(measure)) => measure.poll(context, |context| future.poll(context)),
+            (Some(future), None) => watchdog::during(task, || future.poll(context)),
+            (Some(future), Some(measure)) => {
+                watchdog::during(task, || measure.poll(context, |context| future.poll(context)))
+            }
             (None, _) => Poll::Pending,
         })
         .await;
@@ -89,6 +93,11 @@ where
         self.free.borrow_mut().push(slot);
         result
     }
+}
+
+/// What a watchdog is told of the connection's turns.
+fn task_of(connection: &Connection) -> Task {
+    Task::Stream { proxy: connection.frontend.index as u32, session: connection.session.id as u32 }
 }
 
 /// What this worker does with each new connection.
@@ -223,10 +232,13 @@ where
 {
     let measured = profile::measures();
     let mut measure = Measured::new("relay");
+    let task = task_of(&connection);
     let mut stream = Box::pin(crate::relay::relay(connection));
-    let upgraded = poll_fn(|context| match measured {
-        true => measure.poll(context, |context| stream.as_mut().poll(context)),
-        false => stream.as_mut().poll(context),
+    let upgraded = poll_fn(|context| {
+        watchdog::during(task, || match measured {
+            true => measure.poll(context, |context| stream.as_mut().poll(context)),
+            false => stream.as_mut().poll(context),
+        })
     })
     .await;
     let (mut back, next) = exchanges.run(upgraded?, Arrival::Ready).await;

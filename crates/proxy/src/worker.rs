@@ -127,6 +127,7 @@ impl Prepared {
             max_fields: tune.max_headers.saturating_sub(1),
             max_bytes: tune.bufsize.saturating_sub(tune.maxrewrite),
             relaxed,
+            keep_insecure: plan.global.h1_keep_insecure,
             any_method_payload: plan.global.h1_accept_payload_with_any_method,
             ..ParseOptions::default()
         };

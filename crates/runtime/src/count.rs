@@ -108,8 +108,14 @@ impl Rate {
     /// Counts one event at `now_ms` of the monotonic clock.
     #[inline]
     pub fn tick(&self, now_ms: u64) {
+        self.tick_by(now_ms, 1);
+    }
+
+    /// Counts so many events at once.
+    #[inline]
+    pub fn tick_by(&self, now_ms: u64, events: u32) {
         self.rotate(now_ms);
-        let current = self.current.load(Relaxed) + 1;
+        let current = self.current.load(Relaxed).saturating_add(events);
         self.current.store(current, Relaxed);
         if current > self.max.load(Relaxed) {
             self.max.store(current, Relaxed);
@@ -169,6 +175,9 @@ mod tests {
         rate.tick(6_250);
         assert_eq!(rate.per_second(6_250), 76);
         assert_eq!(rate.max(), 100);
+        rate.tick_by(6_300, 500);
+        rate.tick_by(6_300, u32::MAX);
+        assert_eq!(rate.max(), u32::MAX);
     }
 
     #[test]

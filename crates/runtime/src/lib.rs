@@ -16,6 +16,7 @@ pub mod shared;
 pub mod timer;
 pub mod topology;
 pub mod usage;
+pub mod watchdog;
 mod wheel;
 pub mod worker;
 

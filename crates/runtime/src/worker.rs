@@ -16,6 +16,7 @@ use crate::shard::{self, Padded};
 use crate::shared::{Shared as _, note_write};
 use crate::timer;
 use crate::topology::{self, Cpus};
+use crate::watchdog;
 
 /// What a mailbox takes: run once, on the worker's thread.
 pub type Message = Box<dyn FnOnce() + Send>;
@@ -68,6 +69,7 @@ pub struct Inboxes(std::vec::IntoIter<UnboundedReceiver<Message>>);
 pub fn prepare(count: usize) -> io::Result<Inboxes> {
     shard::set_workers(count);
     timer::epoch();
+    watchdog::prepare(count);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
     let connections = (0..count).map(|_| Padded(AtomicUsize::new(0))).collect();
     MAILBOXES
@@ -102,6 +104,12 @@ pub fn connections(index: usize) -> usize {
 pub fn group_of(index: usize) -> usize {
     let groups = MAILBOXES.get().map_or(&[][..], |boxes| &boxes.groups);
     groups.get(index).and_then(OnceLock::get).copied().unwrap_or(0)
+}
+
+/// How often worker `index` went to sleep and woke up: an odd number while it sleeps, and before it started.
+pub(crate) fn rounds(index: usize) -> u64 {
+    let metrics = MAILBOXES.get().and_then(|boxes| boxes.metrics.get(index)).and_then(OnceLock::get);
+    metrics.map_or(1, |metrics| metrics.worker_park_unpark_count(0))
 }
 
 /// What worker `index` did so far; nothing before it started.
@@ -198,6 +206,7 @@ where
     let taken = &boxes.messages[index].0;
     runtime.block_on(async move {
         tokio::task::spawn_local(timer::drive());
+        tokio::task::spawn_local(watchdog::answer(index));
         tokio::task::spawn_local(async move {
             while let Some(message) = inbox.recv().await {
                 taken.store(taken.load(Relaxed) + 1, Relaxed);
@@ -208,6 +217,7 @@ where
             tokio::task::spawn_local(poll_busily(&boxes.polling));
         }
         main().await;
+        watchdog::leave(index);
     });
     Ok(())
 }

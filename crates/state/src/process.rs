@@ -27,10 +27,28 @@ pub struct ProcessCounters {
     pub received_logs: Count,
     /// Bytes sent (`TotalBytesOut`).
     pub bytes_out: Count,
+    /// They in a second (`BytesOutRate`), in the units of [`ProcessCounters::rate_units`].
+    pub bytes_out_rate: Rate,
     /// Streams that ended in a panic; each ended alone.
     pub panics: Count,
     /// Accepts refused because descriptors ran out.
     pub accept_failures: Count,
+}
+
+impl ProcessCounters {
+    /// Bytes that `bytes_out_rate` counts as one, so that a second of them fits into its number.
+    const RATE_UNIT: u64 = 32;
+
+    /// So many bytes, for `bytes_out_rate`.
+    #[inline]
+    pub fn rate_units(bytes: u64) -> u32 {
+        u32::try_from((bytes + Self::RATE_UNIT / 2) / Self::RATE_UNIT).unwrap_or(u32::MAX)
+    }
+
+    /// What `bytes_out_rate` counted, in bytes.
+    pub fn bytes_of_units(units: u32) -> u64 {
+        u64::from(units) * Self::RATE_UNIT
+    }
 }
 
 /// One worker's counts of health checks and agents (`show activity`).
@@ -92,6 +110,8 @@ pub struct Process {
     pub connection_limit: AtomicU32,
     /// `maxsessrate`, 0 for none.
     pub session_limit: AtomicU32,
+    /// How often a worker was held up by one task (`BlockedTrafficWarnings`). Written by the watchdog.
+    pub held_up: AtomicU32,
     /// Whether a soft stop has begun (`Stopping`).
     pub stopping: AtomicBool,
     /// Whether connections are being closed: a soft stop after its time of grace.

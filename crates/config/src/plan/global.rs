@@ -63,6 +63,8 @@ pub struct Global {
     pub gid: Option<u32>,
     /// `chroot`.
     pub chroot: Option<Chroot>,
+    /// `warn-blocked-traffic-after`: from when on a task that holds up its worker is told of; `None` for 100 ms.
+    pub blocked_traffic: Option<Duration>,
     /// `setcap`: what of root's rights another user keeps.
     pub capabilities: Vec<Capability>,
     /// `pidfile`, or `-p`.
@@ -123,6 +125,10 @@ pub struct Global {
     pub unix_bind: UnixBind,
     /// `h1-case-adjust`: lower-case name, and how it is to be written.
     pub h1_case_adjust: Vec<(Box<str>, Box<str>)>,
+    /// `h1-do-not-close-on-insecure-transfer-encoding`.
+    pub h1_keep_insecure: bool,
+    /// `prealloc-fd`.
+    pub preallocates_descriptors: bool,
     /// `h1-accept-payload-with-any-method`.
     pub h1_accept_payload_with_any_method: bool,
     /// `tune.*`.

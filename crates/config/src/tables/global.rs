@@ -51,6 +51,7 @@ pub static TABLE: &[Keyword] = &[
     global("pidfile",                 "<file>",                "where the process's number is written",                  |g, a| path(&mut g.plan.pidfile, a)),
     global("node",                    "<name>",                "the name of this machine in the statistics",             |g, a| text(&mut g.plan.node, a)),
     global("description",             "<text>",                "what this process is, in the statistics",                description),
+    global("warn-blocked-traffic-after", "<time>",             "from when on a task that holds its thread up is told of, 1 to 1000 ms", blocked_traffic),
     global("hard-stop-after",         "<time>",                "how long a stopping process may live",                   |g, a| time(&mut g.plan.hard_stop_after, a)),
     global("grace",                   "<time>",                "how long sockets stay open after a soft stop",           |g, a| time(&mut g.plan.grace, a)),
     global("close-spread-time",       "<time>",                "over how long idle connections are closed on a stop",    close_spread_time),
@@ -64,6 +65,8 @@ pub static TABLE: &[Keyword] = &[
     global("unix-bind",               "[prefix <p>] [mode <m>] [user <u>] [uid <n>] [group <g>] [gid <n>]", "what UNIX sockets of bind lines have in common", unix_bind),
     global("h1-case-adjust",          "<from> <to>",           "how a header's name is written for odd peers",           h1_case_adjust),
     global("h1-case-adjust-file",     "<file>",                "such names from a file",                                 h1_case_adjust_file),
+    global("h1-do-not-close-on-insecure-transfer-encoding", "", "keeps connections whose messages told both lengths",      |g, a| flag(&mut g.plan.h1_keep_insecure, a)),
+    global("prealloc-fd",             "",                      "makes room for all descriptors before there are threads", |g, a| flag(&mut g.plan.preallocates_descriptors, a)),
     global("h1-accept-payload-with-any-method", "",            "lets GET and HEAD carry a body",                         |g, a| flag(&mut g.plan.h1_accept_payload_with_any_method, a)),
     global("http-err-codes",          "[+-]<range>[,...]",     "statuses counted as errors of requests",                 http_err_codes),
     global("http-fail-codes",         "[+-]<range>[,...]",     "statuses counted as failures of servers",                http_fail_codes),
@@ -87,14 +90,11 @@ pub static TABLE: &[Keyword] = &[
     ineffective("nopoll",             G, POLLER),
     ineffective("nokqueue",           G, POLLER),
     ineffective("noevports",          G, POLLER),
-    ineffective("prealloc-fd",        G, "descriptors are not kept in tables here"),
     ineffective("no-memory-trimming", G, "memory is never trimmed here"),
     ineffective("profiling.memory",   G, "memory is not profiled here"),
     ineffective("force-cfg-parser-pause", G, "it is a debugging aid of HAProxy"),
     ineffective("stress-level",       G, "it is a debugging aid of HAProxy"),
-    ineffective("warn-blocked-traffic-after", G, "the watchdog has its own limit here"),
     ineffective("harden.reject-privileged-ports.quic", G, QUIC),
-    ineffective("h1-do-not-close-on-insecure-transfer-encoding", G, "such connections are always closed here"),
     ineffective("h2-workaround-bogus-websocket-clients", G, "HTTP/2 is not supported yet"),
     ineffective("shm-stats-file",     G, "counters are not kept in shared memory here"),
     ineffective("shm-stats-file-max-objects", G, "counters are not kept in shared memory here"),
@@ -226,6 +226,16 @@ fn profiling(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcom
         }
     }
     Ok(())
+}
+
+fn blocked_traffic<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("a time")?;
+    let time = args.time(word, Milliseconds)?;
+    if !(1..=1000).contains(&time.as_millis()) {
+        return Err(args.wrong(format!("{word} is out of range")).label("1 ms to 1000 ms"));
+    }
+    global.plan.blocked_traffic = Some(time);
+    args.finish()
 }
 
 fn chroot<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

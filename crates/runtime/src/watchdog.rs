@@ -1,0 +1,217 @@
+//! Watches the workers from outside: a worker that is awake and does not come round to answer is held up by one task, and everything else on
+//! it waits (`warn-blocked-traffic-after`, configuration manual, 3.1).
+//!
+//! It costs workers one store before and one after a turn of what names itself, and an answer every now and then while they are awake.
+//! What is idle is left to sleep.
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::shard::{self, Padded};
+use crate::worker;
+
+/// How long a process that does nothing at all is left alone.
+const IDLE: Duration = Duration::from_secs(1);
+/// A worker that makes no progress for so long is held up whether it computes or waits for the system.
+const TOO_LONG: Duration = Duration::from_secs(1);
+/// After the first time, a task that goes on holding its worker up is told of so often.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What a task that names itself is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// A request or stream of a frontend: the frontend's place among the proxies, the number of the session.
+    Stream {
+        /// The place.
+        proxy: u32,
+        /// Its last 24 bits.
+        session: u32,
+    },
+    /// A check of a server: the backend's place among the proxies.
+    Check {
+        /// The place.
+        proxy: u32,
+    },
+    /// A command of the runtime socket.
+    Command,
+}
+
+/// A worker that is held up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Its number, from 0.
+    pub worker: usize,
+    /// By what, if it said so.
+    pub task: Option<Task>,
+    /// For how long at least.
+    pub since: Duration,
+    /// Whether the same was told before.
+    pub again: bool,
+}
+
+struct Watched {
+    /// The task whose turn it is, as one number. Written by the worker.
+    task: Padded<AtomicU64>,
+    /// What wakes the worker to answer.
+    question: Notify,
+    /// How many questions it answered. Written by the worker.
+    answers: Padded<AtomicU64>,
+    /// The system's number of its thread; 0 before it runs and after. Written by the worker.
+    thread: AtomicI32,
+}
+
+static WATCHED: OnceLock<Vec<Watched>> = OnceLock::new();
+
+impl Task {
+    const SESSION_BITS: u32 = 24;
+
+    fn packed(self) -> u64 {
+        match self {
+            Self::Stream { proxy, session } => {
+                let session = u64::from(session) & ((1 << Self::SESSION_BITS) - 1);
+                1 << 60 | u64::from(proxy) << Self::SESSION_BITS | session
+            }
+            Self::Check { proxy } => 2 << 60 | u64::from(proxy),
+            Self::Command => 3 << 60,
+        }
+    }
+
+    fn unpacked(number: u64) -> Option<Self> {
+        let session = (number & ((1 << Self::SESSION_BITS) - 1)) as u32;
+        match number >> 60 {
+            1 => Some(Self::Stream { proxy: (number >> Self::SESSION_BITS) as u32, session }),
+            2 => Some(Self::Check { proxy: number as u32 }),
+            3 => Some(Self::Command),
+            _ => None,
+        }
+    }
+}
+
+/// Takes a turn of a task, whose name whoever watches the worker sees meanwhile.
+#[inline]
+pub fn during<R>(task: Task, turn: impl FnOnce() -> R) -> R {
+    let Some(watched) = WATCHED.get().and_then(|all| all.get(shard::current_worker())) else { return turn() };
+    watched.task.0.store(task.packed(), Relaxed);
+    let result = turn();
+    watched.task.0.store(0, Relaxed);
+    result
+}
+
+/// Makes room for `workers`. Called once, before there are any.
+pub(crate) fn prepare(workers: usize) {
+    let one = || Watched {
+        task: Padded(AtomicU64::new(0)),
+        question: Notify::new(),
+        answers: Padded(AtomicU64::new(0)),
+        thread: AtomicI32::new(0),
+    };
+    let _ = WATCHED.set((0..workers).map(|_| one()).collect());
+}
+
+/// Answers, on worker `index`, as long as it lives.
+pub(crate) async fn answer(index: usize) {
+    let Some(watched) = WATCHED.get().and_then(|all| all.get(index)) else { return };
+    watched.thread.store(rustix::thread::gettid().as_raw_pid(), Relaxed);
+    loop {
+        watched.question.notified().await;
+        watched.answers.0.store(watched.answers.0.load(Relaxed) + 1, Relaxed);
+    }
+}
+
+/// Worker `index` ends: nobody asks it any more.
+pub(crate) fn leave(index: usize) {
+    if let Some(watched) = WATCHED.get().and_then(|all| all.get(index)) {
+        watched.thread.store(0, Relaxed);
+    }
+}
+
+/// The CPU time that a thread of this process has used, by the system's number.
+pub type CpuTime = fn(i32) -> Option<Duration>;
+
+/// Begins to watch: `tell` is called, on a thread of its own, for each worker that one task has kept computing for longer than `limit`, or from
+/// anything else for a second, and again every second as long as that lasts. A worker that the system did not let run is not held up.
+///
+/// # Errors
+/// The system has no thread left.
+pub fn start(limit: Duration, cpu_time: CpuTime, tell: impl Fn(Held) + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("weir/watchdog".to_owned());
+    thread.spawn(move || watch(limit, cpu_time, &tell)).map(drop)
+}
+
+/// The question that a worker has not answered yet.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    at: Instant,
+    cpu: Duration,
+    answers: u64,
+    told: Option<Instant>,
+}
+
+fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(Held)) {
+    let Some(all) = WATCHED.get() else { return };
+    let mut asked: Vec<Option<Asked>> = vec![None; all.len()];
+    let mut rounds = vec![0; all.len()];
+    let mut is_idle = false;
+    loop {
+        std::thread::sleep(if is_idle { IDLE } else { limit / 2 });
+        is_idle = true;
+        for (index, watched) in all.iter().enumerate() {
+            let (round, thread) = (worker::rounds(index), watched.thread.load(Relaxed));
+            let sleeps = round % 2 == 1 || thread == 0;
+            is_idle &= sleeps && std::mem::replace(&mut rounds[index], round) == round;
+            if sleeps {
+                asked[index] = None;
+                continue;
+            }
+            let cpu = || cpu_time(thread).unwrap_or_default();
+            let answers = watched.answers.0.load(Relaxed);
+            if let Some(question) = asked[index].as_mut().filter(|question| question.answers == answers) {
+                if let Some(since) = question.is_worth_a_word(limit, cpu()) {
+                    let task = Task::unpacked(watched.task.0.load(Relaxed));
+                    let again = question.told.replace(Instant::now()).is_some();
+                    tell(Held { worker: index, task, since, again });
+                }
+                continue;
+            }
+            asked[index] = Some(Asked { at: Instant::now(), cpu: cpu(), answers, told: None });
+            watched.question.notify_one();
+        }
+    }
+}
+
+impl Asked {
+    /// For how long the worker, which has used `cpu` time by now, has been held up, if that is to be told.
+    fn is_worth_a_word(&self, limit: Duration, cpu: Duration) -> Option<Duration> {
+        if self.told.is_some_and(|told| told.elapsed() < AGAIN) {
+            return None;
+        }
+        let (computed, passed) = (cpu.saturating_sub(self.cpu), self.at.elapsed());
+        match computed >= limit {
+            true => Some(computed.max(passed)),
+            false => (passed >= TOO_LONG).then_some(passed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_survive_being_a_number() {
+        let tasks = [
+            Task::Stream { proxy: 0, session: 0 },
+            Task::Stream { proxy: 70_000, session: 0xff_ffff },
+            Task::Check { proxy: 33_000 },
+            Task::Command,
+        ];
+        for task in tasks {
+            assert_eq!(Task::unpacked(task.packed()), Some(task));
+        }
+        assert_eq!(Task::unpacked(0), None);
+    }
+}
