@@ -107,3 +107,15 @@ fn who_stays_root_is_told() {
     assert_eq!(said.contains("`chroot auto` in the global section"), is_root(), "{said}");
     assert_eq!(said.contains("started as root without `user` or `uid`"), is_root(), "{said}");
 }
+
+#[test]
+fn programs_that_are_run_gain_no_rights_unless_that_is_wanted() {
+    for (global, forbids) in
+        [("", "1"), ("  insecure-setuid-wanted\n", "0"), ("  no insecure-setuid-wanted\n", "1")]
+    {
+        let port = free_port();
+        let weir = Weir::start(&configuration(port, global, ""), &[port]);
+        assert!(get(port, "/").is_some());
+        assert_eq!(status(&weir.pid().to_string(), "NoNewPrivs"), forbids, "{global}");
+    }
+}

@@ -9,7 +9,9 @@ use config::plan::{Capability, Chroot, Global};
 use diag::Severity;
 use rules::RuleSet;
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities, set_no_new_privs,
+};
 
 use crate::messages::Messages;
 
@@ -37,6 +39,11 @@ pub(crate) fn confine(plan: &Plan, messages: Messages) -> Result<(), String> {
         ));
     }
     give_up(global, leaves_root).map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))?;
+    if !global.insecure_setuid_wanted {
+        // Whatever is run from here on gains no right by its file's mode, so neither does who makes us run it.
+        set_no_new_privs(true)
+            .map_err(|error| format!("[haproxy.main()] Cannot forbid new privileges: {error}."))?;
+    }
     if global.set_dumpable {
         // Giving privileges up takes this from a process.
         use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};

@@ -261,3 +261,18 @@ fn lines_of_expressions_and_logs_are_taken_or_refused_with_the_reason() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn allowing_what_is_experimental_in_vain_is_told() {
+    let warnings = |line: &str| {
+        let text = format!(
+            "global\n log stderr local0\n expose-experimental-directives\n\
+             frontend f\n mode http\n bind :8000\n timeout client 1s\n log global\n {line}\n"
+        );
+        let loaded = common::load_quietly(&text);
+        assert!(loaded.plan.is_some());
+        let of = |message: &&diag::Diagnostic| message.message.contains("expose-experimental-directives");
+        loaded.diagnostics.iter().filter(of).count()
+    };
+    assert_eq!([warnings(""), warnings("http-request normalize-uri path-merge-slashes")], [1, 0]);
+}

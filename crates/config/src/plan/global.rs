@@ -101,6 +101,8 @@ pub struct Global {
     pub external_check: bool,
     /// `external-check preserve-env`.
     pub external_check_environment: bool,
+    /// `insecure-setuid-wanted`: programs that are run may gain rights by their files' modes.
+    pub insecure_setuid_wanted: bool,
     /// `insecure-fork-wanted`.
     pub insecure_fork_wanted: bool,
     /// `pp2-never-send-local`: for servers that do not know the command LOCAL of the PROXY protocol.

@@ -162,6 +162,17 @@ pub(crate) fn resolve(
     // These are no proxies to users: their numbers come last.
     proxies.sort_by_key(|(section, _)| is_like_a_proxy(section.kind));
     let plan = finish(draft, global, proxies, &healthchecks, &mut context);
+    if around.is_none() && context.names.experimental && !context.names.experiments.get() {
+        context.diagnostics.push(
+            Diagnostic::warning(
+                "`expose-experimental-directives` allows what the configuration does not use",
+            )
+            .help("remove it, so that nothing experimental is used by accident")
+            .haproxy(
+                "Option 'expose-experimental-directives' is set in the global section but is no longer used.",
+            ),
+        );
+    }
     (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
 }
 

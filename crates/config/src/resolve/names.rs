@@ -1,6 +1,6 @@
 //! What names mean while a plan is resolved: proxies, userlists, files, hosts, users and groups of the system.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -44,6 +44,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) certificates: Arc<sample::keys::Certificates>,
     /// `expose-experimental-directives`.
     pub(crate) experimental: bool,
+    /// Whether something was experimental.
+    pub(crate) experiments: Cell<bool>,
     /// `default-path`.
     pub(crate) default_path: DefaultPath,
     /// The directory of the file whose lines are being compiled.
@@ -74,6 +76,7 @@ impl<'a> NameTable<'a> {
             rings: HashMap::new(),
             certificates: Arc::default(),
             experimental: false,
+            experiments: Cell::new(false),
             default_path: DefaultPath::default(),
             directory: RefCell::default(),
             captures: RefCell::default(),
@@ -127,6 +130,7 @@ impl sample::Names for NameTable<'_> {
     }
 
     fn experimental(&self) -> bool {
+        self.experiments.set(true);
         self.experimental
     }
 

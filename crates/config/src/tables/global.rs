@@ -31,6 +31,7 @@ pub static TABLE: &[Keyword] = &[
     global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           set_dumpable).negatable(),
     global("strict-limits",           "",                      "refuses to start when limits cannot be raised",          |g, a| flag(&mut g.plan.strict_limits, a)).negatable(),
     global("external-check",         "[preserve-env]",        "allows checks by external programs",                     |g, a| { g.plan.external_check = true; g.plan.external_check_environment |= a.take("preserve-env"); a.finish() }),
+    global("insecure-setuid-wanted",  "",                      "programs for checks may get the rights of their owners", |g, a| flag(&mut g.plan.insecure_setuid_wanted, a)).negatable(),
     global("insecure-fork-wanted",    "",                      "allows external programs for checks",                    |g, a| flag(&mut g.plan.insecure_fork_wanted, a)).negatable(),
     global("nosplice",                "",                      "never forwards inside the kernel",                       |g, a| flag(&mut g.plan.no_splice, a)),
     global("noreuseport",             "",                      "one socket an address, shared by all threads",           |g, a| flag(&mut g.plan.no_reuseport, a)),
