@@ -16,4 +16,7 @@ cat <<'TEXT'
   Stop it with Ctrl-C.
 
 TEXT
+if [ "$(id -u)" = 0 ]; then
+    export STARTED_BY_ROOT=1
+fi
 exec "$weir" -f examples/quickstart.cfg "${@:2}"
