@@ -5,8 +5,10 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use config::plan::Logger;
 use diag::Severity;
-use proxy::Shared;
+use health::Wanted;
+use net::Stream;
 use proxy::log::{Line, Outbox};
+use proxy::{Shared, lend};
 
 use crate::messages::Messages;
 
@@ -68,7 +70,35 @@ fn log_to(shared: &Shared, loggers: &[Logger], line: &Line<'_>) {
     });
 }
 
+/// The idle connections of the workers' pools.
+struct Pools;
+
+impl health::Idle for Pools {
+    fn take<'a>(&'a self, wanted: Wanted<'a>) -> health::Taking<'a> {
+        Box::pin(async move {
+            let lent = lend::take(wanted.backend, wanted.server, wanted.name).await?;
+            Some(Box::new(OnLoan(lent)) as Box<dyn health::Lent>)
+        })
+    }
+
+    fn keep(&self, wanted: Wanted<'_>, stream: Stream, moves: u32) {
+        lend::keep(wanted.backend, wanted.server, wanted.name, stream, moves);
+    }
+}
+
+struct OnLoan(lend::Lent);
+
+impl health::Lent for OnLoan {
+    fn stream(&mut self) -> &mut Stream {
+        self.0.stream()
+    }
+
+    fn give_back(self: Box<Self>) {
+        self.0.give_back();
+    }
+}
+
 /// Gathers the plan's checks; every worker starts its share of them.
 pub(crate) fn gather(shared: &Shared, teller: &Teller, messages: Messages) -> health::Checks {
-    health::Checks::new(&shared.plan, shared.process.clone(), teller.notify(messages))
+    health::Checks::new(&shared.plan, shared.process.clone(), teller.notify(messages), Some(Arc::new(Pools)))
 }

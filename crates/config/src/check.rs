@@ -141,6 +141,8 @@ pub struct ConnectDraft<'a> {
     pub via_socks4: bool,
     /// `linger`.
     pub linger: bool,
+    /// `proto`.
+    pub proto: bool,
 }
 
 /// `port`.

@@ -100,6 +100,10 @@ pub struct ServerDraft<'a> {
     pub check_port: Option<u16>,
     pub check_send_proxy: bool,
     pub check_via_socks4: bool,
+    /// `check-proto` named one.
+    pub check_proto: bool,
+    pub check_reuse_pool: bool,
+    pub check_pool_conn_name: Option<&'a str>,
     pub initial: InitState,
     pub healthcheck: Option<&'a Word>,
     pub agent: bool,
@@ -163,6 +167,9 @@ impl Default for ServerDraft<'_> {
             check_port: None,
             check_send_proxy: false,
             check_via_socks4: false,
+            check_proto: false,
+            check_reuse_pool: false,
+            check_pool_conn_name: None,
             initial: InitState::None,
             healthcheck: None,
             agent: false,
@@ -337,7 +344,7 @@ fn unknown(word: &Word, title: &str) -> Diagnostic {
         .haproxy(format!("'{title}' : unknown keyword '{word}'{tail}"))
 }
 
-fn text<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
+pub(crate) fn text<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.value()?);
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::keyword::{Outcome, not_supported};
 use crate::plan::check::InitState;
 use crate::plan::server::{Observe, OnError};
 use crate::resolve::names::resolve_host;
-use crate::server::{ServerDraft, ServerKeyword, delay, interval, number, row};
+use crate::server::{ServerDraft, ServerKeyword, delay, interval, number, row, text};
 
 /// The rows.
 #[rustfmt::skip]
@@ -21,6 +21,9 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("no-check",           "",              "does not check its health",                                 |d, _| { d.check = false; Ok(()) }),
     row("check-send-proxy",   "",              "checks begin with a PROXY header",                          |d, _| { d.check_send_proxy = true; Ok(()) }),
     row("no-check-send-proxy", "",             "checks begin without a PROXY header",                       |d, _| { d.check_send_proxy = false; Ok(()) }),
+    row("check-reuse-pool",   "",              "checks of HTTP use idle connections and leave theirs",      |d, _| { d.check_reuse_pool = true; Ok(()) }),
+    row("no-check-reuse-pool", "",             "each check has a connection of its own",                    |d, _| { d.check_reuse_pool = false; Ok(()) }),
+    row("check-pool-conn-name", "<name>",      "the name of the idle connections that checks use",          |d, a| text(&mut d.check_pool_conn_name, a)),
     row("error-limit",        "<count>",       "errors in a row before on-error acts",                      |d, a| number(&mut d.error_limit, a, 1, i32::MAX as u32)),
     row("fall",               "<count>",       "failed checks that take it down",                           |d, a| number(&mut d.fall, a, 1, i32::MAX as u32)),
     row("rise",               "<count>",       "passed checks that bring it up",                            |d, a| number(&mut d.rise, a, 1, i32::MAX as u32)),
@@ -120,10 +123,13 @@ fn init_state<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outco
     Ok(())
 }
 
-fn check_proto<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn check_proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
-        "h1" | "none" => Ok(()),
+        "h1" | "none" => {
+            draft.check_proto = true;
+            Ok(())
+        }
         "h2" | "fcgi" | "spop" | "quic" | "qmux" => {
             Err(not_supported(&format!("check-proto {word}")).at(word.span()))
         }

@@ -124,7 +124,7 @@ async fn converse(
     peer: &Peer,
     settings: &AgentSettings,
     context: &Context,
-) -> Result<(Option<String>, Link), Outcome> {
+) -> Result<(Option<String>, Link<'static>), Outcome> {
     let broken = |error: LinkError| match error {
         LinkError::Timeout => Outcome::new("L7TOUT", 0, ""),
         LinkError::Io(error) => Outcome::new("SOCKERR", 0, connection_error(&error)),

@@ -48,6 +48,13 @@ impl Answer {
         matches!(self.state, State::Done | State::Broken) || facts.received.len() >= self.limit
     }
 
+    /// Whether all of it came, and nothing else, and whoever sent it goes on listening for this proxy and for its clients alike.
+    pub(crate) fn leaves_open(&self, facts: &Facts) -> bool {
+        let head = &facts.transaction.response;
+        let bound = matches!(head.status(), 101 | 401 | 407);
+        matches!(self.state, State::Done) && self.raw.is_empty() && head.keep_alive() && !bound
+    }
+
     /// Understands what is in `raw`.
     pub(crate) fn advance(&mut self, facts: &mut Facts) {
         while matches!(self.state, State::Head) && !self.raw.is_empty() {
@@ -97,7 +104,7 @@ impl Answer {
                 *left -= take as u64;
                 let done = *left == 0;
                 facts.received.extend_from_slice(&self.raw[..take.min(room)]);
-                self.raw.clear();
+                self.raw.drain(..take);
                 if done {
                     self.state = State::Done;
                 }
@@ -123,7 +130,10 @@ impl Answer {
                     at = range.end;
                 }
                 Ok(ChunkEvent::More) => break self.raw.clear(),
-                Ok(ChunkEvent::Done { .. }) => break self.state = State::Done,
+                Ok(ChunkEvent::Done { consumed }) => {
+                    self.raw.drain(..consumed);
+                    break self.state = State::Done;
+                }
                 Err(_) => break self.state = State::Broken,
             }
         }

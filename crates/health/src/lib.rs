@@ -13,6 +13,7 @@ mod balance;
 mod expect;
 mod external;
 mod facts;
+mod idle;
 mod link;
 mod marks;
 mod outcome;
@@ -35,6 +36,7 @@ use config::plan::server::ServerSettings;
 use state::server::Demand;
 use state::{Process, Server};
 
+pub use idle::{Idle, Lent, Taking, Wanted};
 pub use outcome::{Outcome, Verdict};
 pub use task::Running;
 
@@ -102,6 +104,8 @@ impl Subject {
 pub(crate) struct Context {
     /// Where messages go.
     notify: Notify,
+    /// Who keeps idle connections to servers, if anybody does.
+    idle: Option<Arc<dyn Idle>>,
     /// The process, for expressions and for its counters of checks.
     process: Arc<Process>,
     /// `node`, or the machine's name, for `http-check send-state`.
@@ -148,7 +152,7 @@ pub struct Checks {
 
 impl Checks {
     /// Gathers the checks and agents of `plan`, in its order.
-    pub fn new(plan: &Plan, process: Arc<Process>, notify: Notify) -> Self {
+    pub fn new(plan: &Plan, process: Arc<Process>, notify: Notify, idle: Option<Arc<dyn Idle>>) -> Self {
         let peers = || {
             let backends = plan.proxies.iter().filter(|proxy| !proxy.disabled);
             backends.flat_map(|backend| {
@@ -173,6 +177,7 @@ impl Checks {
         }
         let context = Context {
             notify,
+            idle,
             process,
             node: plan
                 .global

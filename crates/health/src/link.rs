@@ -16,17 +16,37 @@ use state::server::ServerAddress;
 use tokio::time::{Instant, timeout_at};
 
 use crate::facts::Facts;
+use crate::idle::{Idle, Lent, Wanted};
 use crate::{Peer, Subject};
 
 /// Bytes read by one call.
 const ROOM: usize = 4096;
 
 /// A connection under check.
-pub(crate) struct Link {
-    stream: Stream,
+pub(crate) struct Link<'a> {
+    /// `None` once it was given away.
+    carrier: Option<Carrier>,
     deadline: Instant,
     /// Ends as usual instead of by a reset.
     linger: bool,
+    /// Where it may be left to requests.
+    home: Option<Home<'a>>,
+    settled: bool,
+}
+
+/// Who keeps the idle connections of a server.
+#[derive(Clone, Copy)]
+pub(crate) struct Home<'a> {
+    pub(crate) idle: &'a dyn Idle,
+    pub(crate) wanted: Wanted<'a>,
+}
+
+/// Whose a connection is.
+enum Carrier {
+    /// The check's. Beside it, how often the server's address had changed when it was opened.
+    Own(Stream, u32),
+    /// One that requests use too.
+    Lent(Box<dyn Lent>),
 }
 
 /// Why a link failed.
@@ -35,10 +55,28 @@ pub(crate) enum LinkError {
     Io(io::Error),
 }
 
-impl Link {
+impl<'a> Link<'a> {
+    fn new(carrier: Carrier, deadline: Instant, linger: bool, home: Option<Home<'a>>) -> Self {
+        Self { carrier: Some(carrier), deadline, linger, home, settled: false }
+    }
+
+    fn stream(&mut self) -> io::Result<&mut Stream> {
+        match &mut self.carrier {
+            Some(Carrier::Own(stream, _)) => Ok(stream),
+            Some(Carrier::Lent(lent)) => Ok(lent.stream()),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Says that nothing is outstanding on it: if it may be shared with requests, it is left to them when it is dropped.
+    pub(crate) fn settle(&mut self) {
+        self.settled = true;
+    }
+
     pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
-        let stream = &mut self.stream;
+        let deadline = self.deadline;
         let writing = async {
+            let stream = self.stream()?;
             while !bytes.is_empty() {
                 match poll_fn(|context| stream.poll_write(context, bytes)).await? {
                     0 => return Err(io::ErrorKind::WriteZero.into()),
@@ -47,12 +85,13 @@ impl Link {
             }
             Ok(())
         };
-        flatten(timeout_at(self.deadline, writing).await)
+        flatten(timeout_at(deadline, writing).await)
     }
 
     /// Appends what comes next to `buffer`, which is left at most `limit` long; 0 at the end of the stream.
     pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> Result<usize, LinkError> {
-        let stream = &mut self.stream;
+        let deadline = self.deadline;
+        let stream = self.stream().map_err(LinkError::Io)?;
         let wanted = limit.saturating_sub(buffer.len()).clamp(1, ROOM);
         let reading = poll_fn(|context| {
             // On the stack of this call: a check that waits keeps no room.
@@ -61,20 +100,32 @@ impl Link {
             buffer.extend_from_slice(&room[..n]);
             Poll::Ready(Ok(n))
         });
-        flatten(timeout_at(self.deadline, reading).await)
+        flatten(timeout_at(deadline, reading).await)
     }
 
     /// Both ends, where they have addresses.
-    pub(crate) fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
-        self.stream.local().zip(self.stream.peer())
+    pub(crate) fn ends(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        let stream = self.stream().ok()?;
+        stream.local().zip(stream.peer())
     }
 }
 
-impl Drop for Link {
+impl Drop for Link<'_> {
     fn drop(&mut self) {
+        if self.settled
+            && let Some(Home { idle, wanted }) = self.home
+        {
+            match self.carrier.take() {
+                Some(Carrier::Own(stream, moves)) => idle.keep(wanted, stream, moves),
+                Some(Carrier::Lent(lent)) => lent.give_back(),
+                None => {}
+            }
+        }
         // A check leaves no connection behind in TIME_WAIT.
-        if !self.linger {
-            self.stream.reset_on_close();
+        if !self.linger
+            && let Ok(stream) = self.stream()
+        {
+            stream.reset_on_close();
         }
     }
 }
@@ -99,9 +150,32 @@ pub(crate) enum ConnectError {
     Broken(io::Error),
 }
 
-/// Opens the connection of a `connect` step and sends what precedes the conversation.
-pub(crate) async fn open(subject: &Subject, step: &Connect, facts: &Facts) -> Result<Link, ConnectError> {
+/// The connection of a `connect` step: one that is idle at `home` if there is one, else a new one, over which what precedes the
+/// conversation was sent.
+pub(crate) async fn obtain<'a>(
+    subject: &Subject,
+    step: &Connect,
+    facts: &Facts,
+    home: Option<Home<'a>>,
+) -> Result<Link<'a>, ConnectError> {
+    if let Some(Home { idle, wanted }) = home
+        && let Some(lent) = idle.take(wanted).await
+    {
+        let allowed = subject.settings.timeout.unwrap_or(subject.settings.inter);
+        return Ok(Link::new(Carrier::Lent(lent), Instant::now() + allowed, false, home));
+    }
+    open(subject, step, facts, home).await
+}
+
+async fn open<'a>(
+    subject: &Subject,
+    step: &Connect,
+    facts: &Facts,
+    home: Option<Home<'a>>,
+) -> Result<Link<'a>, ConnectError> {
     let settings = &subject.settings;
+    // Before the address: a change between the two makes the connection outdated, never current by mistake.
+    let moves = subject.server().moves();
     let target = target(subject, step, facts).map_err(ConnectError::Unknown)?;
     let via = settings.socks4.filter(|_| step.via_socks4 || step.default);
     let header = send_proxy(subject, step);
@@ -117,7 +191,7 @@ pub(crate) async fn open(subject: &Subject, step: &Connect, facts: &Facts) -> Re
         Ok(Err(error)) => return Err(ConnectError::Failed(error)),
         Err(_) => return Err(ConnectError::Timeout),
     };
-    let mut link = Link { stream, deadline: connect_by, linger: step.linger };
+    let mut link = Link::new(Carrier::Own(stream, moves), connect_by, step.linger, home);
     let prepared = async {
         if via.is_some() {
             tunnel(&mut link, &target).await?;
@@ -139,11 +213,11 @@ pub(crate) async fn open_plain(
     target: &Target,
     connect_limit: Option<Duration>,
     limit: Duration,
-) -> Result<Link, ConnectError> {
+) -> Result<Link<'static>, ConnectError> {
     let start = Instant::now();
     let connect_by = start + connect_limit.unwrap_or(limit).min(limit);
     match timeout_at(connect_by, dial(peer).connect(target)).await {
-        Ok(Ok(stream)) => Ok(Link { stream, deadline: start + limit, linger: false }),
+        Ok(Ok(stream)) => Ok(Link::new(Carrier::Own(stream, 0), start + limit, false, None)),
         Ok(Err(error)) => Err(ConnectError::Failed(error)),
         Err(_) => Err(ConnectError::Timeout),
     }
@@ -157,6 +231,10 @@ fn dial(peer: &Peer) -> Dial<'_> {
         transparent: source.is_some_and(|source| matches!(source.transparent, UseSource::Fixed(_))),
         interface: source.and_then(|source| source.interface.as_deref()),
         namespace: own.namespace.as_deref().filter(|name| *name != "*"),
+        user_timeout: own.tcp_ut,
+        md5_key: own.md5sig.as_deref().map(str::as_bytes),
+        congestion: own.congestion.as_deref(),
+        tos: own.tos,
         ..Dial::default()
     }
 }
@@ -201,7 +279,7 @@ fn send_proxy(subject: &Subject, step: &Connect) -> SendProxy {
     }
 }
 
-async fn introduce(link: &mut Link, version: SendProxy, never_local: bool) -> Result<(), LinkError> {
+async fn introduce(link: &mut Link<'_>, version: SendProxy, never_local: bool) -> Result<(), LinkError> {
     if version == SendProxy::None {
         return Ok(());
     }
@@ -219,12 +297,13 @@ async fn introduce(link: &mut Link, version: SendProxy, never_local: bool) -> Re
 }
 
 /// Asks a SOCKS4 proxy to connect to `target`.
-async fn tunnel(link: &mut Link, target: &Target) -> Result<(), LinkError> {
+async fn tunnel(link: &mut Link<'_>, target: &Target) -> Result<(), LinkError> {
     let Target::Ip(SocketAddr::V4(target)) = target else {
         let error = io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 knows IPv4 addresses only");
         return Err(LinkError::Io(error));
     };
-    let (mut handshake, stream) = (socks4::Handshake::new(*target), &mut link.stream);
+    let (mut handshake, deadline) = (socks4::Handshake::new(*target), link.deadline);
+    let stream = link.stream().map_err(LinkError::Io)?;
     let agreed = poll_fn(|context| handshake.poll(context, stream).map_err(io::Error::from));
-    flatten(timeout_at(link.deadline, agreed).await)
+    flatten(timeout_at(deadline, agreed).await)
 }

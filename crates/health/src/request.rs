@@ -17,26 +17,30 @@ pub(crate) fn text(text: &Text, facts: &Facts) -> Vec<u8> {
     }
 }
 
-/// The request's bytes.
+/// The request's bytes, and whether it lets the connection live on.
 pub(crate) fn write(
     request: &Request,
     script: &Script,
     facts: &Facts,
     subject: &Subject,
     context: &Context,
-) -> Vec<u8> {
+) -> (Vec<u8>, bool) {
     let mut uri = text(&request.uri, facts);
     if uri.is_empty() {
         uri.push(b'/');
     }
     let mut fields = Vec::new();
-    let mut own_connection = false;
+    let mut connection: Option<Vec<u8>> = None;
     for (name, format) in &request.headers {
         let value = facts.render(format);
         if value.is_empty() {
             continue;
         }
-        own_connection |= name.eq_ignore_ascii_case("connection");
+        if name.eq_ignore_ascii_case("connection") {
+            let said = connection.get_or_insert_default();
+            said.extend_from_slice(&value);
+            said.push(b',');
+        }
         if name.eq_ignore_ascii_case("host") {
             set_authority(&mut uri, &value);
         }
@@ -51,9 +55,16 @@ pub(crate) fn write(
         field(&mut fields, "content-length", body.len().to_string().as_bytes());
     }
     // Before 1.1 it is understood.
-    if !own_connection && request.version.as_ref() > "HTTP/1.0" {
+    let is_new = request.version.as_ref() > "HTTP/1.0";
+    if connection.is_none() && is_new {
         field(&mut fields, "connection", b"close");
     }
+    let persistent = connection.is_some_and(|said| {
+        let says = |what: &[u8]| {
+            said.split(|byte| *byte == b',').any(|one| one.trim_ascii().eq_ignore_ascii_case(what))
+        };
+        !says(b"close") && (is_new || says(b"keep-alive"))
+    });
     let mut out = Vec::with_capacity(64 + uri.len() + fields.len() + body.len());
     out.extend_from_slice(request.method.as_bytes());
     out.push(b' ');
@@ -64,7 +75,7 @@ pub(crate) fn write(
     out.extend_from_slice(&fields);
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(&body);
-    out
+    (out, persistent)
 }
 
 fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {

@@ -9,9 +9,9 @@ use state::server::Operational;
 use crate::answer::Answer;
 use crate::expect::{Failure, Judgement, binary, judge_bytes, judge_http};
 use crate::facts::Facts;
-use crate::link::{ConnectError, Link, LinkError, open};
+use crate::link::{ConnectError, Link, LinkError, obtain};
 use crate::outcome::{Outcome, connection_error};
-use crate::{Context, Subject, request};
+use crate::{Context, Subject, idle, request};
 
 /// Where a conversation stands.
 struct Conversation<'a> {
@@ -19,8 +19,10 @@ struct Conversation<'a> {
     context: &'a Context,
     script: &'a Script,
     facts: Facts,
-    link: Option<Link>,
+    link: Option<Link<'a>>,
     answer: Option<Answer>,
+    /// The last request does not end the connection.
+    persistent: bool,
     /// Nothing was received since the last question: an answer must be read before it is judged.
     must_read: bool,
     /// Nothing more will come.
@@ -33,7 +35,11 @@ struct Conversation<'a> {
 
 /// Runs the steps in order. The connection comes back with the outcome: it ends when what follows is done, so that who
 /// sees it closed sees the rest done too.
-pub(crate) async fn run(subject: &Subject, context: &Context, script: &Script) -> (Outcome, Option<Link>) {
+pub(crate) async fn run<'a>(
+    subject: &'a Subject,
+    context: &'a Context,
+    script: &'a Script,
+) -> (Outcome, Option<Link<'a>>) {
     let mut talk = Conversation {
         subject,
         context,
@@ -41,6 +47,7 @@ pub(crate) async fn run(subject: &Subject, context: &Context, script: &Script) -
         facts: Facts::new(subject, &context.process),
         link: None,
         answer: None,
+        persistent: false,
         must_read: true,
         ended: false,
         code: 0,
@@ -51,9 +58,13 @@ pub(crate) async fn run(subject: &Subject, context: &Context, script: &Script) -
         match talk.step(step).await {
             Ok(true) => last = Some(step),
             Ok(false) => {}
-            Err(outcome) => return (outcome, talk.link),
+            Err(outcome) => {
+                talk.settle();
+                return (outcome, talk.link);
+            }
         }
     }
+    talk.settle();
     (talk.passed(last), talk.link)
 }
 
@@ -69,7 +80,9 @@ impl Conversation<'_> {
             Action::Connect(connect) => self.connect(connect, step).await?,
             Action::Send(send) => self.send(send, step).await?,
             Action::Request(own) => {
-                let bytes = request::write(own, self.script, &self.facts, self.subject, self.context);
+                let (bytes, persistent) =
+                    request::write(own, self.script, &self.facts, self.subject, self.context);
+                self.persistent = persistent;
                 self.answer = Some(Answer::new(&own.method, self.context.buffer));
                 self.write(&bytes, step).await?;
             }
@@ -100,6 +113,18 @@ impl Conversation<'_> {
         }
     }
 
+    /// Leaves the connection to requests where it was shared with them and nothing is outstanding.
+    fn settle(&mut self) {
+        let whole = self.answer.as_ref().is_some_and(|answer| answer.leaves_open(&self.facts));
+        if let Some(link) = &mut self.link
+            && self.persistent
+            && !self.ended
+            && whole
+        {
+            link.settle();
+        }
+    }
+
     /// Forgets what was received.
     fn listen_anew(&mut self) {
         self.facts.received.clear();
@@ -110,10 +135,13 @@ impl Conversation<'_> {
 
     async fn connect(&mut self, connect: &Connect, step: &Step) -> Result<(), Outcome> {
         // The former connection ends before the next begins.
+        self.settle();
         self.link = None;
+        self.persistent = false;
         self.listen_anew();
-        let (status, error) = match open(self.subject, connect, &self.facts).await {
-            Ok(link) => {
+        let home = idle::home(self.subject, self.context, self.script, connect);
+        let (status, error) = match obtain(self.subject, connect, &self.facts, home).await {
+            Ok(mut link) => {
                 // Asking the system for them is not for nothing.
                 if self.script.evaluates {
                     self.facts.connected(link.ends());

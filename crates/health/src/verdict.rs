@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
+use config::plan::check::InitState;
 use state::server::{CheckResult, Demand, Health, Operational};
 use state::transition::{self, ALERT, NOTICE};
 use state::{Proxy, Server};
@@ -17,7 +18,9 @@ use crate::{Context, Peer, marks};
 pub(crate) fn apply(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
     let server = peer.server();
     let before = keep(&server.health, outcome);
-    let moved = count(server, outcome.verdict);
+    // A server of which nothing was known nor said did not fail: it turned out to be down.
+    let told = peer.own().check.as_ref().is_some_and(|check| check.initial != InitState::None);
+    let moved = count(server, outcome.verdict, !before.is_empty() || told);
     if logs(peer) && (moved || before != outcome.status) {
         tell_check(peer, outcome, Asked::Server, context);
     }
@@ -51,9 +54,9 @@ pub(crate) fn keep(health: &Health, outcome: &Outcome) -> &'static str {
     before
 }
 
-/// Moves the level; whether it moved. A level below `rise` after a failure falls to 0; one that reaches `rise` after a
+/// Moves the level; whether it moved. A failure is counted as one if it is `known` what it ended. A level below `rise` after a failure falls to 0; one that reaches `rise` after a
 /// success rises to the top.
-fn count(server: &Server, verdict: Verdict) -> bool {
+fn count(server: &Server, verdict: Verdict, known: bool) -> bool {
     let health = &server.health;
     let (level, rise, fall) =
         (health.level.load(Relaxed), health.rise.load(Relaxed), health.fall.load(Relaxed));
@@ -62,7 +65,9 @@ fn count(server: &Server, verdict: Verdict) -> bool {
         if level == 0 {
             return false;
         }
-        health.failed.fetch_add(1, Relaxed);
+        if known {
+            health.failed.fetch_add(1, Relaxed);
+        }
         health.level.store(if level > rise { level - 1 } else { 0 }, Relaxed);
         return true;
     }
@@ -245,7 +250,7 @@ pub(crate) fn meet(peer: &Peer, demand: Demand, context: &Arc<Context>) {
     let outcome = Outcome::new("HANA", 0, info);
     let before = keep(health, &outcome);
     let why = cause(outcome.status, outcome.code, &outcome.info);
-    let moved = count(peer.server(), Verdict::Failed);
+    let moved = count(peer.server(), Verdict::Failed, true);
     if logs(peer) && (moved || before != outcome.status) {
         let text = format!("{}.", check_line(peer, Verdict::Failed, Asked::Server, &why));
         (context.notify)(&peer.backend.state, NOTICE, &text);

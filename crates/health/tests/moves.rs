@@ -40,7 +40,7 @@ fn checks_that_are_all_on_one_worker_spread_over_both_and_end_with_their_plan() 
     let plan = config::load_sources(sources, vec![file], &Boot::default()).plan.expect("a plan");
     let mut inboxes = runtime::worker::prepare(2).expect("the only workers of this process");
     let process = Arc::new(Process::default());
-    let checks = Arc::new(health::Checks::new(&plan, process.clone(), Arc::new(|_, _, _| {})));
+    let checks = Arc::new(health::Checks::new(&plan, process.clone(), Arc::new(|_, _, _| {}), None));
     // As if there were one worker while they begin: it takes all.
     runtime::shard::set_workers(1);
     let (ended, leave) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));

@@ -27,6 +27,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::local::LocalServer;
 use crate::pool::{self, Ask, Open, Upstream};
+use crate::worker::Worker;
 
 /// A connection for this request, and whether it served others before.
 pub(crate) async fn obtain(
@@ -40,8 +41,11 @@ pub(crate) async fn obtain(
     let mut idle = None;
     if x.txn.is_http && !x.fresh {
         idle = reuse(client, backend, settings, &key);
-        if idle.is_none() && has_idle_elsewhere(client, backend, settings) {
-            idle = Box::pin(take_over(client, backend, settings, &key)).await;
+        if idle.is_none() {
+            let ask = Ask { key: &key, reuse: backend.reuse, first: is_first(client, backend) };
+            if has_idle_elsewhere(&client.worker, settings, ask) {
+                idle = Box::pin(take_over(&client.worker, settings, ask)).await;
+            }
         }
     }
     if let Some(mut upstream) = idle {
@@ -80,18 +84,18 @@ fn is_first(client: &Connection, backend: &Proxy) -> bool {
 }
 
 /// Whether another worker of the group may have an idle connection for this request.
-fn has_idle_elsewhere(client: &Connection, backend: &Proxy, settings: &ServerSettings) -> bool {
-    if client.worker.group.len() <= 1 || !client.worker.shared.plan.global.tune.idle_pool_shared {
+pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask: Ask<'_>) -> bool {
+    if worker.group.len() <= 1 || !worker.shared.plan.global.tune.idle_pool_shared {
         return false;
     }
-    let allowed = match backend.reuse {
+    let allowed = match ask.reuse {
         Reuse::Never => false,
-        Reuse::Safe => !is_first(client, backend),
+        Reuse::Safe => !ask.first,
         Reuse::Aggressive | Reuse::Always => true,
     };
-    let own = client.worker.index;
+    let own = worker.index;
     let elsewhere = |(index, shard): (usize, &state::ServerCounters)| {
-        if index != own && client.worker.group.contains(&index) { shard.idle.get() } else { 0 }
+        if index != own && worker.group.contains(&index) { shard.idle.get() } else { 0 }
     };
     let idle: i64 = settings.state.counters.all().enumerate().map(elsewhere).sum();
     allowed && idle > 0 && idle >= i64::from(settings.pool_low_conn)
@@ -109,19 +113,17 @@ struct Handed {
 }
 
 /// Takes over an idle connection of another worker of the group.
-async fn take_over(
-    client: &Connection,
-    backend: &Proxy,
+pub(crate) async fn take_over(
+    worker: &Worker,
     settings: &Rc<LocalServer>,
-    key: &[u8],
+    Ask { key, reuse, first }: Ask<'_>,
 ) -> Option<Box<Upstream>> {
-    let own = client.worker.index;
+    let own = worker.index;
     let counts: Vec<i64> = settings.state.counters.all().map(|shard| shard.idle.get()).collect();
-    let others = client.worker.group.clone().filter(|index| *index != own && counts[*index] > 0);
+    let others = worker.group.clone().filter(|index| *index != own && counts[*index] > 0);
     for other in others {
         let (send, receive) = tokio::sync::oneshot::channel();
-        let (proxy, server, key_wanted) = (backend.index, settings.index, Box::<[u8]>::from(key));
-        let (reuse, first) = (backend.reuse, is_first(client, backend));
+        let (proxy, server, key_wanted) = (settings.backend, settings.index, Box::<[u8]>::from(key));
         let posted = runtime::worker::post(other, move || {
             let handed = crate::worker::current().and_then(|worker| {
                 let ask = Ask { key: &key_wanted, reuse, first };

@@ -46,6 +46,13 @@ pub(crate) struct Connection {
 #[allow(clippy::vec_box)] // Handed on as it is, without a move of its content.
 pub(crate) struct Private(pub(crate) Vec<Box<Upstream>>);
 
+impl Drop for Private {
+    /// Nothing is outstanding on them.
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|upstream| upstream.discard());
+    }
+}
+
 impl Connection {
     /// A connection at its beginning.
     pub(crate) fn new(

@@ -22,6 +22,7 @@ mod flow;
 mod gate;
 mod glitch;
 mod handshake;
+pub mod lend;
 mod local;
 pub mod log;
 mod pool;

@@ -31,6 +31,9 @@ pub struct CheckSettings {
     pub never_local: bool,
     /// `check-via-socks4`: the proxy of `socks4`.
     pub socks4: Option<SocketAddr>,
+    /// `check-reuse-pool`: the name under which idle connections are shared with requests (`check-pool-conn-name`), empty for none.
+    /// `None` where each check has a connection of its own.
+    pub reuse: Option<Box<str>>,
     /// `timeout check`; `None` when `inter` limits all.
     pub timeout: Option<Duration>,
     /// `timeout connect`.
@@ -168,6 +171,18 @@ pub struct Connect {
     pub via_socks4: bool,
     /// `linger`: end the connection as usual instead of by a reset.
     pub linger: bool,
+    /// `proto`: one was named.
+    pub proto: bool,
+}
+
+impl Connect {
+    /// Whether the connection is to be as those of requests are: nothing but `default` was said of it.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        let Self { port, address, send_proxy, via_socks4, linger, proto, .. } = self;
+        let special = *send_proxy || *via_socks4 || *linger || *proto;
+        !special && port.is_none() && address.is_none()
+    }
 }
 
 /// A port, written or computed.

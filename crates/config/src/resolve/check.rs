@@ -313,6 +313,7 @@ fn connect(draft: &ConnectDraft<'_>, scope: &Scope<'_>) -> Result<Connect, Diagn
         send_proxy: draft.send_proxy,
         via_socks4: draft.via_socks4,
         linger: draft.linger,
+        proto: draft.proto,
     })
 }
 

@@ -238,6 +238,9 @@ fn check_settings(
         send_proxy: draft.check_send_proxy || (sends_proxy && !elsewhere),
         never_local,
         socks4: draft.socks4.filter(|_| draft.check_via_socks4),
+        // What a check alone is told of its connection makes it another than those of requests.
+        reuse: (draft.check_reuse_pool && !elsewhere && !draft.check_via_socks4 && !draft.check_proto)
+            .then(|| draft.check_pool_conn_name.unwrap_or_default().into()),
         timeout: settings.timeouts.check,
         connect_timeout: settings.timeouts.connect,
         kind,

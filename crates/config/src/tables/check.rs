@@ -93,6 +93,7 @@ fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
                 if !matches!(protocol.as_str(), "none" | "h1") {
                     return Err(args.unsupported());
                 }
+                draft.proto = true;
             }
             "ssl" | "sni" | "alpn" => return Err(args.unsupported()),
             other => {

@@ -110,7 +110,7 @@ fn load(text: &str) -> (Checks, Told) {
     let notify = move |_: &state::Proxy, level: u8, text: &str| {
         list.0.lock().unwrap().push((level, text.to_owned()));
     };
-    (Checks::new(&plan, Arc::new(Process::default()), Arc::new(notify)), told)
+    (Checks::new(&plan, Arc::new(Process::default()), Arc::new(notify), None), told)
 }
 
 /// A backend `be` with the server `s1` at `address`, checked as `lines` say; `more` are parameters of the server.

@@ -1,0 +1,64 @@
+//! Idle connections of servers, which requests leave behind and which checks may use between two of them (`check-reuse-pool`;
+//! configuration manual, 5.2). Who keeps them is not known here: the binary hands it in.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use config::plan::Proxy;
+use config::plan::check::{Connect, Family, Script};
+use config::plan::server::{SendProxy, ServerSettings};
+use net::stream::Stream;
+
+use crate::link::Home;
+use crate::{Context, Subject};
+
+/// Whose connections are meant.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The backend.
+    pub backend: &'a Proxy,
+    /// The server.
+    pub server: &'a Arc<ServerSettings>,
+    /// The name under which they are told apart, empty for none (`check-pool-conn-name`).
+    pub name: &'a str,
+}
+
+/// What comes of [`Idle::take`].
+pub type Taking<'a> = Pin<Box<dyn Future<Output = Option<Box<dyn Lent>>> + 'a>>;
+
+/// Keeps idle connections to servers.
+pub trait Idle: Send + Sync {
+    /// Takes one that is idle, if there is one.
+    fn take<'a>(&'a self, wanted: Wanted<'a>) -> Taking<'a>;
+
+    /// Keeps one that a check opened when the server's address had changed `moves` times, or closes it.
+    fn keep(&self, wanted: Wanted<'_>, stream: Stream, moves: u32);
+}
+
+/// A connection that was idle. Dropping it closes it.
+pub trait Lent {
+    /// The connection.
+    fn stream(&mut self) -> &mut Stream;
+
+    /// Gives it back as it was: nothing is outstanding on it.
+    fn give_back(self: Box<Self>);
+}
+
+/// Where this step's connection is shared with requests; `None` where it is to be one of its own, or is told more or other things
+/// than those of requests are.
+pub(crate) fn home<'a>(
+    subject: &'a Subject,
+    context: &'a Context,
+    script: &Script,
+    step: &Connect,
+) -> Option<Home<'a>> {
+    let (settings, own, health) = (&subject.settings, subject.own(), &subject.server().health);
+    let (name, idle) = (settings.reuse.as_deref()?, context.idle.as_deref()?);
+    let elsewhere = health.port.load(Relaxed) != 0 || health.address.load().is_some();
+    let introduced = settings.send_proxy || own.send_proxy != SendProxy::None;
+    if script.family != Family::Http || !step.is_usual() || elsewhere || introduced || own.socks4.is_some() {
+        return None;
+    }
+    Some(Home { idle, wanted: Wanted { backend: &subject.peer.backend, server: &subject.peer.own, name } })
+}

@@ -1,0 +1,111 @@
+//! Idle connections lent to health checks, and those that checks opened and leave to requests (`check-reuse-pool`).
+//!
+//! A check asks as the first request of a client's connection would: what it sent cannot be sent again. It counts neither as a
+//! request nor as a connection of one. Called by the binary, for `health`, on the worker that the check runs on.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::plan::proxy::Reuse;
+use config::plan::server::UseSource;
+use config::plan::{Proxy, ServerSettings};
+use net::Stream;
+use sample::Endpoint;
+
+use crate::connect::{has_idle_elsewhere, take_over};
+use crate::local::LocalServer;
+use crate::pool::{Ask, Key, Open, Upstream};
+use crate::worker::{Worker, current};
+
+/// An idle connection on loan: closed when it is dropped.
+pub struct Lent(Box<Upstream>);
+
+impl Lent {
+    /// The connection.
+    pub fn stream(&mut self) -> &mut Stream {
+        &mut self.0.stream
+    }
+
+    /// Ends the loan: nothing is outstanding on it.
+    pub fn give_back(self) {
+        if let Some(worker) = current() {
+            worker.pools.put(self.0);
+        }
+    }
+}
+
+/// Takes an idle connection to `server` of the backend, one that requests of the connection name `name` may use; empty for those that have none.
+pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Lent> {
+    let (worker, local) = find(backend, server)?;
+    let key = key(name);
+    let ask = Ask { key: &key, reuse: backend.reuse, first: true };
+    let mut idle = worker.pools.take(&local, ask);
+    if idle.is_none() && has_idle_elsewhere(&worker, &local, ask) {
+        idle = take_over(&worker, &local, ask).await;
+    }
+    let mut upstream = idle?;
+    upstream.send_at_once();
+    upstream.uses += 1;
+    Some(Lent(upstream))
+}
+
+/// Keeps a connection that a check opened when the address of `server` had changed `moves` times, on which nothing is outstanding.
+pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: Stream, moves: u32) {
+    let Some((worker, local)) = find(backend, server) else { return stream.reset_on_close() };
+    let limit = local.state.maxconn.load(std::sync::atomic::Ordering::Relaxed);
+    let open = match local.strict_maxconn && limit > 0 {
+        true => Open::within(&local, limit),
+        false => Some(Open::new(&local)),
+    };
+    let Some(mut open) = open.filter(|_| backend.reuse != Reuse::Never) else {
+        return stream.reset_on_close();
+    };
+    open.moves = moves;
+    let options = &backend.options;
+    if options.srvtcpka {
+        let probe = options.tcp_keepalive_server;
+        stream.set_keepalive(probe.count, probe.idle, probe.interval);
+    }
+    if options.nolinger_backend {
+        stream.reset_on_close();
+    }
+    let asked = worker.shared.plan.variables.wants_backend_source();
+    let ours = stream.local().filter(|_| asked).map_or(Endpoint::Local, Endpoint::Ip);
+    let ends = Some((ours, stream.peer().map_or(Endpoint::Local, Endpoint::Ip)));
+    worker.pools.put(Box::new(Upstream {
+        stream,
+        input: None,
+        key: key(name),
+        uses: 1,
+        glitches: 0,
+        private: false,
+        ends,
+        late_nodelay: false,
+        open,
+    }));
+}
+
+/// The server on the calling worker, if its connections are not told apart by clients.
+fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc<LocalServer>)> {
+    let own_source = |source: &config::plan::server::Source| {
+        matches!(source.transparent, UseSource::No | UseSource::Fixed(_))
+    };
+    if server.state.port_offset().is_some()
+        || server.state.is_unspecified()
+        || !server.source.as_ref().is_none_or(own_source)
+    {
+        return None;
+    }
+    let worker = current()?;
+    let local = worker.local(backend.index).server(server.index)?;
+    // Its place may be another's by now.
+    Arc::ptr_eq(&local.state, &server.state).then_some((worker, local))
+}
+
+/// The key of requests that differ by nothing but the name (`connect::pool_key`).
+fn key(name: &str) -> Key {
+    match name {
+        "" => Key::default(),
+        _ => [b"\0", name.as_bytes()].concat().into(),
+    }
+}
