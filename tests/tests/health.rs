@@ -274,3 +274,44 @@ fn a_server_that_is_deleted_while_it_is_checked_leaves_neither_its_check_nor_req
     assert!(!ask(&socket, "show servers state b").contains(" s "));
     assert!(weir.is_running());
 }
+
+#[test]
+fn a_server_added_at_run_time_is_checked_as_a_healthcheck_section_says() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let origin = Origin::start(move |head, _| {
+        if head.starts_with("GET /in/b ") {
+            count.fetch_add(1, Relaxed);
+        }
+        answer("299 Fine")
+    });
+    // Nothing but the sections names these variables, and no server these sections.
+    let (_weir, socket, _) = start(&format!(
+        "backend b\n option httpchk GET /own\n default-server name d healthcheck passes\n server s 127.0.0.1:{}\n\
+         healthcheck passes\n type httpchk\n http-check set-var(check.where) be_name\n\
+         http-check send meth GET uri-lf /in/%[var(check.where)]\n http-check expect status 299\n\
+         healthcheck fails\n type httpchk\n http-check send meth GET uri /in/b\n http-check expect status 200\n",
+        origin.port()
+    ));
+    for (name, words, status) in
+        [("a", "healthcheck passes", "UP"), ("c", "healthcheck fails", "DOWN"), ("d", "from srv:d", "UP")]
+    {
+        let before = asked.load(Relaxed);
+        let (words, parameters) = match words.split_once("from ") {
+            Some((_, from)) => (format!("from {from}"), ""),
+            None => (String::new(), words),
+        };
+        let line = format!(
+            "127.0.0.1:{} {words} check inter 10ms init-state down rise 1 {parameters}",
+            origin.port()
+        );
+        assert_eq!(ask(&socket, &format!("add server b/{name} {line}")).trim(), "New server registered.");
+        ask(&socket, &format!("enable server b/{name}; enable health b/{name}"));
+        assert!(eventually(|| asked.load(Relaxed) > before + 2), "{name}");
+        assert!(eventually(|| column(&socket, name, "status") == status), "{name}");
+        ask(&socket, &format!("set server b/{name} state maint"));
+        assert!(eventually(|| ask(&socket, &format!("del server b/{name}")).contains("deleted")), "{name}");
+    }
+    let unknown = ask(&socket, "add server b/x 127.0.0.1:1 healthcheck nope");
+    assert!(unknown.contains("healthcheck section 'nope' not found for server 'x'."), "{unknown}");
+}

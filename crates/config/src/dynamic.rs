@@ -9,6 +9,7 @@ use sample::pattern::PatternSets;
 use state::Mode;
 
 use crate::plan::ProxyIndex;
+use crate::plan::check::{CheckKind, Family};
 use crate::plan::proxy::Proxy;
 use crate::plan::server::ServerSettings;
 use crate::{Loaded, Plan, load_within};
@@ -16,7 +17,6 @@ use crate::{Loaded, Plan, load_within};
 /// Parameters that only servers of the configuration may have.
 const NOT_ADDED: &[&str] = &[
     "enabled",
-    "healthcheck",
     "init-addr",
     "non-stick",
     "redir",
@@ -56,7 +56,7 @@ pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> 
             return Err(format!("'{bare}' option is not accepted for dynamic server"));
         }
     }
-    let text = text(proxy, &asked);
+    let text = text(plan, proxy, &asked);
     let own = load("add server", &text, plan, &plan.patterns)?;
     let server = own.proxies.into_fixed().into_iter().next().and_then(Arc::into_inner);
     let mut server = server
@@ -123,9 +123,10 @@ fn load(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Result<P
     })
 }
 
-/// A configuration of the one line, with the `default-server` lines that stood above the backend's own servers.
-fn text(proxy: &Proxy, asked: &Asked<'_>) -> String {
-    let mut text = format!("backend {}\n", quoted(&proxy.state.name));
+/// A configuration of the one line, with the `default-server` lines that stood above the backend's own servers, and with the sections
+/// that these may name.
+fn text(plan: &Plan, proxy: &Proxy, asked: &Asked<'_>) -> String {
+    let mut text = format!("{}backend {}\n", plan.kept.healthchecks, quoted(&proxy.state.name));
     text.push_str(&format!("  mode {}\n", proxy.mode.name()));
     for line in &proxy.lent.default_server {
         text.push_str(&format!("  default-server {line}\n"));
@@ -155,7 +156,10 @@ pub(crate) fn quoted(word: &str) -> String {
 /// Gives the server what those of the configuration have of their backend.
 fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
     if let Some(check) = &mut server.check {
-        if let Some(kind) = &proxy.lent.check_kind {
+        // Unless a section says what it is.
+        if let Some(kind) = &proxy.lent.check_kind
+            && matches!(&*check.kind, CheckKind::Script(script) if script.family == Family::Connect)
+        {
             check.kind = kind.clone();
         }
         check.timeout = proxy.timeouts.check;

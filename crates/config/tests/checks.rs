@@ -71,6 +71,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "unable to set init-state and tracking at the same time!",
     ),
     ("server s 10.0.0.1:80 check healthcheck none", "healthcheck section 'none' not found for server 's'."),
+    ("server s 10.0.0.1:80 healthcheck none", "healthcheck section 'none' not found for server 's'."),
 ];
 
 #[test]

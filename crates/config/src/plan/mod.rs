@@ -65,6 +65,8 @@ pub struct Kept {
     pub defaults: Vec<DefaultsSection>,
     /// Those sections and what their lines may name, as text.
     pub text: Box<str>,
+    /// The `healthcheck` sections, as text, for servers that are added.
+    pub healthchecks: Box<str>,
 }
 
 /// A named `defaults` section.

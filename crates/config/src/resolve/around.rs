@@ -93,8 +93,13 @@ impl<'a> Around<'a> {
         &self.plan.global.placement
     }
 
-    /// What expressions of a server of that backend mean.
-    pub(crate) fn scope(&self, backend: &str, mode: Mode) -> Scope<'_> {
+    /// Whether the plan in use has that backend: a server is added to it then, and not itself.
+    pub(crate) fn has(&self, backend: &str) -> bool {
+        self.plan.backend(backend).is_some()
+    }
+
+    /// What expressions of a server of that backend mean, or of its checks.
+    pub(crate) fn scope(&self, backend: &str, mode: Mode, place: Place) -> Scope<'_> {
         Scope {
             names: self,
             variables: &self.variables,
@@ -102,7 +107,7 @@ impl<'a> Around<'a> {
             acls: &self.acls,
             proxy: self.plan.backend(backend).map(|proxy| &proxy.state),
             mode,
-            place: Place::BackendRequest,
+            place,
             inherited: false,
         }
     }

@@ -51,7 +51,11 @@ pub(crate) fn check_kind(
     }
     let mut warnings = Vec::new();
     let compiled = {
-        let scope = scope(context, acls, Some(&proxy.state), proxy.settings.mode, Place::Check);
+        let (name, mode) = (proxy.settings.name, proxy.settings.mode);
+        let scope = match context.around {
+            Some(around) if around.has(name) => around.scope(name, mode, Place::Check),
+            _ => scope(context, acls, Some(&proxy.state), mode, Place::Check),
+        };
         compile(draft, &scope, context, &mut warnings)
     };
     warnings.into_iter().for_each(|warning| context.diagnostics.push(warning));
@@ -66,6 +70,16 @@ pub(crate) fn check_kind(
         shared.insert(key, kind.clone());
     }
     kind
+}
+
+/// Compiles the `healthcheck` sections for the sake of the variables that they name: a server that is added at run time may be the first
+/// to ask for one of them. What is wrong in a section is told where it is used.
+pub(crate) fn note_variables(healthchecks: &Healthchecks<'_>, context: &Context<'_>) {
+    let acls = sample::Acls::new();
+    let scope = scope(context, &acls, None, state::Mode::Http, Place::Check);
+    for (draft, _) in healthchecks.values() {
+        let _ = compile(draft, &scope, context, &mut Vec::new());
+    }
 }
 
 /// Whether an expression is part of it, so that it belongs to one backend only.

@@ -1,5 +1,5 @@
-//! What is kept of the draft for backends that are added at run time (`add backend`): the named `defaults` sections, and the sections that
-//! their lines may name, as text that reads as it was read.
+//! What is kept of the draft for backends and servers that are added at run time (`add backend`, `add server`): the named `defaults`
+//! sections, and the sections that their lines may name, as text that reads as it was read.
 
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::dynamic::quoted;
@@ -17,17 +17,24 @@ pub(crate) fn of(draft: &Draft) -> Kept {
         kept.defaults
             .push(DefaultsSection { name: section.name.as_str().into(), has_mode: own || inherited });
     }
+    kept.healthchecks = text(draft, |section| section.kind == Kind::Healthcheck);
     if kept.defaults.is_empty() {
         return kept;
     }
-    let mut text = String::new();
     let helps =
         |kind| matches!(kind, Kind::Userlist | Kind::HttpErrors | Kind::Healthcheck | Kind::LogProfile);
-    for section in draft.sections.iter().filter(|section| helps(section.kind) || named(section)) {
-        write_section(section, &mut text);
-    }
-    kept.text = text.into();
+    kept.text = text(draft, |section| helps(section.kind) || named(&section));
     kept
+}
+
+fn text(draft: &Draft, is_wanted: impl Fn(&Section) -> bool) -> Box<str> {
+    let mut text = String::new();
+    draft
+        .sections
+        .iter()
+        .filter(|section| is_wanted(section))
+        .for_each(|section| write_section(section, &mut text));
+    text.into()
 }
 
 fn write_section(section: &Section, text: &mut String) {

@@ -403,6 +403,9 @@ fn finish<'a>(
         let proxy = proxies::resolve(place, proxy, servers, &pending, &index, &mut checks, context);
         resolved.push(Arc::new(proxy));
     }
+    if context.around.is_none() {
+        check::note_variables(healthchecks, context);
+    }
     Plan {
         global: std::mem::take(&mut context.global),
         proxies: resolved.into(),

@@ -76,8 +76,10 @@ pub(crate) fn server_settings(
             log: log_server(&draft, is_datagram, &state, proxy, context),
             state,
         };
-        if draft.check {
+        // A section that does not exist is an error, whether the server is checked or not.
+        if draft.check || draft.healthcheck.is_some() {
             match kinds.of(&own.state.name, &draft, proxy, acls, sources, context) {
+                Ok(_) if !draft.check => {}
                 Ok(kind) => {
                     let never_local = context.global.pp2_never_send_local;
                     own.check = Some(check_settings(&draft, &proxy.settings, never_local, kind));
@@ -279,7 +281,7 @@ fn finish_server(
     own.resolution = resolution(own, draft, proxy, context)?;
     let mode = proxy.settings.mode;
     let scope = match context.around {
-        Some(around) => around.scope(proxy.settings.name, mode),
+        Some(around) => around.scope(proxy.settings.name, mode, Place::BackendRequest),
         None => scope(context, acls, Some(&proxy.state), mode, Place::BackendRequest),
     };
     if let Some(word) = draft.pool_conn_name {
