@@ -148,6 +148,26 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [2] : 'z' is no set of CPUs; a number or a range like '0-3'; CPUs are counted from 0"],
     ),
     (
+        "global\n cpu-map 1 0-1023 1024\n cpu-map 1 18446744073709551615\n cpu-set drop-cpu 1024\n cpu-set drop-core 5000\n",
+        &[
+            "[ALERT] [2] : cpu-map : supports CPU numbers from 0 to 1023.",
+            "[ALERT] [3] : cpu-map : supports CPU numbers from 0 to 1023.",
+            "[ALERT] [4] : 'cpu-set drop-cpu': supports CPU numbers from 0 to 1023.",
+        ],
+    ),
+    (
+        "global\n cpu-map 65 0\n cpu-map 1/65 0\n cpu-map 64/60-70 0\n cpu-map 1-/64- 0, 1\n",
+        &[
+            "[ALERT] [2] : cpu-map : '65' is not a valid number/range. It supports numbers from 1 to 64.",
+            "[ALERT] [3] : cpu-map : '65' is not a valid number/range. It supports numbers from 1 to 64.",
+            "[ALERT] [4] : cpu-map : '60-70' is not a valid number/range. It supports numbers from 1 to 64.",
+        ],
+    ),
+    (
+        "global\n thread-group 1 1-66\n",
+        &["[ALERT] [2] : 'thread-group 1' has 66 threads, and a group at most 64"],
+    ),
+    (
         "global\n cpu-set only-nodes 0\n",
         &[
             "[ALERT] [2] : 'cpu-set' does not know 'only-nodes'; did you mean 'only-node' maybe ?; one of: drop-cpu, only-cpu, drop-node, only-node, drop-cluster, only-cluster, drop-core, only-core, drop-thread, only-thread, reset",

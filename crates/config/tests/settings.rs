@@ -75,6 +75,12 @@ fn global_keywords_set_the_process() {
         ("nbthread 4", |g| g.wishes.threads == Some(4) && g.workers() == 4),
         ("nbthread 4\n thread-groups 2", |g| g.placement.groups == [0..2, 2..4]),
         ("nbthread 3\n max-threads-per-group 2", |g| g.placement.groups == [0..2, 2..3]),
+        ("nbthread 4\n thread-groups 2\n thread-group 1 1-3\n thread-group 2 2-4", |g| {
+            g.placement.groups == [0..1, 1..4]
+        }),
+        ("nbthread 4\n thread-groups 2\n thread-group 2 2-4\n thread-group 1 1-3", |g| {
+            g.placement.groups == [0..3, 3..4]
+        }),
         ("nbthread 4\n thread-groups 2\n thread-group 1 1 busy-polling", |g| {
             g.placement.groups == [0..1, 1..4] && g.placement.busy_polling == [true, false, false, false]
         }),

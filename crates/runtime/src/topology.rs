@@ -14,6 +14,9 @@ use rustix::thread::CpuSet;
 /// Numbers of CPUs as the kernel counts them, from 0.
 pub type Cpus = BTreeSet<usize>;
 
+/// The highest number of a CPU that threads are bound to.
+pub const MAX_CPU: usize = CpuSet::MAX_CPU - 1;
+
 /// One hardware thread, and what it is part of. All numbers but `id` and `node` are counted here, from 0, over the
 /// whole machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +87,7 @@ pub fn parse_list(text: &str) -> Cpus {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
             let (first, last) = (first.min(last), first.max(last));
-            set.extend(first..=last.min(first + 65_535));
+            set.extend(first..=last.min(first.saturating_add(65_535)));
         }
     }
     set

@@ -5,7 +5,7 @@ use diag::Diagnostic;
 use runtime::placement::{
     Affinity, CpuMap, CpuRule, GroupSettings, MAX_GROUP_SIZE, MAX_GROUPS, NumberSet, Part, Policy, ThreadSet,
 };
-use runtime::topology::{Cpus, parse_list};
+use runtime::topology::{Cpus, MAX_CPU, parse_list};
 use syntax::Word;
 
 use crate::args::Args;
@@ -69,8 +69,44 @@ fn thread_group<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
             }
         });
     }
+    if let Some((first, last)) = settings.threads {
+        if last - first >= MAX_GROUP_SIZE {
+            return Err(Diagnostic::alert(format!(
+                "`thread-group {number}` has {} threads, and a group at most {MAX_GROUP_SIZE}",
+                last - first + 1
+            ))
+            .at(args.statement.keyword_span()));
+        }
+        take_threads(global, args, number, (first, last));
+    }
     global.plan.wishes.group_settings.insert(number, settings);
     Ok(())
+}
+
+/// A thread belongs to the group that named it last. What is left of another group must follow one another still, which is seen to
+/// when workers are placed.
+fn take_threads(
+    global: &mut GlobalSettings<'_>,
+    args: &mut Args<'_, '_>,
+    number: usize,
+    taken: (usize, usize),
+) {
+    for (other, settings) in
+        global.plan.wishes.group_settings.iter_mut().filter(|(other, _)| **other != number)
+    {
+        let Some((first, last)) = settings.threads else { continue };
+        let left = match taken {
+            (from, to) if from > last || to < first => continue,
+            (from, to) if from > first && to >= last => (first, from - 1),
+            (from, to) if from <= first && to < last => (to + 1, last),
+            _ => continue,
+        };
+        settings.threads = Some(left);
+        args.warn(format!(
+            "`thread-group {number}` takes threads that `thread-group {other}` named before: threads {} to {} are left to it",
+            left.0, left.1
+        ));
+    }
 }
 
 fn set(word: &Word, text: &str) -> Result<NumberSet, Diagnostic> {
@@ -100,7 +136,9 @@ fn cpu_map<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
     };
     // A lone set is of groups here.
     let (groups, threads) = text.split_once('/').unwrap_or((text, "all"));
-    let threads = ThreadSet { groups: Some(set(word, groups)?), threads: set(word, threads)? };
+    let groups = within(word, groups, set(word, groups)?, "groups", MAX_GROUPS)?;
+    let threads = within(word, threads, set(word, threads)?, "threads of a group", MAX_GROUP_SIZE)?;
+    let threads = ThreadSet { groups: Some(groups), threads };
     let cpus = cpus(args)?;
     let map = CpuMap { auto, threads, cpus };
     map.check().map_err(|message| Diagnostic::alert(message).at(word.span()))?;
@@ -108,12 +146,26 @@ fn cpu_map<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
     Ok(())
 }
 
+/// Refuses numbers that nothing has.
+fn within(word: &Word, text: &str, set: NumberSet, what: &str, most: usize) -> Result<NumberSet, Diagnostic> {
+    match set {
+        NumberSet::Range(first, last) if first > most || (last > most && last != usize::MAX) => {
+            Err(Diagnostic::alert(format!("`{text}` is out of range: {what} are numbered from 1 to {most}"))
+                .at(word.span())
+                .haproxy(format!(
+                    "cpu-map : '{text}' is not a valid number/range. It supports numbers from 1 to {most}."
+                )))
+        }
+        set => Ok(set),
+    }
+}
+
 /// The rest of the line as CPUs: numbers and ranges, by commas and blanks.
 fn cpus(args: &mut Args<'_, '_>) -> Result<Cpus, Diagnostic> {
     let mut all = Cpus::new();
     let first = args.required("a set of CPUs, like `0-3`")?;
     for word in std::iter::once(first).chain(args.rest()) {
-        all.extend(numbers(word)?);
+        all.extend(numbers(word, "cpu-map :", MAX_CPU)?);
     }
     Ok(all)
 }
@@ -121,15 +173,23 @@ fn cpus(args: &mut Args<'_, '_>) -> Result<Cpus, Diagnostic> {
 /// The CPUs beyond those any machine has that a range without an end means.
 const LAST: usize = 63;
 
-fn numbers(word: &Word) -> Result<Cpus, Diagnostic> {
+/// Numbers and ranges by commas, none above `most`. A comma may be the last.
+fn numbers(word: &Word, who: &str, most: usize) -> Result<Cpus, Diagnostic> {
     let mut all = Cpus::new();
-    for part in word.split(',') {
+    for part in word.strip_suffix(',').unwrap_or(word).split(',') {
         let open = part.strip_suffix('-').map(|first| format!("{first}-{LAST}"));
         let found = parse_list(open.as_deref().unwrap_or(part));
         if found.is_empty() {
             return Err(Diagnostic::alert(format!("`{part}` is no set of CPUs"))
                 .at(word.span())
                 .help("a number or a range like `0-3`; CPUs are counted from 0"));
+        }
+        if let Some(beyond) = found.last().filter(|last| **last > most) {
+            return Err(Diagnostic::alert(format!(
+                "there is no CPU {beyond}: they are numbered from 0 to {most}"
+            ))
+            .at(word.span())
+            .haproxy(format!("{who} supports CPU numbers from 0 to {most}.")));
         }
         all.extend(found);
     }
@@ -164,7 +224,9 @@ fn cpu_set<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
                     .help(format!("one of: {}", names.join(", "))));
             }
             Some((only, part)) => {
-                let numbers = numbers(args.required("a set of numbers, like `0-3`")?)?;
+                let most = if part == Part::Cpu { MAX_CPU } else { usize::MAX };
+                let who = format!("'cpu-set {word}':");
+                let numbers = numbers(args.required("a set of numbers, like `0-3`")?, &who, most)?;
                 global.plan.wishes.rules.push(CpuRule { only, part, numbers });
             }
         }
