@@ -26,6 +26,7 @@ const FARMS: &[(&str, &[&str])] = &[
 /// What says how to choose, and the version of HAProxy that knows it.
 const METHODS: &[(&str, (u32, u32))] = &[
     ("balance static-rr", (1, 5)),
+    ("balance roundrobin", (1, 5)),
     ("balance source", (1, 5)),
     ("balance source\n hash-type map-based sdbm avalanche", (1, 5)),
     ("balance source\n hash-type consistent", (1, 5)),
@@ -194,7 +195,7 @@ fn has_key(text: &str, number: usize) -> bool {
     if text.to_ascii_lowercase().contains("(x-key)") {
         return number % 11 != 10 && !["", ",N"].contains(&KEYS[number % KEYS.len()]);
     }
-    !text.contains("static-rr")
+    !["static-rr", "roundrobin"].iter().any(|name| text.contains(name))
 }
 
 /// Which of the requests that `counts` went to different servers.

@@ -1,11 +1,12 @@
-//! The order in which weighted servers take turns (`roundrobin`), worked out once for a set of weights.
+//! The order in which weighted servers take turns (`roundrobin`), worked out once for a set of weights. It is HAProxy's own.
 //!
-//! The k-th turn of a server of weight w may begin once k/w of the round has passed and is due when (k+1)/w has:
-//! of those that may begin, the one due first takes the turn. That spreads each server's turns as evenly as its
-//! weight allows and needs one heap operation or two a turn.
+//! With all weights adding up to `total`, the turns of a server of weight w lie total/w places apart. At each place the server whose turn came
+//! first goes; where no turn has come yet, a server that had none so far goes instead, the heaviest of them. Of turns that fall into one place
+//! the one whose fraction of a place, told in parts of its own weight, is further from the next place goes first, and then the one that was
+//! queued first.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 /// The longest table kept: larger sums of weights are scaled down to it.
 const LONGEST: u64 = 1 << 18;
@@ -23,28 +24,62 @@ pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
         .map(|&(index, weight)| (index as u32, (u64::from(weight / divisor) / scale).max(1)))
         .collect();
     let total: u64 = shares.iter().map(|(_, share)| share).sum();
-    // Instants are counted in 1/total of a round, scaled so that a server's own grain fits: total/share of them
-    // lie between its turns. Rounding moves a turn by less than one place.
-    const GRAIN: u64 = 1 << 16;
-    let instant = |server: usize, turn: u64| turn * total * GRAIN / shares[server].1;
-    let mut resting: BinaryHeap<Reverse<(u64, usize, u64)>> =
-        (0..shares.len()).map(|server| Reverse((0, server, 0))).collect();
-    let mut ready: BinaryHeap<Reverse<(u64, usize, u64)>> = BinaryHeap::new();
-    (0..total)
-        .map(|now| {
-            while resting.peek().is_some_and(|Reverse((start, ..))| *start <= now * GRAIN) {
-                let Some(Reverse((_, server, turn))) = resting.pop() else { break };
-                ready.push(Reverse((instant(server, turn + 1), server, turn)));
-            }
-            // Rounding may leave a place before the next may begin: it begins early then.
-            let (server, turn) = match ready.pop().or_else(|| resting.pop()) {
-                Some(Reverse((_, server, turn))) => (server, turn),
-                None => (0, 0),
-            };
-            resting.push(Reverse((instant(server, turn + 1), server, turn + 1)));
-            shares[server].0
+    let mut line = Line::new(shares);
+    let first: Vec<u32> = (0..total).map(|place| line.take(place, total)).collect();
+    // Some servers may come into the first round one turn early, at the cost of others. The rounds behind it are all alike.
+    if line.is_even(&first) {
+        first
+    } else {
+        (total..2 * total).map(|place| line.take(place, total)).collect()
+    }
+}
+
+/// A server's next turn: its place, the rest of a place in parts of the server's weight less that weight, and when it was queued.
+type Turn = (u64, i64, u64);
+
+/// Servers on their way from turn to turn.
+struct Line {
+    /// Index and share.
+    shares: Vec<(u32, u64)>,
+    /// Those that had no turn yet, the next one last.
+    fresh: Vec<usize>,
+    queued: BinaryHeap<Reverse<(Turn, usize)>>,
+    count: u64,
+}
+
+impl Line {
+    fn new(shares: Vec<(u32, u64)>) -> Self {
+        let mut fresh: Vec<usize> = (0..shares.len()).collect();
+        fresh.sort_by_key(|server| Reverse(shares[*server].1));
+        fresh.reverse();
+        Self { shares, fresh, queued: BinaryHeap::new(), count: 0 }
+    }
+
+    /// Who goes at `place`.
+    fn take(&mut self, place: u64, total: u64) -> u32 {
+        let waits = self.queued.peek().is_some_and(|Reverse(((due, ..), _))| *due <= place);
+        let fresh = if waits { None } else { self.fresh.pop() };
+        let next = fresh.map(|server| (server, place, 0)).or_else(|| {
+            let Reverse(((due, rest, _), server)) = self.queued.pop()?;
+            Some((server, due, (rest + self.shares[server].1 as i64) as u64))
+        });
+        // There is always one: nobody leaves.
+        let Some((server, due, rest)) = next else { return 0 };
+        let (index, share) = self.shares[server];
+        let rest = rest + total % share;
+        let due = due + total / share + rest / share;
+        self.count += 1;
+        self.queued.push(Reverse(((due, (rest % share) as i64 - share as i64, self.count), server)));
+        index
+    }
+
+    /// Whether everybody has as many turns in `round` as its share.
+    fn is_even(&self, round: &[u32]) -> bool {
+        let mut left: HashMap<u32, u64> = self.shares.iter().copied().collect();
+        round.iter().all(|index| {
+            left.get_mut(index).is_some_and(|left| left.checked_sub(1).map(|less| *left = less).is_some())
         })
-        .collect()
+    }
 }
 
 #[cfg(test)]
@@ -58,7 +93,31 @@ mod tests {
 
     #[test]
     fn a_heavier_server_gets_its_share_and_not_all_at_once() {
-        assert_eq!(turns(&[(0, 5), (1, 1), (2, 1)]), [0, 1, 0, 0, 2, 0, 0]);
+        assert_eq!(turns(&[(0, 5), (1, 1), (2, 1)]), [0, 0, 0, 1, 0, 0, 2]);
+    }
+
+    #[test]
+    fn the_order_is_that_of_haproxy() {
+        // What HAProxy 3.5 did with these weights, in the second round where the first differs.
+        for (weights, order) in [
+            (&[1, 10][..], "11111111110"),
+            (&[3, 2], "00101"),
+            (&[1, 2, 3], "212021"),
+            (&[7, 3, 2], "001020100012"),
+            (&[13, 7], "00100100101001001001"),
+            (&[7, 13, 5], "1101201102110121011201102"),
+            (&[17, 5, 3], "0001002010000102001000201"),
+            (&[11, 1, 1, 1, 1], "000100020003004"),
+            (&[6, 6, 6, 1], "0120120120120120123"),
+            (&[8, 4, 2, 1], "001020103010201"),
+            (&[2, 0, 1], "002"),
+            (&[128, 64, 32], "0010201"),
+            (&[3, 3, 2, 2], "3120130210"),
+        ] {
+            let list: Vec<(usize, u32)> = weights.iter().copied().enumerate().collect();
+            let own: String = turns(&list).iter().map(u32::to_string).collect();
+            assert_eq!(own, order, "{weights:?}");
+        }
     }
 
     #[test]
