@@ -18,6 +18,7 @@ use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::local::{LocalProxy, LocalServer};
+use crate::pool::Upstream;
 
 /// A place at a server, given back when dropped: the next in line is then told.
 pub(crate) struct Lease {
@@ -162,13 +163,14 @@ fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     backend.prepared().picker().pick(wish, |server| limit(backend, server)).and_then(|at| backend.server(at))
 }
 
-/// The server of the connection's last request (`option prefer-last-server`), if it may be used, its queue is not
-/// longer than `max-keep-alive-queue` allows, and no hash decides.
+/// The server that the client authenticated to over a connection of its own (NTLM), or that of the connection's last request (`option
+/// prefer-last-server`), if it may be used, its queue is not longer than `max-keep-alive-queue` allows, and no hash decides.
 fn preferred(client: &Connection, backend: &LocalProxy, avoid: Option<usize>) -> Option<Rc<LocalServer>> {
-    if !backend.options.prefer_last_server || backend.balance.algorithm.hashes() {
+    if client.private.is_none() && !backend.options.prefer_last_server || backend.balance.algorithm.hashes() {
         return None;
     }
-    let server = client.last_server.upgrade().filter(|server| server.backend == backend.index)?;
+    let last = || client.last_server.upgrade().filter(|_| backend.options.prefer_last_server);
+    let server = bound(client, backend).or_else(last).filter(|server| server.backend == backend.index)?;
     if Some(server.index) == avoid {
         return None;
     }
@@ -180,6 +182,18 @@ fn preferred(client: &Connection, backend: &LocalProxy, avoid: Option<usize>) ->
     let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
     let usable = state.effective_weight() > 0;
     (short && usable).then_some(server)
+}
+
+/// The server of a connection that authentication bound to this client.
+fn bound(client: &Connection, backend: &LocalProxy) -> Option<Rc<LocalServer>> {
+    let private = &client.private.as_deref()?.0;
+    let binds = |kept: &&Box<Upstream>| {
+        kept.private
+            && kept.server().backend == backend.index
+            && kept.stream.is_quiet()
+            && kept.open.is_current()
+    };
+    private.iter().rev().find(binds).map(|kept| kept.open.server.clone())
 }
 
 #[inline]

@@ -84,6 +84,16 @@ fn find_server(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     backend.server(place?)
 }
 
+/// Another server of the same value that is up, where the first is not.
+fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
+    let key = backend.state.cookie_key();
+    let serves = |server: &ServerAt<'_>| {
+        server.state.is_up()
+            && value_of(key.as_ref().map(|key| &***key), server).is_some_and(|own| *own == *value)
+    };
+    backend.server(backend.servers.iter().find(serves)?.index)
+}
+
 /// Reads the persistence cookie, binds the request to the server it names, and takes out of the request what
 /// the server is not to see.
 pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &LocalProxy) {
@@ -126,6 +136,8 @@ pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &LocalP
     if is_chosen {
         state = b'U';
     } else if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
+        let stays = server.state.is_up() || forced || backend.options.persist;
+        let server = if stays { server } else { find_other(backend, value).unwrap_or(server) };
         let up = server.state.is_up();
         if !up {
             state = b'D';

@@ -1,0 +1,80 @@
+//! What keeps a client with its server: connections bound by authentication, cookies.
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, Weir, free_port};
+
+/// Three servers named after their places, in front of origins that answer `/login` with `login` and all else with 200.
+fn start(lines: &str, words: [&str; 3], login: &'static str) -> (Weir, [Origin; 3], u16) {
+    let origin = |_| {
+        Origin::start(move |head, _| {
+            let line = if head.starts_with("GET /login ") { login } else { "200 OK" };
+            format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+        })
+    };
+    let origins = [0, 1, 2].map(origin);
+    let port = free_port();
+    let servers: String =
+        (0..3).map(|at| format!(" server s{at} 127.0.0.1:{} {}\n", origins[at].port(), words[at])).collect();
+    let text = format!(
+        "global\n nbthread 1\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         listen l\n bind 127.0.0.1:{port}\n {lines}\n http-response set-header x-server %[srv_id]\n{servers}"
+    );
+    (Weir::start(&text, &[port]), origins, port)
+}
+
+/// The numbers of the servers that answered requests for `paths` over one connection.
+fn served(port: u16, paths: &str, header: &str) -> String {
+    let mut client = Client::connect(port);
+    let ask = |path: char| {
+        let path = if path == 'L' { "login" } else { "other" };
+        let answer = client.send(format!("GET /{path} HTTP/1.1\r\nHost: a\r\n{header}\r\n")).response();
+        answer.and_then(|answer| answer.header("x-server").map(str::to_owned)).unwrap_or_default()
+    };
+    paths.chars().map(ask).collect()
+}
+
+#[test]
+fn a_client_stays_with_the_server_that_it_authenticates_to_by_connection() {
+    const NTLM: &str = "401 No\r\nWWW-Authenticate: NTLM";
+    for (lines, login, servers) in [
+        ("balance roundrobin", NTLM, "123333"),
+        ("balance static-rr", NTLM, "123333"),
+        ("balance roundrobin\n http-reuse always", NTLM, "123333"),
+        ("balance roundrobin\n http-reuse never", NTLM, "123333"),
+        ("balance roundrobin", "407 No\r\nProxy-Authenticate: Negotiate", "123333"),
+        // Nothing binds these to a connection.
+        ("balance roundrobin", "401 No\r\nWWW-Authenticate: Basic", "123123"),
+        ("balance roundrobin", "200 No\r\nWWW-Authenticate: NTLM", "123123"),
+        ("balance roundrobin\n option http-server-close", NTLM, "123123"),
+        // A hash decides.
+        ("balance hdr(none)", NTLM, "123123"),
+    ] {
+        let (_weir, origins, port) = start(lines, ["", "", ""], login);
+        assert_eq!(served(port, "..L...", ""), servers, "{lines} {login}");
+        // Another client has nothing to do with it.
+        assert_eq!(served(port, "...", "").len(), 3);
+        if servers == "123333" {
+            assert!(origins[2].connections() <= 2, "{lines} {login}");
+        }
+    }
+}
+
+#[test]
+fn of_servers_with_one_cookie_the_first_that_is_up_is_meant() {
+    for (words, servers) in [
+        (["cookie b", "cookie b", "cookie c"], "111"),
+        (["cookie b disabled", "cookie b", "cookie c"], "222"),
+        (["cookie b backup", "cookie b", "cookie c"], "111"),
+        (["cookie b weight 0", "cookie b", "cookie c"], "111"),
+    ] {
+        let (_weir, _origins, port) = start("balance roundrobin\n cookie S insert", words, "200 OK");
+        assert_eq!(served(port, "...", "Cookie: S=b\r\n"), servers, "{words:?}");
+    }
+    let (_weir, _origins, port) = start(
+        "balance roundrobin\n cookie S insert\n force-persist if TRUE",
+        ["cookie b disabled", "cookie b", ""],
+        "200 OK",
+    );
+    assert_eq!(served(port, "..", "Cookie: S=b\r\n"), "11");
+}
