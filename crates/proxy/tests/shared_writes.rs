@@ -43,7 +43,7 @@ const LIMITS: &[Limit] = &[
     limit("leastconn", 2),
     limit("first", 2),
     Limit { more: "hash-type consistent\n hash-balance-factor 150", ..limit("uri", 2) },
-    Limit { a_second: 256, ..limit("random", 2) },
+    Limit { a_second: 1_024, ..limit("random", 2) },
     Limit { a_second: 2_000, ..limit("peak-ewma", 2) },
     // A worker keeps a place of the limit, which all keep to together, for its next request.
     Limit { more: "default-server maxconn 100", ..limit("roundrobin", 1) },
