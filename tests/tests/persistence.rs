@@ -78,3 +78,19 @@ fn of_servers_with_one_cookie_the_first_that_is_up_is_meant() {
     );
     assert_eq!(served(port, "..", "Cookie: S=b\r\n"), "11");
 }
+
+#[test]
+fn a_redispatch_counted_from_the_end_of_fewer_retries_comes_with_the_first() {
+    // Beyond the retries, and just at their number.
+    for after in ["-5", "-4", "-3"] {
+        let words = ["cookie b disabled", "cookie c", "cookie d"];
+        let lines = format!(
+            "balance roundrobin\n cookie S insert\n retries 3\n option redispatch {after}\n server x 127.0.0.1:{} cookie a",
+            free_port()
+        );
+        let (_weir, _origins, port) = start(&lines, words, "200 OK");
+        let mut client = Client::connect(port);
+        let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\nCookie: S=a\r\n\r\n").response();
+        assert_eq!(answer.map(|answer| answer.status), Some(200), "{after}");
+    }
+}

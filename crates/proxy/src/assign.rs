@@ -187,13 +187,13 @@ fn preferred(client: &Connection, backend: &LocalProxy, avoid: Option<usize>) ->
 /// The server of a connection that authentication bound to this client.
 fn bound(client: &Connection, backend: &LocalProxy) -> Option<Rc<LocalServer>> {
     let private = &client.private.as_deref()?.0;
-    let binds = |kept: &&Box<Upstream>| {
+    let binds = |kept: &&Upstream| {
         kept.private
             && kept.server().backend == backend.index
             && kept.stream.is_quiet()
             && kept.open.is_current()
     };
-    private.iter().rev().find(binds).map(|kept| kept.open.server.clone())
+    private.iter().rev().map(Box::as_ref).find(binds).map(|kept| kept.open.server.clone())
 }
 
 #[inline]

@@ -98,9 +98,10 @@ fn may_redispatch(
     if interval == 0 || forced() {
         return false;
     }
-    // `-n`: what is left of the retries without the last n, and each multiple of that.
+    // `-n`: what is left of the retries without the last n, and each multiple of that. Of more than there are the sign is lost, as in
+    // HAProxy; where nothing is left, every retry has its turn.
     let every = if interval > 0 { interval.into() } else { i64::from(retries) + 1 + i64::from(interval) };
-    let its_turn = every > 0 && i64::from(x.txn.retries) % every == 0;
+    let its_turn = i64::from(x.txn.retries) % every.abs().max(1) == 0;
     let down = matches!(failed.state.operational(), Operational::Stopped | Operational::Starting);
     let unbound = x.bound.as_ref().is_none_or(|bound| bound.again) && !backend.balance.algorithm.hashes();
     its_turn || down || unbound && others
