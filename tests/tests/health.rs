@@ -118,6 +118,7 @@ fn a_server_that_flaps_loses_no_request_and_gets_none_while_it_is_down() {
                 }
             });
         }
+        let _load = Load(&stop);
         for _ in 0..5 {
             well.store(false, Relaxed);
             assert!(eventually(|| column(&socket, "s", "status") == "DOWN"));
@@ -127,7 +128,6 @@ fn a_server_that_flaps_loses_no_request_and_gets_none_while_it_is_down() {
             well.store(true, Relaxed);
             assert!(eventually(|| column(&socket, "s", "status") == "UP" && lbtot() != before));
         }
-        stop.store(true, Relaxed);
     });
 }
 
@@ -314,4 +314,77 @@ fn a_server_added_at_run_time_is_checked_as_a_healthcheck_section_says() {
     }
     let unknown = ask(&socket, "add server b/x 127.0.0.1:1 healthcheck nope");
     assert!(unknown.contains("healthcheck section 'nope' not found for server 'x'."), "{unknown}");
+}
+
+/// Ends the load of a test also where the test fails.
+struct Load<'a>(&'a AtomicBool);
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// What brings server `s` out of service and back, and the status that is then shown.
+const WAYS_OUT: &[(&str, &str, &str)] = &[
+    ("set server b/s state maint", "set server b/s state ready", "MAINT"),
+    ("set server b/s health down", "set server b/s health up", "DOWN"),
+    ("set server b/s state drain", "set server b/s state ready", "DRAIN"),
+    ("set server b/s weight 0", "set server b/s weight 100%", "UP"),
+];
+
+#[test]
+fn under_load_no_request_reaches_a_server_that_is_out_whatever_chooses_it() {
+    for lines in [
+        "balance roundrobin",
+        "balance static-rr",
+        "balance leastconn",
+        "balance random",
+        "balance peak-ewma",
+        "balance first",
+        "balance uri",
+        "balance uri\n hash-type consistent",
+        "balance leastconn\n default-server maxconn 1",
+        "balance roundrobin\n default-server maxconn 1",
+        "balance roundrobin\n option prefer-last-server",
+    ] {
+        let (out, steady) = (Origin::text("a"), Origin::text("b"));
+        let server = |name: &str, origin: &Origin| {
+            format!(" server {name} 127.0.0.1:{} check inter 1h\n", origin.port())
+        };
+        let (_weir, socket, port) =
+            start(&format!("backend b\n {lines}\n{}{}", server("s", &out), server("t", &steady)));
+        let (stop, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for client in 0..4 {
+                let (stop, served) = (&stop, &served);
+                scope.spawn(move || {
+                    while !stop.load(Relaxed) {
+                        // Over one connection, and then over another.
+                        let mut connection = Client::connect(port);
+                        for number in 0..5 {
+                            let line =
+                                format!("GET /{client}/{} HTTP/1.1\r\n", served.load(Relaxed) + number);
+                            let answer = connection.send(format!("{line}Host: a\r\n\r\n")).response();
+                            assert_eq!(answer.map(|answer| answer.status), Some(200), "{lines}");
+                            served.fetch_add(1, Relaxed);
+                        }
+                    }
+                });
+            }
+            let _load = Load(&stop);
+            for (leave, back, status) in WAYS_OUT {
+                assert!(eventually(|| out.requests() > 0 || lines == "balance first"), "{lines}");
+                ask(&socket, leave);
+                assert!(column(&socket, "s", "status").starts_with(status), "{lines} {leave}");
+                // What was chosen before is still served.
+                assert!(eventually(|| column(&socket, "s", "scur") == "0"));
+                let (before, done) = (out.requests(), served.load(Relaxed));
+                assert!(eventually(|| served.load(Relaxed) >= done + 200), "{lines} {leave}");
+                assert_eq!(out.requests(), before, "{lines}: requests behind `{leave}`");
+                ask(&socket, back);
+                assert!(eventually(|| out.requests() > before), "{lines}: it is used again behind `{back}`");
+            }
+        });
+    }
 }
