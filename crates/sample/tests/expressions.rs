@@ -98,6 +98,9 @@ fn converters_of_text() {
         ("str(a b),url_enc", "str:a%20b"), ("str(a%20b),url_dec", "str:a b"), ("str(a%2),url_dec", "none"),
         ("str(a\tb),has_ctl", "bool:0"), ("str(a\tb),has_ctl(any)", "bool:1"), ("str(a),json", "str:a"), ("str(\"a\\\"/\"),json(utf8)", "str:a\\\"\\/"),
         (r#"str('{"a":{"b":[1,2]},"s":"x"}'),json_query('$.a.b[1]',int)"#, "sint:2"), (r#"str('{"s":"x"}'),json_query('$.s')"#, "str:x"), (r#"str('{}'),json_query('$.s')"#, "none"),
+        (r#"str('{"a":1,"a":2}'),json_query('$.a')"#, "str:1"), (r#"str('{"a":1700000000}'),json_query('$.a')"#, "str:1.7e+09"), (r#"str('{"a":1700000000}'),json_query('$.a',int)"#, "sint:1700000000"),
+        (r#"str('{"a":9007199254740992}'),json_query('$.a',int)"#, "none"), (r#"str('{"a":-1.9e5}'),json_query('$.a',int)"#, "sint:-1"), (r#"str('{"a":"12"}'),json_query('$.a',int)"#, "str:12"),
+        (r#"str('{"a":[ 1, {} ]'),json_query('$.a',int)"#, "str:[ 1, {} ]"), (r#"str('{"a":{}'),json_query('$.a')"#, "none"),
         ("bool(true),iif(yes,no)", "str:yes"), ("int(0),iif(yes,no)", "str:no"),
     ]);
 }
@@ -137,7 +140,7 @@ fn converters_of_protocols() {
         ("bin(ffffffffffff02000000000181000005080045),eth.vlan", "sint:5"), ("bin(ffffffffffff02000000000181000005080045),eth.proto", "sint:2048"), ("bin(ffffffffffff02000000000181000005080045),eth.data,hex", "str:45"),
         ("str(eyJhbGciOiJIUzI1NiJ9),jwt_header_query('$.alg')", "str:HS256"), ("str(eyJhbGciOiJIUzI1NiJ9),jwt_payload_query", "none"),
         ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_header_query('$.alg')", "str:HS256"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query('$.age',int)", "sint:7"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query", r#"str:{"sub":"joe","age":7}"#),
-        ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_verify(HS256,key)", "sint:0"), ("str(a.b),jwt_verify(HS256,key)", "sint:-3"), ("str(a.b),jwt_verify(none,key)", "sint:1"), ("str(a.b.),jwt_verify(none,key)", "sint:1"), ("str(a.b.c),jwt_verify(none,key)", "sint:0"), ("str(a.b..),jwt_verify(none,key)", "sint:-3"), ("str(a),jwt_verify(none,key)", "sint:-3"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln=),jwt_verify(HS256,key)", "sint:-3"), ("str(a),bytes(1),set-var(txn.k),concat(a),add_item(;,txn.k)", "str:a"), ("str(a.b.c),jwt_verify(XS256,key)", "error: `jwt_verify`: unknown algorithm `XS256`"), ("str(a.b.),jwt_verify(none,x)", "sint:1"), ("str(a.b.c),jwt_verify(RS256,x)", "error: `jwt_verify`: cannot read the public key `x`: No such file or directory"),
+        ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_verify(HS256,key)", "sint:0"), ("str(a.b),jwt_verify(HS256,key)", "sint:-3"), ("str(a.b.c),jwt_verify(txn.none,key)", "none"), ("str(a.b.c),jwt_verify(HS256,txn.none)", "none"), ("str(a.b.c),jwt_verify(HS256,\"\")", "none"), ("str(a.b.YQ==),jwt_verify(HS256,key)", "sint:0"), ("str(a.b.),jwt_verify(none,key)", "sint:1"), ("str(a.b),jwt_verify(none,key)", "sint:-3"), ("str(a.b.YQ),jwt_verify(none,key)", "sint:0"), ("str(a.b.),jwt_verify(none,key)", "sint:1"), ("str(a.b.c),jwt_verify(none,key)", "sint:0"), ("str(a.b..),jwt_verify(none,key)", "sint:-3"), ("str(a),jwt_verify(none,key)", "sint:-3"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln=),jwt_verify(HS256,key)", "sint:-3"), ("str(a),bytes(1),set-var(txn.k),concat(a),add_item(;,txn.k)", "str:a"), ("str(a.b.c),jwt_verify(XS256,key)", "error: `jwt_verify`: unknown algorithm `XS256`"), ("str(a.b.),jwt_verify(none,x)", "sint:1"), ("str(a.b.c),jwt_verify(RS256,x)", "error: `jwt_verify`: cannot read the public key `x`: No such file or directory"),
         // A CONNECT of MQTT 3.1.1 for the client `cid` with a user, and an acknowledgement.
         ("bin(101600044d5154540480003c0003636964),mqtt_is_valid", "none"),
         ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_is_valid", "bool:1"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(connect,username)", "bin:muser"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(1,keepalive)", "bin:60"), ("bin(20020000),mqtt_field_value(connack,reason_code)", "bin:0"), ("bin(20020000),mqtt_field_value(connect,flags)", "none"),
@@ -161,6 +164,11 @@ fn tokens_signed_with_public_keys_are_verified() {
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS256,rsa.pem)"), "sint:1");
     assert_eq!(eval(EC_TOKEN, "jwt_verify(ES256,ec.pem)"), "sint:1");
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS512,rsa.pem)"), "sint:0");
+    // A variable may name a file that stands elsewhere, and no other.
+    for (name, result) in [("rsa.pem", "sint:1"), ("other.pem", "sint:-5")] {
+        assert_eq!(eval(name, "set-var(txn.file)"), format!("str:{name}"));
+        assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS256,txn.file)"), result);
+    }
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(ES256,ec.pem)"), "sint:0");
     assert_eq!(eval(RSA_TOKEN, "set-var(txn.t),jwt_header_query('$.alg'),set-var(txn.alg)"), "str:RS256");
 }
