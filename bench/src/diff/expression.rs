@@ -95,6 +95,35 @@ const FETCHES: &[(&str, &[Arg], Kind)] = &[
     ("fe_name",            &[],                             Str),
     ("req.proto_http",     &[],                             Bool),
     ("var",                &[Variable],                     Str),
+    ("baseq",              &[],                             Str),
+    ("hdr",                &[HEADER],                       Str),
+    ("hdr",                &[HEADER, Small],                Str),
+    ("hdr_cnt",            &[HEADER],                       Int),
+    ("hdr_ip",             &[HEADER, Small],                Addr),
+    ("hdr_val",            &[HEADER, Small],                Int),
+    ("cook",               &[PARAMETER],                    Str),
+    ("cookie",             &[PARAMETER],                    Str),
+    ("cook_cnt",           &[PARAMETER],                    Int),
+    ("req.cook_names",     &[],                             Str),
+    ("req.cook_names",     &[One(&[",", ";"])],                   Str),
+    ("url_param",          &[PARAMETER],                    Str),
+    ("urlp",               &[PARAMETER, One(&["?", ","]), One(&["i"])], Str),
+    ("http_auth_bearer",   &[One(&["x-a", "x-b"])],         Str),
+    ("capture.req.method", &[],                             Str),
+    ("capture.req.uri",    &[],                             Str),
+    ("capture.req.ver",    &[],                             Str),
+    ("capture.req.hdr",    &[One(&["0", "1", "2"])],        Str),
+    ("env",                &[One(&["HOME", "NO_SUCH_NAME"])], Str),
+    ("src_is_local",       &[],                             Bool),
+    ("dst_is_local",       &[],                             Bool),
+    ("fc_http_major",      &[],                             Int),
+    ("fe_defbe",           &[],                             Str),
+    ("so_name",            &[],                             Str),
+    ("prio_class",         &[],                             Int),
+    ("prio_offset",        &[],                             Int),
+    ("wait_end",           &[],                             Bool),
+    ("http_auth",          &[One(&["people"])],             Bool),
+    ("internal.strm.is_htx", &[],                           Bool),
 ];
 
 #[rustfmt::skip]
@@ -190,10 +219,82 @@ const CONVERTERS: &[(&str, &[Arg], Kind, Kind)] = &[
     ("ungrpc",             &[One(&["1"])],                  Bin,  Bin),
     ("set-var",            &[One(&["txn.other"])],          Any,  Any),
     ("rtrim",              &[Word],                         Str,  Str),
+    ("base2",              &[],                             Bin,  Str),
+    ("le2dec",             &[Delimiters, Maybe],            Bin,  Str),
+    ("le2dec",             &[Delimiters, Maybe, One(&["1"])], Bin, Str),
+    ("reverse",            &[],                             Str,  Str),
+    ("reverse_dom",        &[],                             Str,  Str),
+    ("param",              &[PARAMETER],                    Str,  Str),
+    ("param",              &[PARAMETER, One(&[";", "&", ","])], Str, Str),
+    ("rfc7239_is_valid",   &[],                             Str,  Bool),
+    ("rfc7239_field",      &[One(&["for", "by", "proto", "host"])], Str, Str),
+    ("rfc7239_n2nn",       &[],                             Str,  Any),
+    ("rfc7239_n2np",       &[],                             Str,  Any),
+    ("rfc7239_nn",         &[],                             Str,  Str),
+    ("rfc7239_np",         &[],                             Int,  Str),
+    ("ms_utime",           &[One(&["%Y-%m-%d %H:%M:%S.%3N", "%s %N", "%a %j"])], Int, Str),
+    ("us_utime",           &[One(&["%Y %6N", "%s"])],       Int,  Str),
+    ("ms_ltime",           &[One(&["%H:%M:%S"]), Small],    Int,  Str),
+    ("mqtt_field_value",   &[One(&["connect"]), One(&["username", "protocol_name"])], Bin, Bin),
+    ("unset-var",          &[One(&["txn.other"])],          Any,  Any),
+    ("eth.proto",          &[],                             Bin,  Int),
+    ("eth.src",            &[],                             Bin,  Bin),
+    ("ip.ver",             &[],                             Bin,  Int),
+    ("ip.src",             &[],                             Bin,  Addr),
+    ("ip.data",            &[],                             Bin,  Bin),
+    ("tcp.win",            &[],                             Bin,  Int),
+    ("tcp.options_list",   &[],                             Bin,  Bin),
+    ("fe_exists",          &[],                             Str,  Bool),
+    ("iif",                &[Word, Variable],               Bool, Str),
+    ("url_enc",            &[One(&["query"])],              Str,  Str),
+    ("bytes",              &[Small, Small],                 Bin,  Bin),
+    ("bytes",              &[Variable, Variable],           Bin,  Bin),
+    ("field",              &[Variable, Delimiters],         Str,  Str),
+    ("regsub",             &[One(&["^(.*)$", "[^a-z]+"]), One(&["\\\\1-\\\\1", "%[str(x)]"]), One(&["g", "i"])], Str, Str),
+    ("length",             &[],                             Bin,  Int),
+    ("debug",              &[One(&["x"])],                  Any,  Any),
+    ("x509_v_err_str",     &[],                             Int,  Str),
 ];
 
 const METHODS: &[&str] =
     &["found", "bool", "int", "ip", "bin", "len", "str", "sub", "reg", "beg", "end", "dir", "dom"];
+
+/// Aliases of log formats that say the same of a request whoever answers it.
+const ALIASES: &[&str] = &[
+    "%HM",
+    "%HU",
+    "%HP",
+    "%HPO",
+    "%HQ",
+    "%HV",
+    "%r",
+    "%{+Q}r",
+    "%ci",
+    "%b",
+    "%f",
+    "%ft",
+    "%s",
+    "%hr",
+    "%hrl",
+    "%{+Q}hr",
+    "%CC",
+    "%CS",
+    "%rc",
+    "%sq",
+    "%bq",
+    "%U",
+    "%B",
+    "%ST",
+    "%tsc",
+    "%ts",
+    "%lc",
+    "%o %Tw",
+    "%{+X}HM",
+    "%{+E}HU",
+    "%%",
+    "z",
+    "%[src]%[int(5)]",
+];
 
 /// What is done with an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -404,11 +505,7 @@ impl Case {
                 let flags = pick(random, &["", "", "{+Q}", "{+X}", "{+E}", "{+Q,+E}"]);
                 text = format!("%{flags}[{text}]");
                 if random.bool() {
-                    text = format!(
-                        "{} {text} {}",
-                        pick(random, &["a", "<", "%%"]),
-                        pick(random, &["%HM", "%HU", "%HP", "%HQ", "%r", "z"])
-                    );
+                    text = format!("{} {text} {}", pick(random, &["a", "<", "%%"]), pick(random, ALIASES));
                 }
             }
             Form::Condition => {
@@ -445,7 +542,8 @@ impl Case {
     pub(crate) fn parts(&self) -> Vec<Case> {
         let value = |text: String| Case { form: Form::Value, text, steps: Vec::new() };
         let fetch = self.steps.first().map_or("", |step| &step.text);
-        let read = ["req.hdr_val", "req.hdr_ip", "req.cook_val", "urlp_val"].contains(&name_of(fetch));
+        let read = ["req.hdr_val", "hdr_val", "req.hdr_ip", "hdr_ip", "req.cook_val", "urlp_val"]
+            .contains(&name_of(fetch));
         let whole =
             if read { fetch.replacen("_val", "", 1).replacen("_ip", "", 1) } else { "bool(true)".into() };
         std::iter::once(whole).chain(self.steps.iter().map(|step| step.text.clone())).map(value).collect()

@@ -34,10 +34,14 @@ fn is_address(at: &Culprit<'_>) -> bool {
     at.text().contains('\0')
 }
 
+const DATES: &[&str] = &["http_date", "utime", "ltime", "ms_utime", "ms_ltime", "us_utime", "us_ltime"];
+
 const KNOWN: &[Known] = &[
     Known {
-        why: "haproxy 2.6 takes any characters of a header's, cookie's or parameter's number for digits and wraps at 32 bits; Weir reads the number at the start",
-        is_so: |_, at| at.is(&["req.hdr_val", "req.cook_val", "urlp_val"]) && !is_small_number(&at.text()),
+        why: "haproxy takes any characters of a header's, cookie's or parameter's number for digits and wraps at 32 bits; Weir reads the number at the start",
+        is_so: |_, at| {
+            at.is(&["req.hdr_val", "hdr_val", "req.cook_val", "urlp_val"]) && !is_small_number(&at.text())
+        },
     },
     Known {
         why: "haproxy 2.6 goes on calling the result of arithmetic on a boolean a boolean, and shows it as 1 in binary",
@@ -51,18 +55,20 @@ const KNOWN: &[Known] = &[
         why: "haproxy takes the seconds of a date for a number without a sign of less than 64 bits, and 3.5 at first 0 for no date",
         is_so: |_, at| {
             let offset = if at.is(&["http_date"]) { at.argument(0).parse().unwrap_or(0) } else { 0 };
-            let seconds = at.number().saturating_add(offset);
+            let unit = match at.call.map_or("", |call| call.get(..3).unwrap_or_default()) {
+                "ms_" => 1_000,
+                "us_" => 1_000_000,
+                _ => 1,
+            };
+            let seconds = (at.number() / unit).saturating_add(offset);
             let in_range = (1..=i64::from(u32::MAX)).contains(&seconds);
             let too_long = at.text().parse::<i128>().is_ok_and(|number| number > i128::from(u32::MAX));
-            at.is(&["http_date", "utime", "ltime"]) && (!in_range || too_long)
+            at.is(DATES) && (!in_range || too_long)
         },
     },
     Known {
         why: "the same, at the end of an expression whose parts it was asked for before",
-        is_so: |case, at| {
-            let dates = ["http_date", "utime(", "ltime("];
-            at.call.is_none() && dates.iter().any(|name| case.text().contains(name))
-        },
+        is_so: |case, at| at.call.is_none() && DATES.iter().any(|name| case.text().contains(name)),
     },
     Known {
         why: "haproxy has no room to encode what `iif` gives",
@@ -81,7 +87,7 @@ const KNOWN: &[Known] = &[
         },
     },
     Known {
-        why: "haproxy 2.6 cuts hosts at the last colon of what is no host",
+        why: "haproxy cuts hosts at the last colon of what is no host",
         is_so: |_, at| at.is(&["host_only"]) && (!ends_like_host(&at.text()) || is_address(at)),
     },
     Known {
@@ -91,18 +97,16 @@ const KNOWN: &[Known] = &[
         },
     },
     Known {
-        why: "haproxy 2.6 reads a port's digits from whatever follows a colon",
+        why: "haproxy reads a port's digits from whatever follows a colon",
         is_so: |_, at| at.is(&["port_only"]) && (!ends_like_host(&at.text()) || is_address(at)),
     },
     Known {
         why: "an address in brackets, with a port or without, is read (manual, `req.hdr_ip`), not by haproxy 2.6",
-        is_so: |_, at| at.is(&["req.hdr_ip"]) && at.text().contains('[') && at.results[1].is_none(),
+        is_so: |_, at| at.is(&["req.hdr_ip", "hdr_ip"]) && at.text().contains('[') && at.results[1].is_none(),
     },
     Known {
         why: "the same in a condition, which looks at each address",
-        is_so: |case, at| {
-            at.call.is_none() && case.text().contains("'req.hdr_ip(") && at.results[1].is_none()
-        },
+        is_so: |case, at| at.call.is_none() && case.text().contains("hdr_ip(") && at.results[1].is_none(),
     },
     Known {
         why: "haproxy 2.6 reads a negative number of a list as all numbers up to it",
@@ -110,6 +114,33 @@ const KNOWN: &[Known] = &[
             let patterns = case.text().split_once("-m ").map_or("", |(_, patterns)| patterns);
             at.call.is_none() && case.matches_by(&["int", "len"]) && patterns.contains(" -")
         },
+    },
+    Known {
+        why: "numbers, hosts and ports as above in a condition, which looks at each value of a header",
+        is_so: |case, at| {
+            let read = ["_val(", "port_only", "host_only"].iter().any(|name| case.text().contains(name));
+            at.call.is_none() && read && case.text().contains("hdr") && case.text().contains(" -m ")
+        },
+    },
+    Known {
+        why: "what is no port, no packet or no option is nothing; haproxy makes something of it",
+        is_so: |_, at| {
+            let packets =
+                ["rfc7239_np", "ip.src", "ip.data", "eth.proto", "eth.src", "tcp.options_list", "tcp.win"];
+            at.is(&packets)
+        },
+    },
+    Known {
+        why: "haproxy gives an empty token where the header that was asked for has none",
+        is_so: |_, at| at.is(&["http_auth_bearer"]) && at.results[0].is_none(),
+    },
+    Known {
+        why: "haproxy takes the bytes of chunks of more than four for each other, the last first",
+        is_so: |_, at| at.is(&["le2dec"]) && at.argument(1).parse::<u32>().is_ok_and(|size| size > 4),
+    },
+    Known {
+        why: "haproxy has no room to encode what `rfc7239_nn` and `rfc7239_np` give",
+        is_so: |case, at| at.is(&["json"]) && case.text().contains("rfc7239_n"),
     },
     Known {
         why: "haproxy 2.6 gives nothing for the parts of what only looks like a token",

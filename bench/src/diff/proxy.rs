@@ -31,8 +31,13 @@ defaults
     timeout server 20s
     timeout connect 5s
     option http-buffer-request
+userlist people
+    group all users user
+    user user insecure-password pass
 frontend fe
-    bind 127.0.0.1:{port}
+    bind 127.0.0.1:{port} name here
+    capture request header x-a len 20
+    capture request header x-b len 200
     http-request set-var(txn.text) str(abc)
     http-request set-var(txn.number) int(7)
 ";

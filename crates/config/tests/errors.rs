@@ -11,6 +11,14 @@ const HAPROXY: &[(&str, &[&str])] = &[
         "backend b\n balanse x\n",
         &["[ALERT] [2] : unknown keyword 'balanse' in 'backend' section; did you mean 'balance' maybe ?"],
     ),
+    (
+        "userlist u\n group g users a\n user a insecure-password b\nfrontend f\n mode http\n bind :1\n acl x http_auth_group(u) g\n acl y http_auth_group(u) gg\n",
+        &["[ALERT] [8] : acl http_auth_group(): invalid group 'gg'."],
+    ),
+    (
+        "userlist u\n group g\nfrontend f\n mode http\n bind :1\n http-request deny if { http_auth_group(u) }\n",
+        &["[ALERT] [6] : acl http_auth_group(): no groups specified."],
+    ),
     ("glbal\n", &["[ALERT] [1] : unknown keyword 'glbal' out of section; did you mean 'global' maybe ?"]),
     ("backend b\n option foo\n", &["[ALERT] [2] : unknown option 'foo'."]),
     (

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 
+use crate::auth::Userlist;
 use crate::env::{Env, Scope};
 use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
-use crate::pattern::entries::Entries;
+use crate::pattern::entries::{Entries, Texts};
 use crate::pattern::{Index, List, Method, Origin, View};
 use crate::value::{Type, Value};
 use crate::words::{Word, Words};
@@ -148,6 +149,11 @@ impl Criterion {
             .at(word.span));
         }
         let (fixed, list) = patterns(words, method, &flags, word, scope)?;
+        if method == Method::Str
+            && let Some(userlist) = expression.gives_groups_of()
+        {
+            check_groups(userlist, &list, flags.files.is_empty(), word)?;
+        }
         let views = flags
             .files
             .into_iter()
@@ -382,6 +388,31 @@ fn patterns(
         }
     }
     Ok((index, list))
+}
+
+/// The words of a test for groups are groups of the list; there is one at least.
+fn check_groups(
+    userlist: &Userlist,
+    list: &List,
+    alone: bool,
+    criterion: Word<'_>,
+) -> Result<(), Diagnostic> {
+    let Some(entries) = list.fixed() else { return Ok(()) };
+    let mut words = entries.slots().map(|slot| String::from_utf8_lossy(entries.text(slot))).peekable();
+    if alone && words.peek().is_none() {
+        return Err(Diagnostic::alert(format!("`{}` needs the names of groups behind it", criterion.text))
+            .at(criterion.span)
+            .haproxy("acl http_auth_group(): no groups specified."));
+    }
+    match words.find(|word| !userlist.has_group(word)) {
+        None => Ok(()),
+        Some(word) => {
+            Err(Diagnostic::alert(format!("there is no group `{word}` in the userlist `{}`", userlist.name))
+                .at(criterion.span)
+                .did_you_mean(diag::suggest(&word, userlist.group_names()))
+                .haproxy(format!("acl http_auth_group(): invalid group '{word}'.")))
+        }
+    }
 }
 
 /// `lt 5` as a range.

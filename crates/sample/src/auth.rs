@@ -1,6 +1,6 @@
 //! Users, groups and passwords of a `userlist` (manual, 12.2).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
 /// A password as the configuration holds it.
@@ -24,6 +24,8 @@ pub struct Userlist {
     /// Its name.
     pub name: Box<str>,
     users: HashMap<Box<str>, User>,
+    /// Also those without a member.
+    groups: HashSet<Box<str>>,
     /// The last password that was right, by user: crypt(3) is slow on purpose, and clients send the same one with every
     /// request. Emptied by nothing but the end of the plan.
     accepted: Mutex<HashMap<Box<str>, Box<[u8]>>>,
@@ -33,6 +35,21 @@ impl Userlist {
     /// A list without users.
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Adds a group.
+    pub fn add_group(&mut self, name: &str) {
+        self.groups.insert(name.into());
+    }
+
+    /// Whether there is that group.
+    pub fn has_group(&self, name: &str) -> bool {
+        self.groups.contains(name)
+    }
+
+    /// Their names.
+    pub fn group_names(&self) -> impl Iterator<Item = &str> {
+        self.groups.iter().map(|name| &**name)
     }
 
     /// Adds a user; says whether the name was free.

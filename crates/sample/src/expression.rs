@@ -2,7 +2,8 @@
 
 use diag::{Diagnostic, Span};
 
-use crate::args::{self, Args, Kind, Spec};
+use crate::args::{self, Arg, Args, Kind, Spec};
+use crate::auth::Userlist;
 use crate::convert::{self, Convert};
 use crate::env::{Env, Scope};
 use crate::fetch::{self, Any, Cursor, Fetch};
@@ -155,6 +156,16 @@ impl Expression {
         self.fetch.any.filter(|_| self.steps.is_empty()).map(|any| (any, &self.args))
     }
 
+    /// The userlist whose groups it gives as they are.
+    pub(crate) fn gives_groups_of(&self) -> Option<&Userlist> {
+        match self.args.get(0) {
+            Arg::Userlist(list) if self.fetch.name == "http_auth_group" && self.steps.is_empty() => {
+                Some(list)
+            }
+            _ => None,
+        }
+    }
+
     /// The value at `cursor`, which says afterwards whether more may follow.
     #[inline]
     pub fn next<'a>(&'a self, env: &'a Env<'a>, cursor: &mut Cursor) -> Option<Value<'a>> {
@@ -288,7 +299,7 @@ impl Parser<'_, '_> {
                 prepare(&mut args, self.scope)
                     .map_err(|error| self.error(start, format!("`{name}`: {error}")))?;
             }
-            if let Some(args::Arg::View(view)) = args.first() {
+            if let Some(Arg::View(view)) = args.first() {
                 let (file, line) = self.scope.names.position(self.span);
                 view.list().note_user("map", &file, line);
             }

@@ -98,6 +98,9 @@ fn converters_of_text() {
         ("str(a b),url_enc", "str:a%20b"), ("str(a%20b),url_dec", "str:a b"), ("str(a%2),url_dec", "none"),
         ("str(a\tb),has_ctl", "bool:0"), ("str(a\tb),has_ctl(any)", "bool:1"), ("str(a),json", "str:a"), ("str(\"a\\\"/\"),json(utf8)", "str:a\\\"\\/"),
         (r#"str('{"a":{"b":[1,2]},"s":"x"}'),json_query('$.a.b[1]',int)"#, "sint:2"), (r#"str('{"s":"x"}'),json_query('$.s')"#, "str:x"), (r#"str('{}'),json_query('$.s')"#, "none"),
+        (r#"str('{"a":1,"a":2}'),json_query('$.a')"#, "str:1"), (r#"str('{"a":1700000000}'),json_query('$.a')"#, "str:1.7e+09"), (r#"str('{"a":1700000000}'),json_query('$.a',int)"#, "sint:1700000000"),
+        (r#"str('{"a":9007199254740992}'),json_query('$.a',int)"#, "none"), (r#"str('{"a":-1.9e5}'),json_query('$.a',int)"#, "sint:-1"), (r#"str('{"a":"12"}'),json_query('$.a',int)"#, "str:12"),
+        (r#"str('{"a":[ 1, {} ]'),json_query('$.a',int)"#, "str:[ 1, {} ]"), (r#"str('{"a":{}'),json_query('$.a')"#, "none"),
         ("bool(true),iif(yes,no)", "str:yes"), ("int(0),iif(yes,no)", "str:no"),
     ]);
 }
@@ -133,11 +136,11 @@ fn converters_of_protocols() {
         ("ipv6(::1),rfc7239_nn", "str:[::1]"), ("str(test),rfc7239_nn", "str:_test"), ("str(),rfc7239_nn", "str:unknown"), ("int(12),rfc7239_np", "str:12"), ("str(x),rfc7239_np", "str:_x"),
         ("str(abc),ub64dec,hex", "str:69B7"), ("bin(8fac41),json(utf8p)", "none"), ("bin(8fac41c3),json(utf8ps)", "str:A"), ("bin(c0af41),json(utf8p)", r"str:\/A"), ("bin(c0af41),json(utf8)", "none"), ("bin(c0af41),json(utf8s)", "str:A"), ("bin(eda08041),json(utf8p)", "none"), ("bin(eda08041),json(utf8ps)", "str:A"), ("bin(e282ac),json(utf8)", r"str:\u20ac"), ("bin(ffffffffffffffff),be2dec(.,8)", "str:18446744073709551615"), ("str(10.0.0.1:80),ipmask(8)", "ipv4:10.0.0.0"), ("str(010.0.0.1 x),ipmask(32)", "ipv4:10.0.0.1"), ("str(10.0.0.1.5),ipmask(32)", "none"), ("str(::ffff:1.2.3.4),ipmask(24)", "ipv4:1.2.3.0"), ("str(Example.COM:80),host_only", "str:example.com"), ("str(d),set-var(txn.k),bytes(1),concat(b),strcmp(txn.k)", "sint:-2"), ("str(a.b),jwt_payload_query", "none"), ("str(PUT),ub64dec,hex", "str:3D44"), ("bin(383d4649582e342e3401393d350133353d300131303d31363301),fix_is_valid", "bool:1"), ("bin(383d4649582e342e3401393d350133353d300131303d30303001),fix_is_valid", "bool:0"), ("bin(383d4649582e342e3401393d350133353d300131303d31363301),fix_tag_value(MsgType)", "bin:0"), ("str(foo),fix_is_valid", "none"), ("str(foo foo foo foo foo foo foo foo),fix_is_valid", "bool:0"),
         ("bin(450000287ab44000400600007f0000017f000002),ip.src", "ipv4:127.0.0.1"), ("bin(450000287ab44000400600007f0000017f000002),ip.df", "sint:1"), ("bin(450000287ab44000400600007f0000017f000002),ip.ttl", "sint:64"), ("bin(450000287ab44000400600007f0000017f000002ff),ip.data,hex", "str:FF"),
-        ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.mss", "sint:1460"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.dst", "sint:80"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options_list,hex", "str:02010104"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.wsopt", "sint:0"),
+        ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.mss", "sint:1460"), ("bin(3039005000000001000000007002400000000000020405b4010104),tcp.options_list", "none"), ("bin(00),tcp.options_list", "none"), ("bin(0039005000000001000000006002400000000000020405b4),tcp.options.wscale", "sint:0"), ("bin(00390050000000010000000060024000000000000101010103),tcp.options.mss", "sint:0"), ("bin(00390050000000010000000060024000000000000204),tcp.options.sack", "none"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.dst", "sint:80"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options_list,hex", "str:02010104"), ("bin(3039005000000001000000007002400000000000020405b401010402),tcp.options.wsopt", "sint:0"),
         ("bin(ffffffffffff02000000000181000005080045),eth.vlan", "sint:5"), ("bin(ffffffffffff02000000000181000005080045),eth.proto", "sint:2048"), ("bin(ffffffffffff02000000000181000005080045),eth.data,hex", "str:45"),
         ("str(eyJhbGciOiJIUzI1NiJ9),jwt_header_query('$.alg')", "str:HS256"), ("str(eyJhbGciOiJIUzI1NiJ9),jwt_payload_query", "none"),
         ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_header_query('$.alg')", "str:HS256"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query('$.age',int)", "sint:7"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query", r#"str:{"sub":"joe","age":7}"#),
-        ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_verify(HS256,key)", "sint:0"), ("str(a.b),jwt_verify(HS256,key)", "sint:-3"), ("str(a.b),jwt_verify(none,key)", "sint:1"), ("str(a.b.),jwt_verify(none,key)", "sint:1"), ("str(a.b.c),jwt_verify(none,key)", "sint:0"), ("str(a.b..),jwt_verify(none,key)", "sint:-3"), ("str(a),jwt_verify(none,key)", "sint:-3"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln=),jwt_verify(HS256,key)", "sint:-3"), ("str(a),bytes(1),set-var(txn.k),concat(a),add_item(;,txn.k)", "str:a"), ("str(a.b.c),jwt_verify(XS256,key)", "error: `jwt_verify`: unknown algorithm `XS256`"), ("str(a.b.),jwt_verify(none,x)", "sint:1"), ("str(a.b.c),jwt_verify(RS256,x)", "error: `jwt_verify`: cannot read the public key `x`: No such file or directory"),
+        ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_verify(HS256,key)", "sint:0"), ("str(a.b),jwt_verify(HS256,key)", "sint:-3"), ("str(a.b.c),jwt_verify(txn.none,key)", "none"), ("str(a.b.c),jwt_verify(HS256,txn.none)", "none"), ("str(a.b.c),jwt_verify(HS256,\"\")", "none"), ("str(a.b.YQ==),jwt_verify(HS256,key)", "sint:0"), ("str(a.b.),jwt_verify(none,key)", "sint:1"), ("str(a.b),jwt_verify(none,key)", "sint:-3"), ("str(a.b.YQ),jwt_verify(none,key)", "sint:0"), ("str(a.b.),jwt_verify(none,key)", "sint:1"), ("str(a.b.c),jwt_verify(none,key)", "sint:0"), ("str(a.b..),jwt_verify(none,key)", "sint:-3"), ("str(a),jwt_verify(none,key)", "sint:-3"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln=),jwt_verify(HS256,key)", "sint:-3"), ("str(a),bytes(1),set-var(txn.k),concat(a),add_item(;,txn.k)", "str:a"), ("str(a.b.c),jwt_verify(XS256,key)", "error: `jwt_verify`: unknown algorithm `XS256`"), ("str(a.b.),jwt_verify(none,x)", "sint:1"), ("str(a.b.c),jwt_verify(RS256,x)", "error: `jwt_verify`: cannot read the public key `x`: No such file or directory"),
         // A CONNECT of MQTT 3.1.1 for the client `cid` with a user, and an acknowledgement.
         ("bin(101600044d5154540480003c0003636964),mqtt_is_valid", "none"),
         ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_is_valid", "bool:1"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(connect,username)", "bin:muser"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(1,keepalive)", "bin:60"), ("bin(20020000),mqtt_field_value(connack,reason_code)", "bin:0"), ("bin(20020000),mqtt_field_value(connect,flags)", "none"),
@@ -161,6 +164,11 @@ fn tokens_signed_with_public_keys_are_verified() {
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS256,rsa.pem)"), "sint:1");
     assert_eq!(eval(EC_TOKEN, "jwt_verify(ES256,ec.pem)"), "sint:1");
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS512,rsa.pem)"), "sint:0");
+    // A variable may name a file that stands elsewhere, and no other.
+    for (name, result) in [("rsa.pem", "sint:1"), ("other.pem", "sint:-5")] {
+        assert_eq!(eval(name, "set-var(txn.file)"), format!("str:{name}"));
+        assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS256,txn.file)"), result);
+    }
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(ES256,ec.pem)"), "sint:0");
     assert_eq!(eval(RSA_TOKEN, "set-var(txn.t),jwt_header_query('$.alg'),set-var(txn.alg)"), "str:RS256");
 }
@@ -295,6 +303,34 @@ fn conditions_hold_as_their_acls_do() {
     for (text, expected) in errors {
         assert_eq!(world.test(text), Err(expected.to_owned()), "{text}");
     }
+}
+
+#[test]
+fn credentials_that_cannot_be_read_are_nothing() {
+    let mut world = World::new();
+    // The header, its type, and whether it is a user of the list.
+    let cases = [
+        ("Basic am9lOnNlY3JldA==", "str:Basic", "bool:1"),
+        ("Basic am9lOndyb25n", "str:Basic", "bool:0"),
+        ("Basic am9l", "none", "none"),
+        ("Basic !!", "none", "none"),
+        ("Bearer abc", "str:Bearer", "none"),
+        ("Bearer", "none", "none"),
+        ("Digest abc", "none", "none"),
+    ];
+    for (header, kind, known) in cases {
+        world.transaction.request.remove_if(|name, _| name.eq_ignore_ascii_case(b"authorization"));
+        assert!(world.transaction.request.append(b"Authorization", header.as_bytes()));
+        assert_eq!(world.eval("http_auth_type"), kind, "{header}");
+        assert_eq!(world.eval("http_auth(users)"), known, "{header}");
+    }
+}
+
+#[test]
+fn without_cookies_their_names_are_an_empty_text() {
+    let mut world = World::new();
+    world.transaction.request.remove_if(|name, _| name.eq_ignore_ascii_case(b"cookie"));
+    assert_eq!(world.eval("req.cook_names"), "str:");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn deep_and_large_json_is_refused_or_read_without_harm() {
     assert_eq!(query(&mut world, large, "'$.last',int"), "sint:7");
     let many = format!("{{{}\"last\":7}}", "\"k\":[1,2,3],".repeat(100_000));
     assert_eq!(query(&mut world, many, "'$.last',int"), "sint:7");
-    assert_eq!(query(&mut world, "1e999999999".to_owned(), "'$'"), "none");
+    assert_eq!(query(&mut world, "1e999999999".to_owned(), "'$'"), "str:inf");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn tokens_of_any_shape_are_answered() {
             ("jwt_header_query('$.alg')", &["none", "str:HS256"][..]),
             ("jwt_payload_query('$.alg')", &["none", "str:HS256"]),
             ("jwt_verify(HS256,key)", &["sint:-3", "sint:0"]),
-            ("jwt_decrypt_secret(a2V5)", &["bin:"]),
+            ("jwt_decrypt_secret(a2V5)", &["none"]),
         ] {
             let found = world.eval(&format!("req.body,{convert}"));
             assert!(allowed.contains(&&*found), "{convert}: {found}");

@@ -85,7 +85,7 @@ pub fn expression(bytes: &[u8]) {
     }
 }
 
-/// What is no JSON has no values; any bytes become the inside of a JSON string.
+/// What is no object has no members; what follows those that are asked for is not looked at. Any bytes become the inside of a JSON string.
 pub fn json(bytes: &[u8]) {
     static VALUES: Fixed = Fixed::new(&[
         "req.body,json_query('$.a')",
@@ -94,9 +94,7 @@ pub fn json(bytes: &[u8]) {
         "req.body,json(utf8s)",
     ]);
     let values = VALUES.values(PLAIN, bytes);
-    // As HAProxy's reader, ours ends at a zero byte.
-    let text = &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())];
-    if serde_json::from_slice::<serde_json::Value>(text).is_err() {
+    if !bytes.trim_ascii_start().starts_with(b"{") {
         assert!(values[..3].iter().all(Vec::is_empty), "a value of {}", bytes.escape_ascii());
     }
     let string = [b"\"", &values[3][..], b"\""].concat();

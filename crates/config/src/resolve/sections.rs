@@ -21,6 +21,7 @@ pub(crate) fn userlists(draft: &Draft, context: &mut Context<'_>) {
             section.statements.iter().partition(|statement| statement.keyword.name == "group");
         let known: Vec<&str> =
             groups.iter().filter_map(|group| group.arguments().first()).map(|word| word.as_str()).collect();
+        known.iter().for_each(|name| list.add_group(name));
         for statement in users {
             let outcome = user(&mut list, statement, &known, context);
             context.note(outcome);

@@ -2,16 +2,13 @@
 //! variables.
 
 use aes::{Aes128, Aes192, Aes256};
-use aes_gcm::AesGcm;
-use aes_gcm::aead::generic_array::GenericArray;
-use aes_gcm::aead::{AeadInPlace, KeyInit};
-use aes_gcm::aes::cipher::consts::{U8, U12, U16};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cbc::cipher::block_padding::Pkcs7;
 use cbc::cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit};
 
-use super::{Convert, row};
+use super::encode::b64;
+use super::{Convert, gcm, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt};
 use crate::env::{Env, Scope};
 use crate::value::{Bytes, Scratch, Type, Value};
@@ -42,8 +39,9 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
     for (number, arg) in args.iter_mut().enumerate().skip(1) {
         if let Arg::Bytes(text) = arg {
-            let bytes = STANDARD.decode(&text);
-            *text = bytes.map_err(|error| format!("argument {} is no base64: {error}", number + 1))?.into();
+            let mut bytes = Vec::new();
+            b64(text, &mut bytes).ok_or_else(|| format!("argument {} is no base64", number + 1))?;
+            *text = bytes.into();
         }
     }
     Ok(())
@@ -63,7 +61,7 @@ fn decoded<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
         Arg::Bytes(bytes) => Some(Bytes::Borrowed(bytes)),
         Arg::Var(var) => {
             let mut bytes = Scratch::new();
-            STANDARD.decode_vec(&*var.get(env)?.into_bin()?, &mut bytes).ok()?;
+            b64(&var.get(env)?.into_bin()?, &mut bytes)?;
             Some(Bytes::Made(bytes))
         }
         _ => None,
@@ -117,7 +115,7 @@ fn aes_gcm_enc<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option
     let (nonce, key) = (decoded(args.get(1), env)?, key(args.get(2), env, bits)?);
     let extra = associated(args.get(4), env)?;
     let mut out = value.into_bin()?.into_scratch();
-    let tag = seal_gcm(&key, &nonce, &extra, &mut out)?;
+    let tag = gcm::seal(&key, &nonce, &extra, &mut out)?;
     let Arg::Var(var) = args.get(3) else { return None };
     var.set(env, &Value::str(STANDARD.encode(tag).as_bytes()));
     Some(Value::Bin(out.into()))
@@ -129,45 +127,8 @@ fn aes_gcm_dec<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option
     let tag = decoded(args.get(3), env)?;
     let extra = associated(args.get(4), env)?;
     let mut out = value.into_bin()?.into_scratch();
-    open_gcm(&key, &nonce, &extra, &tag, &mut out)?;
+    gcm::open(&key, &nonce, &extra, &tag, &mut out)?;
     Some(Value::Bin(out.into()))
-}
-
-/// Encrypts `text` in place and gives the tag. The nonce has 12 bytes, as RFC 5116 wants it, or 8 or 16.
-fn seal_gcm(key: &[u8], nonce: &[u8], extra: &[u8], text: &mut [u8]) -> Option<[u8; 16]> {
-    macro_rules! seal {
-        ($length:ty) => {
-            by_length!(key, Cipher => {
-                let cipher = AesGcm::<Cipher, $length>::new_from_slice(key).ok()?;
-                cipher.encrypt_in_place_detached(GenericArray::from_slice(nonce), extra, text).ok()?.into()
-            })
-        };
-    }
-    Some(match nonce.len() {
-        8 => seal!(U8),
-        12 => seal!(U12),
-        16 => seal!(U16),
-        _ => return None,
-    })
-}
-
-/// Decrypts `text` in place if the tag is right.
-pub(super) fn open_gcm(key: &[u8], nonce: &[u8], extra: &[u8], tag: &[u8], text: &mut [u8]) -> Option<()> {
-    let tag = (tag.len() == 16).then(|| GenericArray::from_slice(tag))?;
-    macro_rules! open {
-        ($length:ty) => {
-            by_length!(key, Cipher => {
-                let cipher = AesGcm::<Cipher, $length>::new_from_slice(key).ok()?;
-                cipher.decrypt_in_place_detached(GenericArray::from_slice(nonce), extra, text, tag).ok()
-            })
-        };
-    }
-    match nonce.len() {
-        8 => open!(U8),
-        12 => open!(U12),
-        16 => open!(U16),
-        _ => None,
-    }
 }
 
 /// Nothing in this mode covers associated data: what is given must be there, and has no other effect.

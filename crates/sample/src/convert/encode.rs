@@ -38,6 +38,12 @@ pub(super) const URL_LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
+/// With padding, where bits that belong to no byte may be set.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
 fn encode<'a>(value: &Value<'a>, engine: &GeneralPurpose) -> Option<Value<'a>> {
     let bytes = value.bytes()?;
     let mut out = Scratch::new();
@@ -47,18 +53,31 @@ fn encode<'a>(value: &Value<'a>, engine: &GeneralPurpose) -> Option<Value<'a>> {
     Some(Value::made(out))
 }
 
-fn decode<'a>(value: &Value<'a>, engine: &GeneralPurpose) -> Option<Value<'a>> {
-    let mut out = Scratch::new();
-    engine.decode_vec(value.bytes()?, &mut out).ok()?;
-    Some(Value::Bin(out.into()))
-}
-
 fn base64_encode<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     encode(&value, &STANDARD)
 }
 
+/// Appends what base64 stands for. As in HAProxy each four characters may end in padding, not the last alone, and bits that belong to no
+/// byte may be set.
+pub(super) fn b64(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let start = out.len();
+    if STANDARD.decode_vec(text, out).is_ok() {
+        return Some(());
+    }
+    out.truncate(start);
+    for four in text.chunks(4) {
+        match four {
+            [one, b'=', b'=', b'='] if *one != b'=' => drop(LENIENT.decode([*one, b'A', b'=', b'=']).ok()?),
+            four => LENIENT.decode_vec(four, out).ok()?,
+        }
+    }
+    Some(())
+}
+
 fn b64dec<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    decode(&value, &STANDARD)
+    let mut out = Scratch::new();
+    b64(value.bytes()?, &mut out)?;
+    Some(Value::Bin(out.into()))
 }
 
 fn ub64enc<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
@@ -66,7 +85,9 @@ fn ub64enc<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
 }
 
 fn ub64dec<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    decode(&value, &URL_LENIENT)
+    let mut out = Scratch::new();
+    URL_LENIENT.decode_vec(value.bytes()?, &mut out).ok()?;
+    Some(Value::Bin(out.into()))
 }
 
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";

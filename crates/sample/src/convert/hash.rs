@@ -1,12 +1,9 @@
 //! Hashes and message digests.
 
 use base::hash;
-use hmac::{Hmac, Mac};
-use md5::Md5;
-use sha1::Sha1;
-use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
-use super::{Convert, row};
+use super::encode::b64;
+use super::{Convert, digest, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
 use crate::env::{Env, Scope};
 use crate::value::{Scratch, Type, Value};
@@ -24,8 +21,8 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("xxh32",  &[opt(Kind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH32, with a seed",      xxh32),
     row("xxh64",  &[opt(Kind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH64, with a seed",      xxh64),
     row("xxh3",   &[opt(Kind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH3, with a seed",       xxh3),
-    row("sha1",   &[],                                            Type::Bin,  Type::Bin,  "the digest SHA-1",                 sha1),
-    row("sha2",   &[opt(Kind::Int)],                              Type::Bin,  Type::Bin,  "a digest SHA-2, of 256 bits by default", sha2).prepared(prepare_sha2),
+    row("sha1",   &[],                                            Type::Bin,  Type::Bin,  "the digest SHA-1",                 digest).prepared(prepare_sha1),
+    row("sha2",   &[opt(Kind::Int)],                              Type::Bin,  Type::Bin,  "a digest SHA-2, of 256 bits by default", digest).prepared(prepare_sha2),
     row("digest", &[arg(Kind::Str)],                              Type::Bin,  Type::Bin,  "a digest, by name",                digest).prepared(prepare_digest),
     row("hmac",   &[arg(Kind::Str), arg(Kind::StrOrVariable)],    Type::Bin,  Type::Bin,  "an HMAC, by digest and base64 key",hmac).prepared(prepare_hmac),
 ];
@@ -71,90 +68,66 @@ fn xxh3<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
     Some(Value::Int(hash::xxh3(value.bytes()?, seed) as i64))
 }
 
-/// Digests by name, as OpenSSL names them.
-const DIGESTS: &[&str] = &["sha1", "sha224", "sha256", "sha384", "sha512", "md5"];
-
-fn digest_of<'a>(number: i64, bytes: &[u8]) -> Option<Value<'a>> {
-    let out = match number {
-        0 => Scratch::copy(&Sha1::digest(bytes)),
-        1 => Scratch::copy(&Sha224::digest(bytes)),
-        2 => Scratch::copy(&Sha256::digest(bytes)),
-        3 => Scratch::copy(&Sha384::digest(bytes)),
-        4 => Scratch::copy(&Sha512::digest(bytes)),
-        5 => Scratch::copy(&Md5::digest(bytes)),
-        _ => return None,
-    };
+fn digested<'a>(place: i64, bytes: &[u8]) -> Option<Value<'a>> {
+    let mut out = Scratch::new();
+    digest::at(place)?.digest(bytes, &mut out);
     Some(Value::Bin(out.into()))
 }
 
-fn sha1<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    digest_of(0, value.bytes()?)
+fn place_of(name: &str) -> Result<Arg, String> {
+    digest::find(name).map(|place| Arg::Int(place as i64))
+}
+
+fn prepare_sha1(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    args.push(place_of("sha1")?);
+    Ok(())
 }
 
 fn prepare_sha2(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
-    args[0] = Arg::Int(match args[0] {
-        Arg::Int(224) => 1,
-        Arg::Missing | Arg::Int(256) => 2,
-        Arg::Int(384) => 3,
-        Arg::Int(512) => 4,
+    args[0] = place_of(match args[0] {
+        Arg::Int(224) => "sha224",
+        Arg::Missing | Arg::Int(256) => "sha256",
+        Arg::Int(384) => "sha384",
+        Arg::Int(512) => "sha512",
         _ => return Err("the digest has 224, 256, 384 or 512 bits".into()),
-    });
+    })?;
     Ok(())
-}
-
-fn sha2<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    digest_of(args.int(0)?, value.bytes()?)
 }
 
 fn prepare_digest(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
-    let name = String::from_utf8_lossy(text_of(&args[0])).to_ascii_lowercase().replace('-', "");
-    let number = DIGESTS.iter().position(|known| *known == name);
-    let number = number.ok_or_else(|| {
-        format!("the digest `{name}` is not supported yet; known are {}", DIGESTS.join(", "))
-    })?;
-    args[0] = Arg::Int(number as i64);
+    args[0] = place_of(&String::from_utf8_lossy(text_of(&args[0])))?;
     Ok(())
 }
 
+/// `sha1`, `sha2` and `digest` differ in how they are told which it is.
 fn digest<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    digest_of(args.int(0)?, value.bytes()?)
+    digested(args.int(0)?, value.bytes()?)
 }
 
 fn prepare_hmac(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    let name = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     prepare_digest(args, scope)?;
+    if let Arg::Int(place) = args[0]
+        && !digest::at(place).is_some_and(digest::Algorithm::has_hmac)
+    {
+        return Err(format!("there is no HMAC of `{name}`, whose digests have any length"));
+    }
     if let Arg::Bytes(key) = &args[1] {
-        args[1] = Arg::Bytes(decode_key(key).ok_or("the key is not in base64")?.into());
+        let mut decoded = Vec::new();
+        b64(key, &mut decoded).ok_or("the key is not in base64")?;
+        args[1] = Arg::Bytes(decoded.into());
     }
     Ok(())
 }
 
-fn decode_key(text: &[u8]) -> Option<Vec<u8>> {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.decode(text).ok()
-}
-
 fn hmac<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    let key: Vec<u8> = match args.get(1) {
-        Arg::Bytes(key) => key.to_vec(),
-        Arg::Var(var) => decode_key(&var.get(env)?.into_bin()?)?,
+    let mut key = Scratch::new();
+    match args.get(1) {
+        Arg::Bytes(decoded) => key.extend_from_slice(decoded),
+        Arg::Var(var) => b64(&var.get(env)?.into_bin()?, &mut key)?,
         _ => return None,
-    };
-    let bytes = value.bytes()?;
-    macro_rules! mac {
-        ($digest:ty) => {{
-            let mut mac = Hmac::<$digest>::new_from_slice(&key).ok()?;
-            mac.update(bytes);
-            Scratch::copy(&mac.finalize().into_bytes())
-        }};
     }
-    let out = match args.int(0)? {
-        0 => mac!(Sha1),
-        1 => mac!(Sha224),
-        2 => mac!(Sha256),
-        3 => mac!(Sha384),
-        4 => mac!(Sha512),
-        5 => mac!(Md5),
-        _ => return None,
-    };
+    let mut out = Scratch::new();
+    digest::at(args.int(0)?)?.hmac(&key, value.bytes()?, &mut out);
     Some(Value::Bin(out.into()))
 }

@@ -1,9 +1,12 @@
 //! JSON: escaping text for it, and looking into it.
 
+use std::sync::Arc;
+
+use super::json_path::{self, Found, Path};
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, arg, opt, text_of};
 use crate::env::{Env, Scope};
-use crate::value::{Scratch, Type, Value};
+use crate::value::{Scratch, Type, Value, leading_int};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -102,49 +105,74 @@ fn escape(code: u32, out: &mut Vec<u8>) {
 }
 
 pub(super) fn prepare_query(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
-    let path = String::from_utf8_lossy(text_of(&args[0])).into_owned();
-    let Some(steps) = path.strip_prefix('$') else {
-        return Err(format!("the JSON path `{path}` does not begin with `$`"));
-    };
-    // Kept as a JSON pointer: `$.a.b[0]` is `/a/b/0`.
-    let mut pointer = String::new();
-    // A dot behind a backslash belongs to the key; a NUL stands for it meanwhile, because no path has one.
-    let steps = steps.replace("\\.", "\0").replace('[', ".").replace(']', "");
-    for step in steps.split('.').filter(|step| !step.is_empty()) {
-        if step.contains(['*', '?', '(', ':']) {
-            return Err(format!("`{step}` in the JSON path `{path}` is not supported yet"));
-        }
-        let step = step.trim_matches(['\'', '"']).replace('\0', ".");
-        pointer.push('/');
-        pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
-    }
-    args[0] = Arg::Bytes(pointer.into_bytes().into());
+    let path = Path::parse(&String::from_utf8_lossy(text_of(&args[0])))?;
+    args[0] = Arg::Prepared(Arc::new(path));
     match text_of(&args[1]) {
-        b"" | b"int" => Ok(()),
-        _ => Err("the output type is `int`".into()),
+        b"" => args[1] = Arg::Missing,
+        b"int" => {}
+        _ => return Err("the output type is `int`".into()),
     }
+    Ok(())
 }
 
 fn json_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     query(&value.into_str()?, args)
 }
 
-/// What the prepared path finds in `text`.
+/// Integers that every reader of JSON understands (RFC 8259, 6); others are nothing.
+const LARGEST_INTEGER: i64 = (1 << 53) - 1;
+
+/// What the prepared path finds in `text`. Only numbers are made integers.
 pub(super) fn query<'a>(text: &[u8], args: &Args) -> Option<Value<'a>> {
-    let parsed: serde_json::Value = serde_json::from_slice(text).ok()?;
-    let found = parsed.pointer(std::str::from_utf8(args.bytes(0)?).ok()?)?;
-    let as_int = args.bytes(1) == Some(b"int");
-    let text = |text: String| Some(Value::made(Scratch::copy(text.as_bytes())));
-    match found {
-        serde_json::Value::Bool(value) => Some(Value::Bool(*value)),
-        serde_json::Value::String(value) if !as_int => text(value.clone()),
-        serde_json::Value::String(value) => value.parse().ok().map(Value::Int),
-        serde_json::Value::Number(number) if as_int => {
-            number.as_i64().or_else(|| number.as_f64().map(|number| number as i64)).map(Value::Int)
+    let path: &Path = args.prepared(0)?;
+    let mut out = Scratch::new();
+    match path.find(text)? {
+        Found::Bool(value) => return Some(Value::Bool(value)),
+        Found::Number(number) if !matches!(args.get(1), Arg::Missing) => {
+            let number = leading_int(number)?;
+            let fits = (-LARGEST_INTEGER..=LARGEST_INTEGER).contains(&number);
+            return fits.then_some(Value::Int(number));
         }
-        serde_json::Value::Number(number) => text(number.to_string()),
-        // Arrays are given as they are written; objects and null are nothing.
-        serde_json::Value::Array(_) if !as_int => text(found.to_string()),
-        _ => None,
+        Found::Number(number) => write_float(std::str::from_utf8(number).ok()?.parse().ok()?, &mut out),
+        Found::Text(raw) => json_path::unescape(raw, &mut out)?,
+        Found::Array(raw) => out.extend_from_slice(raw),
+    }
+    Some(Value::made(out))
+}
+
+/// Appends a number with six significant digits, as C's `%g` does.
+fn write_float(number: f64, out: &mut Vec<u8>) {
+    let scientific = format!("{number:.5e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else {
+        return out.extend_from_slice(scientific.as_bytes());
+    };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let small = (-4..6).contains(&exponent);
+    let fixed = if small { format!("{number:.*}", (5 - exponent) as usize) } else { digits.to_owned() };
+    let bare = if fixed.contains('.') { fixed.trim_end_matches('0').trim_end_matches('.') } else { &fixed };
+    out.extend_from_slice(bare.as_bytes());
+    if !small {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        out.extend_from_slice(format!("e{sign}{:02}", exponent.abs()).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_written_with_six_digits() {
+        #[rustfmt::skip]
+        let cases = [
+            (0.0, "0"), (1.5, "1.5"), (-0.25, "-0.25"), (100_000.0, "100000"), (1_000_000.0, "1e+06"), (1_700_000_000.0, "1.7e+09"),
+            (1_234_567.0, "1.23457e+06"), (999_999.5, "1e+06"), (0.0001, "0.0001"), (0.000_01, "1e-05"), (2.345_678_9, "2.34568"),
+            (1e100, "1e+100"), (f64::INFINITY, "inf"),
+        ];
+        for (number, expected) in cases {
+            let mut out = Vec::new();
+            write_float(number, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 }

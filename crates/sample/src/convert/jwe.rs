@@ -16,7 +16,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-use super::{Convert, cipher, row};
+use super::{Convert, cipher, gcm, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, arg};
 use crate::env::{Env, Scope};
 use crate::keys::{Certificates, PrivateKey, Stored, parse_jwk, point};
@@ -120,9 +120,9 @@ fn secret_of(text: &[u8]) -> Option<Vec<u8>> {
         .ok()
 }
 
-/// What cannot be decrypted is empty, whatever is wrong with it.
+/// What cannot be decrypted is nothing, whatever is wrong with it: the manual speaks of an empty string, but in HAProxy `-m found` tells.
 fn decrypted<'a>(token: &Value<'_>, key: Option<&PrivateKey>) -> Option<Value<'a>> {
-    let contents = key.and_then(|key| decrypt(token.bytes()?, key)).unwrap_or_default();
+    let contents = decrypt(token.bytes()?, key?)?;
     Some(Value::Bin(Bytes::Made(Scratch::copy(&contents))))
 }
 
@@ -216,7 +216,8 @@ fn key_length(encryption: &str) -> usize {
     }
 }
 
-/// The key of the contents, by the header's algorithm and a key of the kind that it takes.
+/// The key of the contents, by the header's algorithm and a key of the kind that it takes. Of a secret that is longer than it need be the
+/// beginning counts.
 fn contents_key(
     token: &Token<'_>,
     algorithm: &str,
@@ -225,19 +226,15 @@ fn contents_key(
     length: usize,
 ) -> Option<Vec<u8>> {
     match (algorithm, key) {
-        ("dir", PrivateKey::Secret(secret)) => token.key.is_empty().then(|| secret.to_vec()),
+        ("dir", PrivateKey::Secret(secret)) if token.key.is_empty() => Some(secret.get(..length)?.to_vec()),
         ("A128KW" | "A192KW" | "A256KW", PrivateKey::Secret(secret)) => {
-            let bytes = wrapping_length(algorithm);
-            (secret.len() == bytes).then(|| unwrap(secret, &token.key))?
+            unwrap(secret.get(..wrapping_length(algorithm))?, &token.key)
         }
         ("A128GCMKW" | "A192GCMKW" | "A256GCMKW", PrivateKey::Secret(secret)) => {
             let text = |name| URL_SAFE_NO_PAD.decode(token.header.get(name)?.as_str()?).ok();
             let (vector, tag) = (text("iv")?, text("tag")?);
             let mut wrapped = token.key.clone();
-            if secret.len() != wrapping_length(algorithm) {
-                return None;
-            }
-            cipher::open_gcm(secret, &vector, &[], &tag, &mut wrapped)?;
+            gcm::open(secret.get(..wrapping_length(algorithm))?, &vector, &[], &tag, &mut wrapped)?;
             Some(wrapped)
         }
         ("RSA-OAEP", PrivateKey::Rsa(key)) => open_oaep(key, &OAEP_SHA1_MGF1SHA1, &token.key),
@@ -327,7 +324,7 @@ fn agreed(token: &Token<'_>, purpose: &str, key: &PrivateKey, length: usize) -> 
 fn open(token: &Token<'_>, encryption: &str, key: &[u8]) -> Option<Vec<u8>> {
     if encryption.ends_with("GCM") {
         let mut contents = token.contents.clone();
-        cipher::open_gcm(key, &token.vector, token.covered, &token.tag, &mut contents)?;
+        gcm::open(key, &token.vector, token.covered, &token.tag, &mut contents)?;
         return Some(contents);
     }
     let (mac_key, cipher_key) = key.split_at(key.len() / 2);

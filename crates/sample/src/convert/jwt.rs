@@ -12,7 +12,7 @@ use super::{Convert, json, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, arg, opt, text_of};
 use crate::env::{Env, Scope};
 use crate::keys::{self, Certificate, Certificates, PublicKey, Stored};
-use crate::value::{Scratch, Type, Value};
+use crate::value::{Bytes, Scratch, Type, Value};
 
 const QUERY: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];
 
@@ -59,7 +59,11 @@ fn jwt_payload_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Op
     query(&value, 1, args)
 }
 
-impl Prepared for PublicKey {}
+/// The public key that stands in the configuration, and all of them for a name that a variable will hold.
+#[derive(Debug)]
+struct Public(Option<Arc<PublicKey>>, Arc<Certificates>);
+
+impl Prepared for Public {}
 
 /// The certificate that stands in the configuration, or all for a name that a variable will hold.
 #[derive(Debug)]
@@ -67,31 +71,36 @@ struct Named(Option<Arc<Stored>>, Arc<Certificates>);
 
 impl Prepared for Named {}
 
-/// Reads the key where it is a file's name; what is no file is a secret. A variable is looked at when it is used.
+/// Reads the key where it is a file's name; what is no file is a secret. A variable is looked at when it is used, and may name the files
+/// that stand elsewhere in the configuration.
 fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let algorithm = String::from_utf8_lossy(text_of(&args[0])).into_owned();
-    if matches!(args[0], Arg::Bytes(_))
-        && kind_of(algorithm.as_bytes()).is_err_and(|code| code == UNKNOWN_ALGORITHM)
-    {
+    if matches!(args[0], Arg::Bytes(_)) && kind_of(algorithm.as_bytes()).is_err() {
         return Err(format!("unknown algorithm `{algorithm}`"));
     }
     if algorithm.starts_with("HS") || algorithm == "none" {
         return Ok(());
     }
-    let Arg::Bytes(path) = &args[1] else { return Ok(()) };
+    let all = scope.names.certificates();
+    let Arg::Bytes(path) = &args[1] else {
+        args.push(Arg::Prepared(Arc::new(Public(None, all))));
+        return Ok(());
+    };
     let path = String::from_utf8_lossy(path).into_owned();
-    match scope.names.read_file(&path) {
+    let key = match scope.names.read_file(&path) {
         Ok(bytes) => {
-            let key = keys::public_key(&String::from_utf8_lossy(&bytes));
-            args.push(Arg::Prepared(Arc::new(
-                key.ok_or_else(|| format!("`{path}` holds no public key in PEM"))?,
-            )));
-            Ok(())
+            let key = keys::public_key(&String::from_utf8_lossy(&bytes))
+                .ok_or_else(|| format!("`{path}` holds no public key in PEM"))?;
+            let key = Arc::new(key);
+            all.insert_public(&path, &key);
+            Some(key)
         }
         // The algorithm will be known later: this may be a secret.
-        Err(_) if matches!(args[0], Arg::Var(_)) => Ok(()),
-        Err(error) => Err(format!("cannot read the public key `{path}`: {error}")),
-    }
+        Err(_) if matches!(args[0], Arg::Var(_)) => None,
+        Err(error) => return Err(format!("cannot read the public key `{path}`: {error}")),
+    };
+    args.push(Arg::Prepared(Arc::new(Public(key, all))));
+    Ok(())
 }
 
 /// The certificate of that name, which is read now if it is a file that no store has.
@@ -110,13 +119,18 @@ pub(super) fn certificate(name: &str, all: &Certificates, scope: &Scope<'_>) -> 
         .map_err(|error| format!("cannot read the certificate `{name}`: {error}"))?;
     let read = Certificate::from_pem(&String::from_utf8_lossy(&text), None);
     let read = read.map_err(|error| format!("`{name}`: {error}"))?;
+    if read.chain.is_empty() {
+        return Err(format!(
+            "`{name}` holds a bare key, which is no certificate; `jwt_verify` takes such keys"
+        ));
+    }
     Ok(all.insert(&[name], read, true))
 }
 
 fn prepare_verify_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     if let Arg::Bytes(name) = &args[0] {
         match kind_of(name) {
-            Ok(Algorithm::Public(_) | Algorithm::Curve(_)) => {}
+            Ok(Algorithm::Public(_) | Algorithm::Curve(_) | Algorithm::None) => {}
             _ => return Err(format!("`{}` is no algorithm for certificates", String::from_utf8_lossy(name))),
         }
     }
@@ -157,106 +171,94 @@ fn kind_of(name: &[u8]) -> Result<Algorithm, i64> {
     })
 }
 
-/// A text argument, or what its variable holds now.
-fn text<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<crate::value::Bytes<'a>> {
-    match arg {
-        Arg::Bytes(bytes) => Some(crate::value::Bytes::Borrowed(bytes)),
-        Arg::Var(var) => var.get(env)?.into_bin(),
-        _ => None,
-    }
+/// A text argument, or what its variable holds now; nothing for an empty one.
+fn text<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
+    let text = match arg {
+        Arg::Bytes(bytes) => Bytes::Borrowed(bytes),
+        Arg::Var(var) => var.get(env)?.into_str()?,
+        _ => return None,
+    };
+    (!text.is_empty()).then_some(text)
 }
 
 fn jwt_verify<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    let token = value.bytes()?;
-    Some(Value::Int(verify(token, args, env).unwrap_or_else(|code| code)))
+    run(&value, args, env, verify)
 }
 
 fn jwt_verify_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    let token = value.bytes()?;
-    Some(Value::Int(verify_cert(token, args, env).unwrap_or_else(|code| code)))
+    run(&value, args, env, verify_cert)
 }
 
-/// A signed token: what is signed, and the signature.
-fn signed(token: &[u8]) -> Result<(&[u8], Vec<u8>), i64> {
+/// Checks a signature with what the name of a key means: what is signed, the algorithm, the name.
+type Check = fn(Signed<'_>, Algorithm, &[u8], &Args) -> Result<bool, i64>;
+
+/// Without the name of an algorithm or a key there is no result at all.
+fn run<'a>(value: &Value<'a>, args: &Args, env: &Env<'_>, check: Check) -> Option<Value<'a>> {
+    let token = value.bytes()?;
+    let (algorithm, key) = (text(args.get(0), env)?, text(args.get(1), env)?);
+    let verify = || match kind_of(&algorithm)? {
+        Algorithm::None => unsigned(token),
+        algorithm => check(signed(token)?, algorithm, &key, args),
+    };
+    Some(Value::Int(verify().map_or_else(|code| code, i64::from)))
+}
+
+/// A token of three parts that needs no signature has none.
+fn unsigned(token: &[u8]) -> Result<bool, i64> {
+    let mut parts = token.split(|byte| *byte == b'.');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (_, Some(_), Some(signature), None) => Ok(signature.is_empty()),
+        _ => Err(INVALID_TOKEN),
+    }
+}
+
+/// What is signed, and the signature.
+type Signed<'t> = (&'t [u8], Vec<u8>);
+
+/// The parts of a signed token.
+fn signed(token: &[u8]) -> Result<Signed<'_>, i64> {
     let parts = token.iter().filter(|byte| **byte == b'.').count() + 1;
     let last = token.iter().rposition(|byte| *byte == b'.').filter(|_| parts == 3).ok_or(INVALID_TOKEN)?;
-    // RFC 7515, 2: without padding. One signature is not to be written in two ways.
-    if token[last + 1..].contains(&b'=') {
-        return Err(INVALID_TOKEN);
-    }
-    let signature = URL_LENIENT.decode(&token[last + 1..]).map_err(|_| INVALID_TOKEN)?;
-    Ok((&token[..last], signature))
+    // RFC 7515, 2: without padding. Where there is some it counts as digits, as in HAProxy, so that the signature is a wrong one.
+    let encoded: Vec<u8> =
+        token[last + 1..].iter().map(|byte| if *byte == b'=' { b'_' } else { *byte }).collect();
+    let signature = URL_LENIENT.decode(encoded).map_err(|_| INVALID_TOKEN)?;
+    if signature.is_empty() { Err(INVALID_TOKEN) } else { Ok((&token[..last], signature)) }
 }
 
-fn verify(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
-    let algorithm = kind_of(&text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?)?;
-    if matches!(algorithm, Algorithm::None) {
-        // The period before no signature may be missing too.
-        let mut parts = token.split(|byte| *byte == b'.');
-        let signature = parts.nth(1).map(|_| parts.next().unwrap_or_default()).ok_or(INVALID_TOKEN)?;
-        return if parts.next().is_some() { Err(INVALID_TOKEN) } else { Ok(i64::from(signature.is_empty())) };
+fn verify(token: Signed<'_>, algorithm: Algorithm, key: &[u8], args: &Args) -> Result<bool, i64> {
+    if let Algorithm::Hmac(bits) = algorithm {
+        return Ok(verify_hmac(bits, key, token.0, &token.1));
     }
-    let (signed, signature) = signed(token)?;
-    let odd = signature.len() % 2 == 1;
-    if signature.is_empty() {
-        return Err(INVALID_TOKEN);
-    }
-    Ok(i64::from(match algorithm {
-        // Told above.
-        Algorithm::None => false,
-        Algorithm::Hmac(bits) => {
-            let secret = text(args.get(1), env).ok_or(UNKNOWN_KEY)?;
-            verify_hmac(bits, &secret, signed, &signature)
-        }
-        Algorithm::Curve(_) if odd && args.prepared::<PublicKey>(2).is_some() => return Err(INVALID_TOKEN),
-        Algorithm::Public(algorithm) | Algorithm::Curve(algorithm) => {
-            let key: &PublicKey = args.prepared(2).ok_or(UNKNOWN_KEY)?;
-            verify_public(algorithm, key, signed, &signature)
-        }
-    }))
+    let Public(fixed, all) = args.prepared(2).ok_or(UNKNOWN_KEY)?;
+    let found = || all.find_public(std::str::from_utf8(key).ok()?);
+    let key = fixed.clone().or_else(found).ok_or(UNKNOWN_KEY)?;
+    verify_public(algorithm, &key, token)
 }
 
-fn verify_cert(token: &[u8], args: &Args, env: &Env<'_>) -> Result<i64, i64> {
-    let (algorithm, on_curve) = match kind_of(&text(args.get(0), env).ok_or(UNKNOWN_ALGORITHM)?)? {
-        Algorithm::Public(algorithm) => (algorithm, false),
-        Algorithm::Curve(algorithm) => (algorithm, true),
-        Algorithm::Hmac(_) | Algorithm::None => return Err(UNMANAGED_ALGORITHM),
-    };
-    let (signed, signature) = signed(token)?;
-    if signature.is_empty() {
-        return Err(INVALID_TOKEN);
+fn verify_cert(token: Signed<'_>, algorithm: Algorithm, name: &[u8], args: &Args) -> Result<bool, i64> {
+    if matches!(algorithm, Algorithm::Hmac(_)) {
+        return Err(UNMANAGED_ALGORITHM);
     }
     let Named(fixed, all) = args.prepared(2).ok_or(UNKNOWN_KEY)?;
-    let found;
-    let stored = match fixed {
-        Some(fixed) => fixed,
-        None => {
-            let name = text(args.get(1), env).ok_or(UNKNOWN_KEY)?;
-            let name = std::str::from_utf8(&name).map_err(|_| UNKNOWN_KEY)?;
-            found = all.find(name).ok_or(UNKNOWN_KEY)?;
-            &found
-        }
-    };
-    if !stored.exists() {
-        return Err(UNKNOWN_KEY);
-    }
+    let found = || all.find(std::str::from_utf8(name).ok()?);
+    let stored = fixed.clone().or_else(found).filter(|stored| stored.exists()).ok_or(UNKNOWN_KEY)?;
     if !stored.for_tokens() {
         return Err(NOT_FOR_TOKENS);
     }
     let certificate = stored.certificate().ok_or(UNKNOWN_KEY)?;
-    if on_curve && signature.len() % 2 == 1 {
-        return Err(INVALID_TOKEN);
-    }
-    Ok(i64::from(verify_public(algorithm, &certificate.public, signed, &signature)))
+    verify_public(algorithm, &certificate.public, token)
 }
 
-fn verify_public(
-    algorithm: &'static dyn VerificationAlgorithm,
-    key: &PublicKey,
-    signed: &[u8],
-    signature: &[u8],
-) -> bool {
-    UnparsedPublicKey::new(algorithm, &*key.0).verify(signed, signature).is_ok()
+fn verify_public(algorithm: Algorithm, key: &PublicKey, token: Signed<'_>) -> Result<bool, i64> {
+    let (signed, signature) = token;
+    let algorithm = match algorithm {
+        Algorithm::Public(algorithm) => algorithm,
+        Algorithm::Curve(_) if signature.len() % 2 == 1 => return Err(INVALID_TOKEN),
+        Algorithm::Curve(algorithm) => algorithm,
+        Algorithm::Hmac(_) | Algorithm::None => return Err(UNMANAGED_ALGORITHM),
+    };
+    Ok(UnparsedPublicKey::new(algorithm, &*key.0).verify(signed, &signature).is_ok())
 }
 
 fn verify_hmac(bits: u16, secret: &[u8], signed: &[u8], signature: &[u8]) -> bool {

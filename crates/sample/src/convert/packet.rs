@@ -288,8 +288,15 @@ fn tcp_options(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
+/// A TCP header that is there as long as it says.
+fn whole_tcp(bytes: &[u8]) -> Option<&[u8]> {
+    let length = usize::from(*bytes.get(12)? >> 4) * 4;
+    (20..=bytes.len()).contains(&length).then_some(bytes)
+}
+
+/// The number in an option, which may be missing; nothing where the header is not whole.
 fn tcp_option(value: &Value<'_>, wanted: u8) -> Option<Option<i64>> {
-    let mut found = tcp_options(value.bytes()?);
+    let mut found = tcp_options(whole_tcp(value.bytes()?)?);
     Some(
         found
             .find(|(kind, _)| *kind == wanted)
@@ -298,11 +305,11 @@ fn tcp_option(value: &Value<'_>, wanted: u8) -> Option<Option<i64>> {
 }
 
 fn tcp_options_mss<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    int(tcp_option(&value, 2)?)
+    int(Some(tcp_option(&value, 2)?.unwrap_or(0)))
 }
 
 fn tcp_options_wscale<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    int(tcp_option(&value, 3)?)
+    int(Some(tcp_option(&value, 3)?.unwrap_or(0)))
 }
 
 fn tcp_options_tsval<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
@@ -323,6 +330,6 @@ fn tcp_options_tsopt<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Optio
 
 fn tcp_options_list<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let mut out = Scratch::new();
-    out.extend(tcp_options(value.bytes()?).map(|(kind, _)| kind));
+    out.extend(tcp_options(whole_tcp(value.bytes()?)?).map(|(kind, _)| kind));
     Some(Value::Bin(out.into()))
 }

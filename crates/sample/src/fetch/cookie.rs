@@ -81,7 +81,7 @@ fn names<'a>(head: &Head, args: &Args) -> Option<Value<'a>> {
         }
         out.extend_from_slice(name);
     }
-    (!out.is_empty()).then(|| Value::made(out))
+    Some(Value::made(out))
 }
 
 fn cookie<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {

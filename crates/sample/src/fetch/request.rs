@@ -8,7 +8,7 @@ use crate::args::{Arg, Args, Kind, arg, opt};
 use crate::auth;
 use crate::env::{Env, Scope};
 use crate::place::Columns;
-use crate::value::{Bytes, Scratch, Type, Value, parse_ip};
+use crate::value::{Scratch, Type, Value, parse_ip};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
@@ -263,20 +263,21 @@ fn authorization<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
     }
 }
 
-fn accepted_user(env: &Env<'_>, args: &Args) -> Option<String> {
+/// The user that the client says to be, and whether the password is right; nothing where it does not say so in a way that can be read.
+fn user(env: &Env<'_>, args: &Args) -> Option<(String, bool)> {
     let Arg::Userlist(list) = args.get(0) else { return None };
     let (user, password) = auth::basic(authorization(env)?)?;
-    list.check(&user, &password).then_some(user)
+    let right = list.check(&user, &password);
+    Some((user, right))
 }
 
 fn http_auth<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    authorization(env)?;
-    Some(Value::Bool(accepted_user(env, args).is_some()))
+    user(env, args).map(|(_, right)| Value::Bool(right))
 }
 
 fn http_auth_group<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     let Arg::Userlist(list) = args.get(0) else { return None };
-    let user = accepted_user(env, args)?;
+    let (user, _) = user(env, args).filter(|(_, right)| *right)?;
     cursor.pick(list.groups(&user).iter()).map(|group| Value::str(group.as_bytes()))
 }
 
@@ -301,8 +302,10 @@ fn http_auth_user<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
 
 fn http_auth_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let value = authorization(env)?;
-    let scheme = value.split(|byte| *byte == b' ').next()?;
-    let known: &[&[u8]] = &[b"Basic", b"Bearer"];
-    let name = known.iter().find(|known| known.eq_ignore_ascii_case(scheme))?;
-    Some(Value::Str(Bytes::Borrowed(name)))
+    // Without anything behind the scheme there is none.
+    let scheme = &value[..value.iter().position(|byte| *byte == b' ')?];
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return Some(Value::str(b"Bearer"));
+    }
+    auth::basic(value).map(|_| Value::str(b"Basic"))
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuar
 
 use arc_swap::ArcSwapOption;
 
-use super::Certificate;
+use super::{Certificate, PublicKey};
 
 /// A place for a certificate. It stays where it is once an expression knows it; what it holds may change.
 #[derive(Debug)]
@@ -64,6 +64,8 @@ struct Pending {
 pub struct Certificates {
     /// By each of their names.
     known: RwLock<BTreeMap<Box<str>, Arc<Stored>>>,
+    /// Bare public keys by their file, which nothing changes. Written while a configuration is resolved.
+    public: RwLock<BTreeMap<Box<str>, Arc<PublicKey>>>,
     pending: Mutex<Option<Pending>>,
 }
 
@@ -94,6 +96,18 @@ impl Certificates {
             known.insert((*name).into(), Arc::clone(&stored));
         }
         stored
+    }
+
+    /// Keeps the public key of a file, for a variable that will name it.
+    pub fn insert_public(&self, path: &str, key: &Arc<PublicKey>) {
+        let mut public = self.public.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        public.insert(path.into(), Arc::clone(key));
+    }
+
+    /// The public key that was read of that file.
+    pub fn find_public(&self, path: &str) -> Option<Arc<PublicKey>> {
+        let public = self.public.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        public.get(path).cloned()
     }
 
     /// All of them by name, each once.
@@ -223,7 +237,7 @@ impl Certificates {
 
 fn pem_of(chain: &[Vec<u8>]) -> String {
     let bare = |chain: &[Vec<u8>]| Certificate {
-        public: super::PublicKey(Box::default()),
+        public: PublicKey(Box::default()),
         private: None,
         chain: chain.to_vec(),
         key_text: None,
@@ -236,12 +250,7 @@ mod tests {
     use super::*;
 
     fn certificate() -> Certificate {
-        Certificate {
-            public: super::super::PublicKey(Box::default()),
-            private: None,
-            chain: vec![],
-            key_text: None,
-        }
+        Certificate { public: PublicKey(Box::default()), private: None, chain: vec![], key_text: None }
     }
 
     #[test]

@@ -155,6 +155,7 @@ impl World {
         let chosen = server(1, "s1");
         backend.servers.store(Arc::new(vec![Arc::clone(&chosen), server(2, "s2")]));
         let mut users = Userlist::new("users");
+        ["ops", "dev", "admin"].iter().for_each(|group| users.add_group(group));
         users.add_user("joe", Some(Password::Plain("secret".into())), vec!["ops".into(), "dev".into()]);
         let session = Session {
             source: end("192.0.2.7:4711"),

@@ -1,0 +1,372 @@
+//! Looking into JSON (RFC 8259) along a path, `$.a.b[0]`, without making anything of the rest: the text is read up to what the path means
+//! and no further, as HAProxy does. Of a key that stands twice the first counts. Used by `json_query` and `jwt_…_query`.
+
+use crate::args::Prepared;
+
+/// How deep objects and arrays may stand in each other.
+const DEPTH: usize = 20;
+
+/// The steps behind the `$`.
+#[derive(Debug)]
+pub(super) struct Path(Vec<Step>);
+
+impl Prepared for Path {}
+
+#[derive(Debug, PartialEq)]
+enum Step {
+    /// Into an object. The key as it is written in the text, escapes and all.
+    Key(Box<[u8]>),
+    /// Into an array.
+    Index(usize),
+}
+
+/// What a path leads to. Objects and null are no values for an expression.
+#[derive(Debug, PartialEq)]
+pub(super) enum Found<'t> {
+    Bool(bool),
+    /// As it is written.
+    Number(&'t [u8]),
+    /// What stands between the quotes, escapes and all.
+    Text(&'t [u8]),
+    /// All of it as it is written, with its brackets.
+    Array(&'t [u8]),
+}
+
+impl Path {
+    /// `$`, then `.key` and `[index]`, in which a backslash makes a dot or bracket a part of the key; `['key']` is a key too.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut rest = text
+            .strip_prefix('$')
+            .ok_or_else(|| format!("the JSON path `{text}` does not begin with `$`"))?;
+        let mut steps = Vec::new();
+        while let Some(first) = rest.chars().next() {
+            let (step, length) = match first {
+                '.' => key(&rest[1..]),
+                '[' => index(&rest[1..]).ok_or_else(|| {
+                    format!("in the JSON path `{text}` a number or a key in quotes and `]` should follow `[`")
+                })?,
+                other => {
+                    return Err(format!(
+                        "in the JSON path `{text}` a `.` or `[` should stand before `{other}`"
+                    ));
+                }
+            };
+            steps.push(step);
+            rest = &rest[1 + length..];
+        }
+        Ok(Self(steps))
+    }
+
+    /// What stands there in `text`; `None` for objects, null and nothing, and where the text up to there is no JSON.
+    pub(super) fn find<'t>(&self, text: &'t [u8]) -> Option<Found<'t>> {
+        let mut reader = Reader { text, at: 0, depth: 0 };
+        for step in &self.0 {
+            match step {
+                Step::Key(wanted) => reader.enter_object(wanted)?,
+                Step::Index(number) => reader.enter_array(*number)?,
+            }
+        }
+        reader.value()
+    }
+}
+
+/// A key up to the next step, and how much of the text that was.
+fn key(text: &str) -> (Step, usize) {
+    let mut key = Vec::new();
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'.' | b'[' => return (Step::Key(key.into()), at),
+            b'\\' => key.extend(bytes.next().map(|(_, byte)| byte)),
+            byte => key.push(byte),
+        }
+    }
+    (Step::Key(key.into()), text.len())
+}
+
+/// What stands in brackets.
+fn index(text: &str) -> Option<(Step, usize)> {
+    let inside = text.split(']').next().filter(|inside| inside.len() < text.len())?;
+    let quoted = |quote| inside.strip_prefix(quote).and_then(|rest: &str| rest.strip_suffix(quote));
+    let step = match quoted('\'').or_else(|| quoted('"')) {
+        Some(key) => Step::Key(key.as_bytes().into()),
+        None => Step::Index(inside.parse().ok()?),
+    };
+    Some((step, inside.len() + 1))
+}
+
+struct Reader<'t> {
+    text: &'t [u8],
+    at: usize,
+    depth: usize,
+}
+
+impl<'t> Reader<'t> {
+    /// The next byte that is no space.
+    fn peek(&mut self) -> Option<u8> {
+        while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+        self.text.get(self.at).copied()
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    fn open(&mut self, bracket: u8) -> Option<()> {
+        self.expect(bracket)?;
+        self.depth += 1;
+        (self.depth <= DEPTH).then_some(())
+    }
+
+    /// A comma, or the end with that bracket. What may stand behind the last comma is nothing, as in HAProxy.
+    fn goes_on(&mut self, bracket: u8) -> Option<bool> {
+        match self.peek()? {
+            b',' => {
+                self.at += 1;
+                Some(self.peek()? != bracket)
+            }
+            byte => (byte == bracket).then_some(false),
+        }
+    }
+
+    /// Goes to the value of the first such key.
+    fn enter_object(&mut self, wanted: &[u8]) -> Option<()> {
+        self.open(b'{')?;
+        if self.peek()? == b'}' {
+            return None;
+        }
+        loop {
+            let key = self.string()?;
+            self.expect(b':')?;
+            if key == wanted {
+                return Some(());
+            }
+            self.skip()?;
+            if !self.goes_on(b'}')? {
+                return None;
+            }
+        }
+    }
+
+    /// Goes to the value of that number.
+    fn enter_array(&mut self, number: usize) -> Option<()> {
+        self.open(b'[')?;
+        if self.peek()? == b']' {
+            return None;
+        }
+        for _ in 0..number {
+            self.skip()?;
+            if !self.goes_on(b']')? {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// What stands between quotes.
+    fn string(&mut self) -> Option<&'t [u8]> {
+        self.expect(b'"')?;
+        let start = self.at;
+        loop {
+            self.at += memchr::memchr2(b'"', b'\\', self.text.get(self.at..)?)?;
+            if self.text[self.at] == b'"' {
+                self.at += 1;
+                return Some(&self.text[start..self.at - 1]);
+            }
+            self.at += 2;
+        }
+    }
+
+    fn word(&mut self, word: &[u8]) -> Option<()> {
+        self.text[self.at..].starts_with(word).then(|| self.at += word.len())
+    }
+
+    /// A number, with more zeros in front than JSON allows.
+    fn number(&mut self) -> Option<&'t [u8]> {
+        let start = self.at;
+        self.at += usize::from(self.text[start] == b'-');
+        let digits = self.digits();
+        if digits == 0 {
+            return None;
+        }
+        if self.text.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits();
+        }
+        if let Some(b'e' | b'E') = self.text.get(self.at) {
+            let before = self.at;
+            self.at += 1 + usize::from(matches!(self.text.get(self.at + 1), Some(b'+' | b'-')));
+            if self.digits() == 0 {
+                self.at = before;
+            }
+        }
+        Some(&self.text[start..self.at])
+    }
+
+    fn digits(&mut self) -> usize {
+        let count = self.text[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        count
+    }
+
+    /// The value that stands here.
+    fn value(&mut self) -> Option<Found<'t>> {
+        let byte = self.peek()?;
+        let start = self.at;
+        match byte {
+            b'"' => self.string().map(Found::Text),
+            b'[' => {
+                self.skip()?;
+                Some(Found::Array(&self.text[start..self.at]))
+            }
+            b't' => self.word(b"true").map(|()| Found::Bool(true)),
+            b'f' => self.word(b"false").map(|()| Found::Bool(false)),
+            b'-' | b'0'..=b'9' => self.number().map(Found::Number),
+            _ => None,
+        }
+    }
+
+    /// Goes behind the value that stands here. Calls itself no deeper than objects and arrays may stand.
+    fn skip(&mut self) -> Option<()> {
+        match self.peek()? {
+            b'{' => {
+                self.open(b'{')?;
+                while self.peek()? != b'}' {
+                    self.string()?;
+                    self.expect(b':')?;
+                    self.skip()?;
+                    self.goes_on(b'}')?;
+                }
+            }
+            b'[' => {
+                self.open(b'[')?;
+                while self.peek()? != b']' {
+                    self.skip()?;
+                    self.goes_on(b']')?;
+                }
+            }
+            b'n' => return self.word(b"null"),
+            _ => return self.value().map(drop),
+        }
+        self.at += 1;
+        self.depth -= 1;
+        Some(())
+    }
+}
+
+/// Appends the text of a string without its escapes; `None` where one of them is none.
+pub(super) fn unescape(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    while let Some(at) = memchr::memchr(b'\\', raw) {
+        out.extend_from_slice(&raw[..at]);
+        let byte = match raw.get(at + 1)? {
+            b'b' => 0x08,
+            b'f' => 0x0c,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                raw = &raw[at + 2..];
+                let (character, length) = character(raw)?;
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                raw = &raw[length..];
+                continue;
+            }
+            byte @ (b'"' | b'\\' | b'/') => *byte,
+            _ => return None,
+        };
+        out.push(byte);
+        raw = &raw[at + 2..];
+    }
+    out.extend_from_slice(raw);
+    Some(())
+}
+
+/// The character of the digits behind `\u`, which may take a second `\u`, and how many bytes that was.
+fn character(digits: &[u8]) -> Option<(char, usize)> {
+    let unit = |digits: &[u8]| u16::from_str_radix(std::str::from_utf8(digits.get(..4)?).ok()?, 16).ok();
+    let first = unit(digits)?;
+    if let Some(character) = char::from_u32(u32::from(first)) {
+        return Some((character, 4));
+    }
+    let second = unit(digits[4..].strip_prefix(b"\\u")?)?;
+    let character = char::decode_utf16([first, second]).next()?.ok()?;
+    Some((character, 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, path: &str) -> String {
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match Path::parse(path).unwrap().find(text.as_bytes()) {
+            None => "nothing".into(),
+            Some(Found::Bool(value)) => value.to_string(),
+            Some(Found::Number(text) | Found::Array(text)) => lossy(text),
+            Some(Found::Text(raw)) => {
+                let mut out = Vec::new();
+                unescape(raw, &mut out).map_or("no text".into(), |()| format!("`{}`", lossy(&out)))
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_leads_to_the_first_that_fits_and_what_follows_does_not_count() {
+        #[rustfmt::skip]
+        let cases = [
+            (r#"{"a":1,"a":2}"#, "$.a", "1"),
+            (r#"{"a":{"b":1},"a":{"c":2}}"#, "$.a.c", "nothing"),
+            (r#"{"a":1, broken"#, "$.a", "1"),
+            (r#"{broken, "a":1}"#, "$.a", "nothing"),
+            (r#"{"b":[1,{"x":"]}"}],"a":true}"#, "$.a", "true"),
+            (r#"{"a":[ 1 , [2,3] ],"b":0}"#, "$.a", "[ 1 , [2,3] ]"),
+            (r#"{"a":[1,[2,3]]}"#, "$.a[1][0]", "2"),
+            (r#"[10,11,12,13,14,15,16,17,18,19,20]"#, "$[10]", "20"),
+            ("[]", "$[0]", "nothing"),
+            ("[1]", "$[1]", "nothing"),
+            ("[1,]", "$", "[1,]"),
+            (r#"{"a":1,}"#, "$.b", "nothing"),
+            (r#"{"a.b":1,"a":{"b":2}}"#, r"$.a\.b", "1"),
+            (r#"{"a.b":1}"#, "$['a.b']", "1"),
+            (r#"{"*":1}"#, "$.*", "1"),
+            (r#"{"":1}"#, "$.", "1"),
+            (r#"{"a":null,"b":{}}"#, "$.a", "nothing"),
+            (r#"{"a":null,"b":{}}"#, "$.b", "nothing"),
+            (r#""a\"b\u00e9\ud83d\ude00\/""#, "$", "`a\"bé😀/`"),
+            (r#""\ud83d""#, "$", "no text"),
+            (r#""\x""#, "$", "no text"),
+            (r#""open"#, "$", "nothing"),
+            (r#""open\"#, "$", "nothing"),
+            ("-1.5e+3x", "$", "-1.5e+3"),
+            ("1e", "$", "1"),
+            ("-", "$", "nothing"),
+            ("truth", "$", "nothing"),
+            ("{\"a\":]}", "$.b", "nothing"),
+            ("[1}", "$", "nothing"),
+            ("", "$", "nothing"),
+        ];
+        for (text, path, expected) in cases {
+            assert_eq!(shown(text, path), expected, "{path} in {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_deeper_than_twenty_is_nothing() {
+        let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(shown(&nested(20), "$"), nested(20));
+        assert_eq!(shown(&nested(21), "$"), "nothing");
+        assert_eq!(shown(&"[".repeat(1_000_000), "$[0]"), "nothing");
+    }
+
+    #[test]
+    fn a_path_that_is_none_says_where() {
+        for path in ["", "a", "$a", "$.a[", "$[x]", "$[-1]", "$.a]b[0]c", "$[0]x"] {
+            assert!(Path::parse(path).is_err(), "{path}");
+        }
+    }
+}
