@@ -261,11 +261,9 @@ fn a_log_backend_shares_lines_out_and_leaves_servers_that_are_down() {
     weir.ask("disable server turns/a");
     get_in_turn(&mut Client::connect(port), &["/5", "/6"]);
     assert_eq!((collectors[1].next(), collectors[1].next()), ("path=/5\n".into(), "path=/6\n".into()));
-    let stat = weir.ask("show stat turns 4 -1");
-    assert!(
-        stat.lines().any(|line| line.starts_with("turns,b,") && line.split(',').nth(7) == Some("4")),
-        "{stat}"
-    );
+    let stat = || weir.ask("show stat turns 4 -1");
+    let of_b = |line: &str| line.starts_with("turns,b,") && line.split(',').nth(7) == Some("4");
+    assert!(eventually(|| stat().lines().any(of_b)), "{}", stat());
     weir.ask("disable server turns/b");
     get(port, "/7");
     assert!(eventually(|| weir.ask("show info").contains("DroppedLogs: 1\n")));
@@ -298,7 +296,7 @@ fn connections_that_never_become_a_stream_are_logged_too() {
 #[test]
 fn a_client_without_its_proxy_header_is_told_by_number_name_and_words() {
     let collector = Collector::new();
-    // What is looked at whether it is open is logged too.
+    // What is looked at whether it is open is logged too; the last one that is opened tells of the others.
     let (port, hurried, open) = (free_port(), free_port(), free_port());
     let frontend = |name: &str, port: u16, lines: &str| {
         format!(
@@ -310,7 +308,7 @@ fn a_client_without_its_proxy_header_is_told_by_number_name_and_words() {
     };
     let frontends = frontend("f", port, "") + &frontend("h", hurried, "timeout client-hs 50ms");
     let _weir =
-        Weir::start(&format!("{GLOBAL}{DEFAULTS}frontend g\n  bind 127.0.0.1:{open}\n{frontends}"), &[open]);
+        Weir::start(&format!("{GLOBAL}{DEFAULTS}{frontends}frontend g\n  bind 127.0.0.1:{open}\n"), &[open]);
     let waiting = |kind| format!("{kind} while waiting for PROXY protocol header");
     let received = |what| format!("Received {what} PROXY protocol header");
     let other =
