@@ -295,26 +295,11 @@ fn connections_that_never_become_a_stream_are_logged_too() {
 
 #[test]
 fn a_client_without_its_proxy_header_is_told_by_number_name_and_words() {
-    let collector = Collector::new();
-    // What is looked at whether it is open is logged too; the last one that is opened tells of the others.
-    let (port, hurried, open) = (free_port(), free_port(), free_port());
-    let frontend = |name: &str, port: u16, lines: &str| {
-        format!(
-            "frontend {name}\n  bind 127.0.0.1:{port} accept-proxy\n  {lines}\n  \
-             log 127.0.0.1:{} format raw local0\n  log-format \"fine: %[fc_err] %[fc_err_str]\"\n  \
-             error-log-format \"%[fc_err] %[fc_err_name] %[fc_err_str]\"\n  http-request return status 200\n",
-            collector.port()
-        )
-    };
-    let frontends = frontend("f", port, "") + &frontend("h", hurried, "timeout client-hs 50ms");
-    let _weir =
-        Weir::start(&format!("{GLOBAL}{DEFAULTS}{frontends}frontend g\n  bind 127.0.0.1:{open}\n"), &[open]);
     let waiting = |kind| format!("{kind} while waiting for PROXY protocol header");
     let received = |what| format!("Received {what} PROXY protocol header");
     let other =
         "15 PRX_NOT_HDR Received something which does not look like a PROXY protocol header".to_owned();
     let invalid = received("an invalid").replace("Received", "16 PRX_BAD_HDR Received");
-    // `close` closes after the bytes, `wait` leaves the connection open, `late` does so where that takes too long.
     let cases: &[(&[u8], &str, String)] = &[
         (b"", "close", waiting("11 PRX_EMPTY Connection closed")),
         (b"", "late", waiting("13 PRX_TIMEOUT Timeout")),
@@ -335,28 +320,16 @@ fn a_client_without_its_proxy_header_is_told_by_number_name_and_words() {
             "fine: 0 Success".into(),
         ),
     ];
-    tell(port, &collector, cases);
+    tell("accept-proxy", cases);
 }
 
 #[test]
 fn a_client_without_its_netscaler_header_is_told_by_number_name_and_words() {
-    let collector = Collector::new();
-    let (port, open) = (free_port(), free_port());
-    let _weir = Weir::start(
-        &format!(
-            "{GLOBAL}{DEFAULTS}frontend g\n  bind 127.0.0.1:{open}\n\
-             frontend f\n  bind 127.0.0.1:{port} accept-netscaler-cip 1234\n  timeout client-hs 200ms\n  \
-             log 127.0.0.1:{} format raw local0\n  \
-             error-log-format \"%[fc_err] %[fc_err_name] %[fc_err_str]\"\n  http-request return status 200\n",
-            collector.port()
-        ),
-        &[open],
-    );
     let waiting = |what: &str, kind| format!("{what} {kind} NetScaler Client IP header");
     let magic = "22 CIP_BAD_MAGIC Received an invalid NetScaler Client IP magic number".to_owned();
     let cases: &[(&[u8], &str, String)] = &[
         (b"", "close", waiting("18 CIP_EMPTY Connection closed", "while waiting for")),
-        (b"\0\0", "wait", waiting("20 CIP_TIMEOUT Timeout", "while waiting for a")),
+        (b"\0\0", "late", waiting("20 CIP_TIMEOUT Timeout", "while waiting for a")),
         (b"\0\0\x04", "close", "21 CIP_TRUNCATED Truncated NetScaler Client IP header received".into()),
         (b"GET / HTTP/1.1\r\n\r\n", "wait", magic),
         (
@@ -365,13 +338,28 @@ fn a_client_without_its_netscaler_header_is_told_by_number_name_and_words() {
             "23 CIP_BAD_PROTO Received an unhandled protocol in the NetScaler Client IP header".into(),
         ),
     ];
-    tell(port, &collector, cases);
+    tell("accept-netscaler-cip 1234", cases);
 }
 
-/// Sends bytes and then closes the connection (`close`) or leaves it open (`wait`): what is logged of each.
-fn tell(port: u16, collector: &Collector, cases: &[(&[u8], &str, String)]) {
+/// What is logged of clients that send bytes to a listener with `accepts`, and then close the connection (`close`), leave it
+/// open (`wait`), or do so where that takes too long (`late`).
+fn tell(accepts: &str, cases: &[(&[u8], &str, String)]) {
+    let collector = Collector::new();
+    // What is looked at whether it is open would be logged too; the last one that is opened tells of the others.
+    let (patient, hurried, open) = (free_port(), free_port(), free_port());
+    let frontend = |name: &str, port: u16, lines: &str| {
+        format!(
+            "frontend {name}\n  bind 127.0.0.1:{port} {accepts}\n  {lines}\n  \
+             log 127.0.0.1:{} format raw local0\n  log-format \"fine: %[fc_err] %[fc_err_str]\"\n  \
+             error-log-format \"%[fc_err] %[fc_err_name] %[fc_err_str]\"\n  http-request return status 200\n",
+            collector.port()
+        )
+    };
+    let frontends = frontend("f", patient, "") + &frontend("h", hurried, "timeout client-hs 50ms");
+    let _weir =
+        Weir::start(&format!("{GLOBAL}{DEFAULTS}{frontends}frontend g\n  bind 127.0.0.1:{open}\n"), &[open]);
     for (bytes, then, told) in cases {
-        let port = if *then == "late" { hurried } else { port };
+        let port = if *then == "late" { hurried } else { patient };
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port is open");
         client.write_all(bytes).expect("a connection");
         let open = (*then != "close").then_some(client);
