@@ -33,7 +33,7 @@ release:
 	@CARGO_TARGET_DIR=$(TARGET) ./tools/release.sh
 
 tools:
-	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd
+	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time openssl postgres mariadbd redis-server slapd
 
 # Programs and tests are built in one go: built apart they would take other features, and the whole workspace twice the
 # time and the disk. What a fresh build would keep for the next one (incremental state) is left to daily work.

@@ -10,37 +10,41 @@ use crate::{eventually, scratch};
 #[derive(Debug)]
 pub struct Haproxy(Child);
 
-fn path() -> Option<PathBuf> {
+fn path() -> PathBuf {
     let path = std::env::var_os("HAPROXY").map_or_else(|| "/usr/sbin/haproxy".into(), PathBuf::from);
-    path.exists().then_some(path)
+    assert!(path.exists(), "{} is missing: `make tools` installs it", path.display());
+    path
 }
 
 impl Haproxy {
-    /// Starts on a configuration and waits until `port` of 127.0.0.1 takes connections; `None` where there is no
-    /// HAProxy.
-    pub fn start(configuration: &str, port: u16) -> Option<Haproxy> {
+    /// Starts on a configuration and waits until `port` of 127.0.0.1 takes connections.
+    pub fn start(configuration: &str, port: u16) -> Haproxy {
         let file = scratch("haproxy").join("haproxy.cfg");
         std::fs::write(&file, configuration).expect("the temporary directory takes files");
-        let child = Command::new(path()?)
+        let child = Command::new(path())
             .args(["-db", "-q", "-f"])
             .arg(&file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .ok()?;
+            .expect("haproxy runs");
         let running = Haproxy(child);
         let listens = eventually(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
         assert!(listens, "haproxy does not start on {}", file.display());
-        Some(running)
+        running
     }
 
-    /// Its version, major and minor; `None` where there is no HAProxy.
-    pub fn version() -> Option<(u32, u32)> {
-        let said = Command::new(path()?).arg("-v").output().ok()?.stdout;
+    /// Its version, major and minor.
+    pub fn version() -> (u32, u32) {
+        let said = Command::new(path()).arg("-v").output().expect("haproxy runs").stdout;
         let said = String::from_utf8_lossy(&said).into_owned();
-        let mut numbers = said.split("version ").nth(1)?.split(|c: char| !c.is_ascii_digit());
-        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+        let version = said.split("version ").nth(1).unwrap_or_default();
+        let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
+            _ => panic!("haproxy tells no version: {said}"),
+        }
     }
 }
 

@@ -14,9 +14,11 @@ pub mod peers;
 mod program;
 pub mod targets;
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 pub use haproxy::Haproxy;
 pub use nameserver::{NameServer, Zone};
@@ -31,10 +33,23 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests stand in the workspace").to_path_buf()
 }
 
-/// A port of 127.0.0.1 that was free a moment ago.
+/// A port of 127.0.0.1 that nothing listens on, and that stays the caller's for the life of this process.
+///
+/// The kernel hands a port to whoever asks for any, so one that was merely free a moment ago may be another test's origin by
+/// the time the program binds it. A socket that has the port without listening keeps it from them, and from nobody who
+/// names the port: the program and the standard library set `SO_REUSEADDR`, as this does.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
-    listener.local_addr().expect("a bound socket has an address").port()
+    let bound = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        let address = socket.local_addr()?;
+        // Open until the process ends; programs that tests start do not inherit it.
+        std::mem::forget(socket);
+        Ok::<_, std::io::Error>(address.as_socket())
+    };
+    bound().ok().flatten().expect("a port of the loopback interface").port()
 }
 
 /// Asks until the answer is yes; false when it was not within [`PATIENCE`].

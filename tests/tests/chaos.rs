@@ -172,17 +172,14 @@ fn servers_that_die_and_come_back_cost_errors_but_never_a_wrong_answer() {
     assert!(weir.is_running() && !weir.messages().contains("panicked"), "{}", weir.messages());
 }
 
-/// The same under more load than threads make, if `wrk` is there: all that it can tell is whether requests time out.
+/// The same under more load than threads make: all that it can tell is whether requests time out.
 fn wrk(port: u16, servers: &mut [Mortal; 2], ports: [u16; 2]) {
     let url = format!("http://127.0.0.1:{port}/w");
-    let started = Command::new("wrk")
+    let mut running = Command::new("wrk")
         .args(["-t1", "-c32", "-d5s", "--timeout", "5s", &url])
         .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut running) = started else {
-        println!("no load by wrk: it is absent");
-        return;
-    };
+        .spawn()
+        .expect("wrk is missing: `make tools` installs it");
     let mut turn = 0;
     while matches!(running.try_wait(), Ok(None)) {
         servers[turn % 2].kill();

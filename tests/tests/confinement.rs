@@ -65,7 +65,9 @@ fn another_user_keeps_the_rights_that_setcap_names_in_a_place_without_files() {
     assert!(root.to_string_lossy().ends_with("(deleted)"), "{root:?}");
     let known = std::path::Path::new("/usr/share/zoneinfo/America/New_York").exists();
     assert_eq!(answer, if known { "17:13 -0500 EST" } else { "22:13 +0000 UTC" });
-    assert!(!weir.messages().contains("WARNING"), "{}", weir.messages());
+    // On a machine with a single CPU threads that share it are warned of.
+    let warns = |line: &str| line.contains("WARNING") && !line.contains("threads share");
+    assert!(!weir.messages().lines().any(warns), "{}", weir.messages());
 }
 
 #[test]

@@ -96,25 +96,27 @@ fn what_goes_wrong_after_the_whole_response_was_received_is_told_as_the_last_dat
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    let scene = Scene::start("timeout client 300ms", "", &format!("server s 127.0.0.1:{}", origin.port()));
     let begun = "POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n";
     type Way = fn(&mut Client);
-    let ways: [(Way, &str); 3] = [
+    let ways: [(&str, Way, &str); 3] = [
         (
+            "",
             |client| {
                 client.shut();
             },
             "CL--",
         ),
         (
+            "",
             |client| {
                 client.send("ZZ\r\n");
             },
             "PL--",
         ),
-        (|_| {}, "cL--"),
+        ("timeout client 100ms", |_| {}, "cL--"),
     ];
-    for (way, letters) in ways {
+    for (defaults, way, letters) in ways {
+        let scene = Scene::start(defaults, "", &format!("server s 127.0.0.1:{}", origin.port()));
         let mut client = Client::connect(scene.port);
         assert_eq!(client.send(begun).response().map(|answer| answer.status), Some(200));
         way(&mut client);
@@ -734,7 +736,9 @@ fn a_connection_that_is_reset_is_told_by_the_side_that_it_is_of() {
     });
     let frontend = "log-format \"%HU %[fc_err_name] %[bc_err_name] %ts\"";
     let scene = Scene::start("", frontend, &format!("retries 0\n  server s 127.0.0.1:{}", origin.port()));
-    assert!(scene.talk("GET /head HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 502 "));
+    assert!(
+        scene.talk("GET /head HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 502 ")
+    );
     assert_eq!(scene.line_with_times(), "/head - ERESET SH");
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("a connection");
     stream.write_all(b"GET /more HTTP/1.1\r\nHost: h\r\n\r\n").expect("a request");

@@ -130,3 +130,14 @@ fn no_more_sessions_a_second_begin_than_allowed_and_full_are_listeners_only() {
     client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("an answer");
     assert_eq!((&*column("f,FRONTEND", "status"), &*column("f,sock-1", "status")), ("OPEN", "FULL"));
 }
+
+#[test]
+fn a_process_whose_threads_find_no_descriptors_does_not_start() {
+    let (origin, port) = (Origin::text("ok"), free_port());
+    let global = "  no strict-limits\n  maxconn 10\n  nbthread 32\n";
+    let mut weir = Limited::start(&configuration(global, port, &origin).replace("  nbthread 2\n", ""), 40);
+    assert!(eventually(|| matches!(weir.child.try_wait(), Ok(Some(_)))), "{}", weir.messages());
+    let told = weir.messages();
+    assert!(told.contains("cannot start thread ") && told.contains("Too many open files"), "{told}");
+    assert_eq!(weir.child.wait().expect("it ended").code(), Some(1), "{told}");
+}

@@ -139,10 +139,11 @@ struct HaProxy {
 }
 
 impl HaProxy {
-    fn start(configuration: &str, arguments: &[&str]) -> Option<HaProxy> {
+    fn start(configuration: &str, arguments: &[&str]) -> HaProxy {
         let path = ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"]
             .into_iter()
-            .find(|path| Path::new(path).exists())?;
+            .find(|path| Path::new(path).exists())
+            .expect("haproxy is missing: `make tools` installs it");
         let directory = scratch("haproxy");
         std::fs::write(directory.join("haproxy.cfg"), configuration).expect("a file");
         let child = Command::new(path)
@@ -154,7 +155,7 @@ impl HaProxy {
             .stderr(Stdio::null())
             .spawn()
             .expect("haproxy runs");
-        Some(HaProxy { child, directory })
+        HaProxy { child, directory }
     }
 
     fn has_ended(&mut self) -> bool {
@@ -178,10 +179,7 @@ fn weir_takes_over_from_haproxy_and_haproxy_from_weir() {
     let socket = directory.join("runtime");
     let shown = socket.display().to_string();
     let text = configuration(&shown, port, &origin);
-    let Some(mut old) = HaProxy::start(&text, &[]) else {
-        eprintln!("haproxy is not installed here");
-        return;
-    };
+    let mut old = HaProxy::start(&text, &[]);
     assert!(ask(&socket, "show info").contains("HAProxy"));
     let load = Load::start(port, false);
     load.go_on(100);
@@ -191,7 +189,7 @@ fn weir_takes_over_from_haproxy_and_haproxy_from_weir() {
     assert!(!weir.messages().contains("Failed"), "{}", weir.messages());
     load.go_on(100);
     let pid = weir.pid().to_string();
-    let new = HaProxy::start(&text, &["-x", &shown, "-sf", &pid]).expect("haproxy");
+    let new = HaProxy::start(&text, &["-x", &shown, "-sf", &pid]);
     assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
     assert!(ask(&socket, "show info").contains(&format!("Pid: {}\n", new.child.id())));
     load.go_on(100);

@@ -14,6 +14,7 @@ use proxy::worker::{Found, ServiceReply, ServiceRequest};
 use proxy::{Services, Shared, Worker};
 use runtime::watchdog::{self, Task};
 use state::Process;
+use tokio::sync::Barrier;
 
 use crate::args::Args;
 use crate::checks::Teller;
@@ -187,6 +188,9 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     teller.bind(&shared);
     let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
     crate::servers::keep(&shared, &runtime, &checks, &sections);
+    // Before connections can take all descriptors there are.
+    let signals = signals::watch()?;
+    let ready = Arc::new(Barrier::new(threads));
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
         let placement = &plan.global.placement;
@@ -202,6 +206,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
             checks: checks.clone(),
             sections: sections.clone(),
             exposed: exposed.clone(),
+            ready: ready.clone(),
         };
         let link = link.take();
         let main = move || async move { work(desk, share, group, link, messages).await };
@@ -215,7 +220,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if let Some(launch) = launch {
         launch.succeed();
     }
-    Ok(signals::wait(&shared, &exposed, messages))
+    Ok(signals::wait(signals, &shared, &exposed, messages))
 }
 
 /// Tells of workers that one task holds up.
@@ -254,6 +259,8 @@ struct Desk {
     checks: Arc<health::Checks>,
     sections: resolvers::Sections,
     exposed: Arc<Exposed>,
+    /// Nobody is let in before each worker can serve what others hand to it, and has what it needs for itself.
+    ready: Arc<Barrier>,
 }
 
 /// One worker's life: its share of the listeners, its part of what is common, then whatever its connections ask.
@@ -264,11 +271,12 @@ async fn work(
     link: Option<UnixStream>,
     messages: Messages,
 ) {
-    let Desk { shared, runtime, checks, sections, exposed } = desk;
+    let Desk { shared, runtime, checks, sections, exposed, ready } = desk;
     let worker = Worker::new(shared.clone(), group.clone());
     proxy::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
     proxy::log::feed::start(&worker);
+    ready.wait().await;
     for bound in share {
         if let listeners::Owner::Datagrams { proxy, .. } = bound.owner {
             let task = proxy::log::receive::datagrams(worker.clone(), bound.socket, proxy);

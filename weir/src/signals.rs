@@ -24,16 +24,19 @@ pub(crate) enum Ending {
     Code(u8),
 }
 
-/// Obeys signals until one of them, or the last connection of a soft stop, ends the process.
-pub(crate) fn wait(shared: &Arc<Shared>, exposed: &Exposed, messages: Messages) -> Ending {
+/// Takes what watching signals needs; those that come before [`wait`] are heeded there.
+pub(crate) fn watch() -> Result<Signals, String> {
     let numbers = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
-    let mut signals = match Signals::new(numbers) {
-        Ok(signals) => signals,
-        Err(error) => {
-            messages.say(Severity::Alert, &format!("signals cannot be watched: {error}"));
-            return Ending::Signal(SIGTERM);
-        }
-    };
+    Signals::new(numbers).map_err(|error| format!("signals cannot be watched: {error}"))
+}
+
+/// Obeys signals until one of them, or the last connection of a soft stop, ends the process.
+pub(crate) fn wait(
+    mut signals: Signals,
+    shared: &Arc<Shared>,
+    exposed: &Exposed,
+    messages: Messages,
+) -> Ending {
     // Held back since before this process, or its master, listened.
     net::sys::hold_signals(false);
     let mut stop: Option<SoftStop> = None;

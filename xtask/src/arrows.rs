@@ -12,14 +12,14 @@ type Room = (&'static str, &'static str, &'static [&'static str]);
 #[rustfmt::skip]
 const ROOMS: &[Room] = &[
     ("base",       "crates/base",    &[]),
-    ("diag",       "crates/diag",    &["base"]),
+    ("diag",       "crates/diag",    &[]),
     ("syntax",     "crates/syntax",  &["base", "diag"]),
     ("runtime",    "crates/runtime", &["base"]),
     ("http",       "crates/http",    &[]),
     ("tls",        "crates/tls",     &["base", "diag"]),
     ("state",      "crates/state",   &["base", "runtime"]),
     ("sample",     "crates/sample",  &["base", "diag", "http", "runtime", "state"]),
-    ("rules",      "crates/rules",   &["base", "diag", "http", "runtime", "sample", "state"]),
+    ("rules",      "crates/rules",   &["base", "diag", "http", "sample", "state"]),
     ("balance",    "crates/balance", &["base", "http", "runtime", "sample", "state"]),
     ("config",     "crates/config",  &["balance", "base", "diag", "http", "rules", "runtime", "sample", "state", "syntax", "tls"]),
     ("net",        "crates/net",     &["base", "runtime", "tls"]),

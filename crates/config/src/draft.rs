@@ -206,7 +206,12 @@ pub fn read(
                     section.statements.push(statement);
                 }
             }
-            Err(error) => diagnostics.push(error),
+            Err(error) => {
+                diagnostics.push(error);
+                let first = line.words.first();
+                inside.unknown =
+                    first.is_some_and(|word| keyword::may_begin_section(word, section.kind.place()));
+            }
         }
     }
     draft.environment = reader.environment;

@@ -397,11 +397,7 @@ fn unknown(first: &Word, place: Where, section: &str) -> Diagnostic {
     if surface::is_known_in(first, place) {
         return not_supported(first).at(first.span());
     }
-    let here = index().iter().filter(|(_, rows)| rows.iter().any(|row| row.places.holds(place)));
-    let mut names: Vec<&str> = here.map(|(name, _)| *name).chain(surface::first_words(place)).collect();
-    names.sort_unstable();
-    // A section may have been meant as well, but less likely than a keyword that is as near.
-    let near = suggest(first, names.into_iter().chain(draft::section_names()));
+    let near = nearest(first, place);
     let mut haproxy = format!("unknown keyword '{first}' in '{section}' section");
     if let Some(near) = near {
         haproxy.push_str(&format!("; did you mean '{near}' maybe ?"));
@@ -410,6 +406,22 @@ fn unknown(first: &Word, place: Where, section: &str) -> Diagnostic {
         .at(first.span())
         .did_you_mean(near)
         .haproxy(haproxy)
+}
+
+/// What a word that begins no keyword was probably meant as.
+fn nearest(first: &str, place: Where) -> Option<&'static str> {
+    let here = index().iter().filter(|(_, rows)| rows.iter().any(|row| row.places.holds(place)));
+    let mut names: Vec<&'static str> =
+        here.map(|(name, _)| *name).chain(surface::first_words(place)).collect();
+    names.sort_unstable();
+    // A section may have been meant as well, but less likely than a keyword that is as near.
+    suggest(first, names.into_iter().chain(draft::section_names()))
+}
+
+/// Whether a line that is no keyword was probably meant to begin a section: what follows is then of that one.
+pub(crate) fn may_begin_section(first: &str, place: Where) -> bool {
+    let is_section = |near: &str| draft::section_names().any(|name| name == near);
+    !index().contains_key(first) && nearest(first, place).is_some_and(is_section)
 }
 
 /// The message for what is understood and not built.

@@ -15,6 +15,7 @@ pub mod keyword;
 pub mod plan;
 mod resolve;
 pub mod server;
+mod server_address;
 mod server_check;
 mod settings;
 mod surface;

@@ -518,6 +518,21 @@ fn messages_point_at_the_words_they_are_about() {
             &["2:10 unknown timeout `servr` in `backend` section (did you mean `server`?)"],
         ),
         ("frontend f\n bind :80,:8x\n", &["2:12 `bind`: invalid port number `8x` in `:8x`"]),
+        // What was meant as a section takes its lines along, and a line that was meant as a `bind` is not missed too.
+        (
+            "defaults\n timeout client 5s\nfronted f\n bind :80\n use_backend x\nfrontend g\n bnid :80\n",
+            &[
+                "3:1 unknown keyword `fronted` in `defaults` section (did you mean `frontend`?)",
+                "7:2 unknown keyword `bnid` in `frontend` section (did you mean `bind`?)",
+            ],
+        ),
+        (
+            "frontend f\n bind :80\n http-request set-hdr a b\n http-request deny fi TRUE\n",
+            &[
+                "3:15 unknown action `set-hdr` in `http-request` (did you mean `set-header`?)",
+                "4:20 `fi` says nothing about an answer (did you mean `if`?)",
+            ],
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(places(&load_quietly(text)), *expected, "{text}");

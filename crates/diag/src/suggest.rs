@@ -4,7 +4,8 @@
 ///
 /// Near is at most one edit (a letter too many, missing or wrong, or two neighbours swapped) for every three letters of
 /// the shorter word, at least one. Case differences count as half an edit would: not at all for the distance, but an
-/// exact case match wins among equals. Of equally near candidates the first wins.
+/// exact case match wins among equals. An abbreviation (`set-hdr` of `set-header`), and a word with up to two letters before
+/// or behind what was meant (`tolower` of `lower`), are as near as one edit. Of equally near candidates the first wins.
 pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.is_empty() || word.len() > 64 {
         return None;
@@ -14,10 +15,17 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     for candidate in candidates {
         let limit = (candidate.len().min(word.len()) / 3).max(1);
         let limit = best.map_or(limit, |(distance, _)| limit.min(distance.saturating_sub(1)));
-        if candidate.len().abs_diff(word.len()) > limit || candidate == word {
+        if candidate == word {
             continue;
         }
-        let distance = distance(lower.as_bytes(), candidate.to_ascii_lowercase().as_bytes());
+        let other = candidate.to_ascii_lowercase();
+        let distance = if abbreviates(&lower, &other) || surrounds(&lower, &other) {
+            1
+        } else if candidate.len().abs_diff(word.len()) > limit {
+            continue;
+        } else {
+            distance(lower.as_bytes(), other.as_bytes())
+        };
         if distance <= limit
             && !(distance > 0 && candidate.len() < 2)
             && best.is_none_or(|(d, _)| distance < d)
@@ -26,6 +34,23 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         }
     }
     best.map(|(_, candidate)| candidate)
+}
+
+/// Whether `word` is `whole` without some letters: the first is there, at least two of three are, all in their order.
+fn abbreviates(word: &str, whole: &str) -> bool {
+    let mut rest = whole.bytes();
+    word.len() >= 4
+        && word.len() < whole.len()
+        && word.len() * 3 >= whole.len() * 2
+        && word.as_bytes().first() == whole.as_bytes().first()
+        && word.bytes().all(|byte| rest.any(|other| other == byte))
+}
+
+/// Whether `word` is `inside` with one or two letters before or behind it.
+fn surrounds(word: &str, inside: &str) -> bool {
+    inside.len() >= 5
+        && (1..=2).contains(&word.len().saturating_sub(inside.len()))
+        && (word.starts_with(inside) || word.ends_with(inside))
 }
 
 /// Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours, each one edit.
@@ -77,6 +102,10 @@ mod tests {
             ("xyz", None),
             ("", None),
             ("redirect", None),
+            ("backnd", Some("backend")),
+            ("tobalance", Some("balance")),
+            ("optn", Some("option")),
+            ("opt", None),
         ];
         for (word, expected) in cases {
             assert_eq!(suggest(word, WORDS.iter().copied()), *expected, "{word}");

@@ -38,12 +38,15 @@ type Parsed = Result<Action, Diagnostic>;
 
 impl<'w> Context<'_, 'w, '_> {
     fn usage(&self, missing: &str) -> Diagnostic {
-        Diagnostic::alert(format!("`{}` needs {missing}", self.row.name)).at(self.words.span()).help(format!(
-            "usage: {} {} {}",
-            self.set.name(),
-            self.row.name,
-            self.row.arguments
-        ))
+        Diagnostic::alert(format!("`{}` needs {missing}", self.row.name))
+            .at(self.words.span())
+            .help(self.usage_line())
+    }
+
+    fn usage_line(&self) -> String {
+        let Row { name, arguments, .. } = self.row;
+        let gap = if arguments.starts_with('(') { "" } else { " " };
+        format!("usage: {} {name}{gap}{arguments}", self.set.name())
     }
 
     /// The next word, unless it begins the condition.
@@ -80,7 +83,7 @@ impl<'w> Context<'_, 'w, '_> {
             }
             _ => Err(Diagnostic::alert(format!("`{}` needs an argument in parentheses", self.row.name))
                 .at(self.word.span)
-                .help(format!("usage: {} {}{}", self.set.name(), self.row.name, self.row.arguments))),
+                .help(self.usage_line())),
         }
     }
 

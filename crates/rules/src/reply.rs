@@ -272,7 +272,9 @@ struct Parser<'c, 'w, 's> {
     own_words: bool,
 }
 
-const WORDS: [&str; 11] = [
+const WORDS: [&str; 13] = [
+    "if",
+    "unless",
     "status",
     "deny_status",
     "content-type",

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, LocalOptions, RuntimeMetrics};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime, RuntimeMetrics};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::shard::{self, Padded};
@@ -160,14 +160,15 @@ impl Drop for Load {
 
 impl Inboxes {
     /// Starts the next worker: a thread named `weir/INDEX`, placed as `place` says, that runs `main` and its mailbox
-    /// until `main` ends.
+    /// until `main` ends. Returns when the worker has its reactor; what keeps it from one is the error.
     pub fn spawn<F, Fut>(&mut self, index: usize, place: Place, main: F) -> io::Result<JoinHandle<()>>
     where
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = ()> + 'static,
     {
         let inbox = self.0.next().ok_or_else(|| io::Error::other("every worker was already started"))?;
-        std::thread::Builder::new().name(format!("weir/{index}")).spawn(move || {
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name(format!("weir/{index}")).spawn(move || {
             shard::enter_worker(index);
             shard::enter_group(place.group);
             if let Some(group) = MAILBOXES.get().and_then(|boxes| boxes.groups.get(index)) {
@@ -179,29 +180,41 @@ impl Inboxes {
                     topology::show_list(&place.cpus.unwrap_or_default())
                 );
             }
-            if let Err(error) = run(index, inbox, place.busy_polling, main) {
-                eprintln!("worker {index}: {error}");
+            match runtime() {
+                Ok(runtime) => {
+                    let _ = tell.send(Ok(()));
+                    run(&runtime, index, inbox, place.busy_polling, main);
+                }
+                Err(error) => {
+                    let _ = tell.send(Err(error));
+                }
             }
-        })
+        })?;
+        told.recv().map_err(|_| io::Error::other("the thread ended"))??;
+        Ok(thread)
     }
 }
 
+fn runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(4)
+        .event_interval(61)
+        .build_local(LocalOptions::default())
+}
+
 fn run<F, Fut>(
+    runtime: &LocalRuntime,
     index: usize,
     mut inbox: UnboundedReceiver<Message>,
     busy_polling: bool,
     main: F,
-) -> io::Result<()>
-where
+) where
     F: FnOnce() -> Fut,
     Fut: Future<Output = ()> + 'static,
 {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(4)
-        .event_interval(61)
-        .build_local(LocalOptions::default())?;
-    let boxes = MAILBOXES.get().ok_or_else(|| io::Error::other("no mailboxes were prepared"))?;
+    // Whoever has an inbox prepared the mailboxes.
+    let Some(boxes) = MAILBOXES.get() else { return };
     let _ = boxes.metrics[index].set(runtime.handle().metrics());
     let taken = &boxes.messages[index].0;
     runtime.block_on(async move {
@@ -219,7 +232,6 @@ where
         main().await;
         watchdog::leave(index);
     });
-    Ok(())
 }
 
 /// A task that is always ready: the reactor and the timers are asked after each round of the others, and never slept on.

@@ -1,14 +1,12 @@
-//! Every fetch and every converter has a case here, and every row's arguments are checked: the tests walk the tables and name the rows that
-//! have none. A case is an expression and its value; `sint:*` is any number, where only a property of the moment can be told.
+//! Every fetch and every converter has a case here: the tests walk the tables and name the rows that have none. A case is an expression and its value; `sint:*` is any number, where only a property of the moment can be told.
 
 mod common;
 
 use std::collections::HashSet;
 
 use common::World;
-use runtime::usage::Turns;
-use sample::args::Kind;
-use sample::{ConnectionError, Place, convert, fetch};
+use common::rows::{eval_anywhere, usual};
+use sample::{convert, fetch};
 
 /// In a usual world: one request with its response, and whatever may be told of them.
 #[rustfmt::skip]
@@ -557,25 +555,6 @@ fn fetch_of(expression: &str) -> &str {
     expression.split(['(', ',']).next().unwrap_or_default()
 }
 
-/// The value of an expression, at the first of the places where it may stand.
-fn eval_anywhere(world: &mut World, text: &str) -> String {
-    let mut found = String::new();
-    for place in [
-        Place::HttpRequest,
-        Place::HttpResponse,
-        Place::Log,
-        Place::TcpRequestContent,
-        Place::TcpResponseContent,
-    ] {
-        world.place = place;
-        found = Turns::default().measure(|| world.eval(text));
-        if !found.contains("cannot be used here") {
-            break;
-        }
-    }
-    found
-}
-
 fn fits(found: &str, expected: &str) -> bool {
     match expected.strip_suffix('*') {
         Some(start) => found.starts_with(start),
@@ -592,20 +571,6 @@ fn check(world: &mut World, cases: &[(&str, &str)]) {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-}
-
-fn usual() -> World {
-    let mut world = World::new();
-    world.kernel = true;
-    world.transaction.last_rule = Some(("a.cfg", 9));
-    world.transaction.waiting_rule = Some(("a.cfg", 10));
-    world.transaction.server_uses = 3;
-    world.transaction.server_glitches = 4;
-    world.session.glitches = 2;
-    world.transaction.server_error = ConnectionError::REFUSED;
-    let _ = world.frontend.default_backend.set("be".into());
-    world.declare_acl("yes", "always_true");
-    world
 }
 
 fn raw(request: &[u8], response: &[u8]) -> World {
@@ -690,123 +655,3 @@ fn every_converter_gives_what_its_case_says() {
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMIIBETCBt6ADAgECAgEHMAoGCCqGSM49BAMCMBExDzANBgNVBAMMBnRva2VuczAg\nFw0yMDAxMDEwMDAwMDBaGA8yMTIwMDEwMTAwMDAwMFowETEPMA0GA1UEAwwGdG9r\nZW5zMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAER3/Q+sjEzieXQ9UfS6m5ms7h\nmWRor9MFYEAJMk9zQb0qz4x/+xorl6mJ32xpEp31gIoB+XUJ92qw4dgfoCcRWDAK\nBggqhkjOPQQDAgNJADBGAiEApy/8xvfm6zoQ/em2+jR9yPyos0aUUDr2/V35M6Tt\nJtkCIQDXKJR5v3LskDEiQ79xzYUTYyOoqaCFDFKkrA5v+ibxbQ==\n-----END CERTIFICATE-----\n-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIMq3/Jsd1WSsh5Uq/3OhUlh4Ns6TyH9YwRlZvVcJiDrOoAoGCCqGSM49\nAwEHoUQDQgAER3/Q+sjEzieXQ9UfS6m5ms7hmWRor9MFYEAJMk9zQb0qz4x/+xor\nl6mJ32xpEp31gIoB+XUJ92qw4dgfoCcRWA==\n-----END EC PRIVATE KEY-----\n";
 #[rustfmt::skip]
 const RSA_PUBLIC: &str = "-----BEGIN RSA PUBLIC KEY-----\nAAAA\n-----END RSA PUBLIC KEY-----\n";
-
-/// A text that is no argument of that kind, where there is one.
-fn wrong(kind: Kind) -> Option<&'static str> {
-    Some(match kind {
-        Kind::Int => "one",
-        Kind::Time => "1parsec",
-        Kind::Ip4 | Kind::Mask4 => "300.1.1.1",
-        Kind::Ip6 | Kind::Mask6 => "g::",
-        Kind::Frontend | Kind::Backend | Kind::Userlist => "nowhere",
-        Kind::Server => "nowhere/s1",
-        Kind::Variable | Kind::IntOrVariable => "galaxy.x",
-        Kind::Regex => "(",
-        Kind::Table | Kind::Str | Kind::HeaderName | Kind::StrOrVariable => return None,
-    })
-}
-
-/// A text that is one.
-fn right(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Int | Kind::Mask4 | Kind::Mask6 | Kind::IntOrVariable => "1",
-        Kind::Time => "1s",
-        Kind::Ip4 => "1.1.1.1",
-        Kind::Ip6 => "::1",
-        Kind::Frontend => "fe",
-        Kind::Backend => "be",
-        Kind::Server => "be/s1",
-        Kind::Userlist => "users",
-        Kind::Variable => "txn.x",
-        Kind::Table | Kind::Str | Kind::HeaderName | Kind::StrOrVariable | Kind::Regex => "x",
-    }
-}
-
-/// Whether `message` names the keyword and says `part`.
-fn tells(message: &str, name: &str, part: &str) -> bool {
-    message.starts_with("error: ") && message.contains(&format!("`{name}`")) && message.contains(part)
-}
-
-#[test]
-fn every_row_refuses_too_many_too_few_and_wrong_arguments() {
-    let mut world = usual();
-    let rows = fetch::all().map(|row| ("", row.name, row.args));
-    let rows = rows.chain(convert::all().map(|row| ("str(x),", row.name, row.args)));
-    let mut failures = Vec::new();
-    for (before, name, specs) in rows {
-        // A converter that takes no text is tried behind a number.
-        let before = match convert::find(name).filter(|_| !before.is_empty()).map(|row| row.takes) {
-            Some(taken) if !sample::Type::Str.casts_to(taken) => "int(1),",
-            _ => before,
-        };
-        let mut expect = |args: Vec<&str>, part: String| {
-            let text = format!("{before}{name}({})", args.join(","));
-            let found = eval_anywhere(&mut world, &text);
-            if !tells(&found, name, &part) {
-                failures.push(format!("{text}\n   says {found}\n  wanted a word of {part}"));
-            }
-        };
-        let all: Vec<&str> = specs.iter().map(|spec| right(spec.kind)).collect();
-        let many = if specs.is_empty() { "takes no argument" } else { "takes at most" };
-        expect([&all[..], &["x"]].concat(), many.to_owned());
-        let needed = specs.iter().take_while(|spec| !spec.optional).count();
-        let named = |kind| matches!(kind, Kind::Frontend | Kind::Backend);
-        if let Some(last) = needed.checked_sub(1).filter(|last| *last > 0 && !named(specs[*last].kind)) {
-            expect(all[..last].to_vec(), format!("needs argument {needed}"));
-        }
-        for (at, spec) in specs.iter().enumerate() {
-            let Some(bad) = wrong(spec.kind) else { continue };
-            let mut args = all[..=at].to_vec();
-            args[at] = bad;
-            expect(args, format!("argument {}", at + 1));
-        }
-    }
-    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
-}
-
-#[test]
-fn every_row_refuses_a_place_without_its_facts_and_a_type_that_it_does_not_take() {
-    let mut world = usual();
-    for row in fetch::all() {
-        let args: Vec<&str> =
-            row.args.iter().filter(|spec| !spec.optional).map(|spec| right(spec.kind)).collect();
-        let text =
-            if args.is_empty() { row.name.to_owned() } else { format!("{}({})", row.name, args.join(",")) };
-        for place in [Place::TcpConnection, Place::Boot, Place::Check] {
-            world.place = place;
-            let allowed = row.columns.meets(sample::place::columns(&world.scope()));
-            let found = world.eval(&text);
-            if !allowed && !found.contains("argument") && !found.contains(&format!("`{}`:", row.name)) {
-                assert!(
-                    tells(&found, row.name, "cannot be used here: it needs"),
-                    "{place:?} {text}: {found}"
-                );
-            }
-        }
-    }
-    world.place = Place::HttpRequest;
-    for row in convert::all().filter(|row| !sample::Type::Bool.casts_to(row.takes)) {
-        let args: Vec<&str> =
-            row.args.iter().filter(|spec| !spec.optional).map(|spec| right(spec.kind)).collect();
-        let text = format!("bool(true),{}({})", row.name, args.join(","));
-        let found = world.eval(&text);
-        assert!(tells(&found, row.name, "cannot be applied here: it takes"), "{text}: {found}");
-    }
-}
-
-#[test]
-fn what_is_known_and_not_built_says_what_it_needs() {
-    let world = World::new();
-    for (text, needs) in [
-        ("sc0_conn_cnt", "stick tables"),
-        ("src_conn_cnt", "stick tables"),
-        ("ssl_fc_session_id", "TLS"),
-        ("fcgi.docroot", "FastCGI applications"),
-        ("spoe.engine-id", "SPOE filters"),
-        ("src,in_table(t)", "stick tables"),
-        ("src,table_conn_cnt(t)", "stick tables"),
-    ] {
-        let name = text.rsplit(',').next().unwrap_or_default().split('(').next().unwrap_or_default();
-        assert_eq!(world.eval(text), format!("error: `{name}` is not supported yet: it needs {needs}"));
-    }
-}

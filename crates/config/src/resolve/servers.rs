@@ -19,9 +19,8 @@ use crate::plan::proxy::StateFile;
 use crate::plan::server::Observe;
 use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
-use crate::server::{
-    InitAddr, ServerDraft, ServerPlace, host_name, origin, parse_params, parse_place, refuse_datagrams,
-};
+use crate::server::{InitAddr, ServerDraft, origin, parse_params};
+use crate::server_address::{ServerPlace, host_name, parse_place, refuse_datagrams};
 use crate::settings::{DefaultServers, Settings};
 
 /// A server whose state is made and whose settings still lack what refers to names.

@@ -26,7 +26,9 @@ pub(crate) fn check(
     if settings.mode == Mode::Log {
         return not_for_logs(proxy, context);
     }
-    if settings.kind == crate::draft::Kind::Frontend && binds == 0 && settings.binds.is_empty() {
+    // Where a line was refused it may have been the `bind`.
+    let whole = !context.diagnostics.has_errors();
+    if settings.kind == crate::draft::Kind::Frontend && binds == 0 && settings.binds.is_empty() && whole {
         warn(proxy, context, |kind, name| {
             format!(
                 "{kind} '{name}' has no 'bind' directive. Please declare it as a backend if this was intended."

@@ -12,8 +12,8 @@ use crate::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, F
 use crate::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, removed, unsupported};
 use crate::plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use crate::resolve::names::resolve_host;
-use crate::server;
 use crate::settings::{DeclaredCapture, Settings};
+use crate::{server, server_address};
 
 /// The rows.
 #[rustfmt::skip]
@@ -323,7 +323,7 @@ fn server_state_file_name<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '
 }
 
 fn source<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    settings.source = Some(Rc::new(server::parse_source(args)?));
+    settings.source = Some(Rc::new(server_address::parse_source(args)?));
     args.finish()
 }
 

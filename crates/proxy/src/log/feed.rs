@@ -50,18 +50,18 @@ fn is_stopping(context: &mut Context<'_>) -> bool {
     })
 }
 
-/// Starts this worker's share of the tasks.
+/// Starts this worker's share of the tasks. From then on their rings keep what their servers have not got.
 pub fn start(worker: &Rc<Worker>) {
     let workers = runtime::shard::workers().max(1);
     for (number, server) in worker.shared.plan.ring_servers.iter().enumerate() {
         if number % workers == worker.index {
-            tokio::task::spawn_local(feed(worker.clone(), server.clone()));
+            let reader = Reader::attach(&server.ring);
+            tokio::task::spawn_local(feed(worker.clone(), server.clone(), reader));
         }
     }
 }
 
-async fn feed(worker: Rc<Worker>, server: RingServer) {
-    let mut reader = Reader::attach(&server.ring);
+async fn feed(worker: Rc<Worker>, server: RingServer, mut reader: Reader) {
     let timer = Timer::new();
     loop {
         let connected = now_ms();

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 pub(crate) mod everyday;
+pub(crate) mod rows;
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,0 +1,113 @@
+//! Addresses on server lines (manual, section 5.2): where a server is, and from where it is reached (`source`).
+//!
+//! Names of hosts stay names here unless they are a `source`'s; [`crate::resolve`] and the `resolvers` sections look them up.
+
+use std::net::IpAddr;
+
+use base::address::{Accepts, Host, Place, PortRule, Ports, Transport};
+use diag::Diagnostic;
+use syntax::Word;
+
+use crate::args::Args;
+use crate::keyword::{Outcome, not_supported};
+use crate::plan::server::{Source, UseSource};
+use crate::resolve::names::resolve_host;
+
+/// What stands behind `source`, up to the end of the line or the first word that does not belong to it.
+pub(crate) fn parse_source(args: &mut Args<'_, '_>) -> Result<Source, Diagnostic> {
+    let word = args.required("<addr>[:<port>[-<port>]]")?;
+    let (address, ports) = source_address(word, args)?;
+    let mut source = Source { address, ports, interface: None, transparent: UseSource::No };
+    loop {
+        if args.take("usesrc") {
+            source.transparent = use_source(args)?;
+        } else if args.take("interface") {
+            source.interface = Some(args.required("the name of an interface")?.as_str().into());
+        } else {
+            return Ok(source);
+        }
+    }
+}
+
+type AddressAndPorts = (Option<IpAddr>, Option<(u16, u16)>);
+
+fn source_address(word: &Word, args: &Args<'_, '_>) -> Result<AddressAndPorts, Diagnostic> {
+    let address = args.address(word, Accepts { port: PortRule::Optional, range: true, offset: false })?;
+    let Place::Ip { host, ports } = &address.place else {
+        return Err(args.wrong(format!("`{word}` is no IP address")));
+    };
+    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
+    let ports = match *ports {
+        Ports::One(port) if port > 0 => Some((port, port)),
+        Ports::Range(first, last) => Some((first, last)),
+        _ => None,
+    };
+    Ok((Some(ip).filter(|ip| !ip.is_unspecified()), ports))
+}
+
+fn use_source(args: &mut Args<'_, '_>) -> Result<UseSource, Diagnostic> {
+    let word = args.required("<addr>[:<port>], 'client', 'clientip', or 'hdr_ip(name,#)'")?;
+    if let Some(inside) = word.strip_prefix("hdr_ip(").and_then(|rest| rest.strip_suffix(')')) {
+        let (name, occurrence) = inside.split_once(',').unwrap_or((inside, "-1"));
+        let occurrence = occurrence
+            .parse()
+            .map_err(|_| args.wrong(format!("`{occurrence}` is no number of an occurrence")))?;
+        return Ok(UseSource::Header(name.into(), occurrence));
+    }
+    match word.as_str() {
+        "client" => Ok(UseSource::Client),
+        "clientip" => Ok(UseSource::ClientIp),
+        _ => {
+            let (ip, ports) = source_address(word, args)?;
+            let ip = ip.ok_or_else(|| args.wrong("`usesrc` expects an address"))?;
+            Ok(UseSource::Fixed((ip, ports.map_or(0, |(first, _)| first)).into()))
+        }
+    }
+}
+
+/// The address of a server as written: its place, and whether its port is relative.
+pub(crate) struct ServerPlace {
+    /// Host or path.
+    pub(crate) place: Place,
+    /// `+8`, or 0 when no port was written.
+    pub(crate) port_offset: Option<i32>,
+    /// `udp@`, `uxdg@`: for log servers only.
+    pub(crate) is_datagram: bool,
+}
+
+/// Parses the address of a server line.
+pub(crate) fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlace, Diagnostic> {
+    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: true })?;
+    if matches!(address.transport, Transport::Quic | Transport::Mptcp) {
+        return Err(not_supported(&format!("server … {word}")).at(word.span()));
+    }
+    let port_offset = match &address.place {
+        Place::Ip { ports: Ports::None, .. } => Some(0),
+        Place::Ip { ports: Ports::Offset(offset), .. } => Some(*offset),
+        Place::Fd(_) | Place::SockPair(_) | Place::ReverseHttp(_) => {
+            return Err(not_supported(&format!("server … {word}")).at(word.span()));
+        }
+        _ => None,
+    };
+    let is_datagram = address.transport == Transport::Datagram;
+    Ok(ServerPlace { place: address.place, port_offset, is_datagram })
+}
+
+/// Refuses `udp@` and `uxdg@`, `mode log` aside.
+pub(crate) fn refuse_datagrams(place: &ServerPlace, word: &Word) -> Outcome {
+    if !place.is_datagram {
+        return Ok(());
+    }
+    Err(Diagnostic::alert(format!("`{word}` is reached by datagrams, which only log messages are sent in"))
+        .at(word.span())
+        .help("servers of backends with `mode log` may have such addresses")
+        .haproxy(format!("unusable address '{word}': datagram servers need 'mode log'.")))
+}
+
+/// Whether a host is a name that must be resolved.
+pub(crate) fn host_name(place: &Place) -> Option<&Host> {
+    match place {
+        Place::Ip { host: host @ Host::Name { .. }, .. } => Some(host),
+        _ => None,
+    }
+}

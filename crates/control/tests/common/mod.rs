@@ -1,0 +1,112 @@
+//! A process with a frontend and a backend of three servers, and its runtime socket, for tests.
+
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use control::{Level, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View, serve};
+use state::proxy::ProxySeed;
+use state::server::{ServerAddress, ServerSeed};
+use state::{Listener, Mode, Proxy, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+pub(crate) fn server(id: u32, name: &str, checked: bool, backup: bool) -> Arc<Server> {
+    let server = Server::new(ServerSeed {
+        id,
+        name: name.into(),
+        proxy: "be".into(),
+        backup,
+        maxconn: 0,
+        minconn: 0,
+        maxqueue: 0,
+        address: ServerAddress::Ip(SocketAddr::from(([127, 0, 0, 1], 8000 + id as u16))),
+        weight: 10,
+        disabled: false,
+        checked,
+    });
+    server.health.configured.store(checked, Relaxed);
+    server.health.rise.store(2, Relaxed);
+    server.health.fall.store(3, Relaxed);
+    server.health.level.store(4, Relaxed);
+    server
+}
+
+pub(crate) fn proxy(
+    id: u32,
+    name: &str,
+    is_frontend: bool,
+    is_backend: bool,
+    servers: Vec<Arc<Server>>,
+) -> ProxyView {
+    let state = Arc::new(Proxy::new(ProxySeed {
+        id,
+        name: name.into(),
+        mode: Mode::Http,
+        is_frontend,
+        is_backend,
+        maxconn: 2000,
+        session_limit: 0,
+        disabled: false,
+    }));
+    state.servers.store(Arc::new(servers.clone()));
+    if is_frontend {
+        let listener = Listener::new(1, "sock-1".into(), "127.0.0.1:80".into(), 0);
+        state.listeners.store(Arc::new(vec![Arc::new(listener)]));
+    }
+    let view = |state: Arc<Server>| ServerView {
+        cookie: Some(format!("c{}", state.id).into()),
+        pool_max: -1,
+        pool_purge: Duration::from_secs(5),
+        state,
+    };
+    ProxyView {
+        servers: servers.into_iter().map(|server| (server.id, view(server))).collect::<HashMap<_, _>>(),
+        state,
+        algorithm: "roundrobin",
+        dynamic_weights: true,
+        cookie: None,
+        description: None,
+        listeners: false,
+    }
+}
+
+pub(crate) fn runtime() -> Arc<Runtime> {
+    let process = Arc::new(state::Process::default());
+    process.maxconn.store(1000, Relaxed);
+    process.hard_maxconn.store(1000, Relaxed);
+    let servers =
+        vec![server(1, "s1", true, false), server(2, "s2", false, false), server(3, "s3", false, true)];
+    let view = View {
+        node: "n1".into(),
+        proxies: vec![proxy(2, "fe", true, false, vec![]), proxy(3, "be", false, true, servers)],
+        sockets: vec![SocketView { address: "unix@/tmp/s".into(), level: Level::Admin }],
+        environment: vec![("A".into(), "1".into())],
+        ..View::default()
+    };
+    Arc::new(Runtime::new(process, view))
+}
+
+pub(crate) fn ask_at(runtime: &Arc<Runtime>, level: Level, input: &str) -> String {
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    executor.block_on(async {
+        let (mut ours, theirs) = duplex(1 << 20);
+        ours.write_all(input.as_bytes()).await.unwrap();
+        ours.shutdown().await.unwrap();
+        serve(theirs, level, SeverityOutput::None, runtime.clone(), None).await.unwrap();
+        let mut output = String::new();
+        ours.read_to_string(&mut output).await.unwrap();
+        output
+    })
+}
+
+pub(crate) fn ask(runtime: &Arc<Runtime>, input: &str) -> String {
+    ask_at(runtime, Level::Admin, input)
+}
+
+pub(crate) fn be(runtime: &Runtime) -> Arc<Proxy> {
+    runtime.view().backend("be").unwrap().state.clone()
+}

@@ -1,0 +1,356 @@
+//! Claims about what the runtime socket shows and changes of servers: statistics, states, where they are checked.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod common;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use common::{ask, be, runtime};
+use control::{Runtime, View};
+use state::server::{CheckResult, Operational, ServerAddress, ServerSeed};
+use state::{Proxy, Server};
+
+/// One line of the CSV by names, as column → value.
+fn csv(runtime: &Arc<Runtime>, proxy: &str, name: &str) -> HashMap<String, String> {
+    let text = ask(runtime, "show stat\n");
+    let mut lines = text.lines();
+    let titles: Vec<&str> = lines.next().unwrap().trim_start_matches("# ").split(',').collect();
+    let line = lines.find(|line| line.starts_with(&format!("{proxy},{name},"))).unwrap();
+    titles.iter().zip(line.split(',')).map(|(t, v)| ((*t).to_owned(), v.to_owned())).collect()
+}
+
+#[test]
+fn csv_has_the_columns_of_the_manual_in_their_places() {
+    let runtime = runtime();
+    let text = ask(&runtime, "show stat\n");
+    let header = text.lines().next().unwrap().trim_start_matches("# ");
+    let columns: Vec<&str> = header.split(',').collect();
+    #[rustfmt::skip]
+    let places = [(0, "pxname"), (1, "svname"), (17, "status"), (18, "weight"), (36, "check_status"), (48, "req_tot"),
+                  (73, "addr"), (94, "eint"), (99, "uweight"), (103, "srid"), (112, "proto"), (118, "cache_hint_hits"), (119, "-")];
+    for (place, name) in places {
+        assert_eq!(columns[place], name);
+    }
+    let width = columns.len();
+    assert!(text.lines().take_while(|line| !line.is_empty()).all(|line| line.split(',').count() == width));
+    assert_eq!(text.lines().filter(|line| line.contains(',')).count(), 1 + 5);
+    let only = ask(&runtime, "show stat 3 4 2\n");
+    assert_eq!(only.lines().count(), 3, "a title, a server, an empty line: {only}");
+    assert_eq!(ask(&runtime, "show stat be 2 -1\n").matches("\nbe,BACKEND,").count(), 1);
+}
+
+#[test]
+fn a_server_shows_its_state_as_haproxy_names_it() {
+    let runtime = runtime();
+    let s1 = be(&runtime).server("s1").unwrap();
+    let status = || csv(&runtime, "be", "s1")["status"].clone();
+    assert_eq!((status(), csv(&runtime, "be", "s2")["status"].clone()), ("UP".into(), "no check".into()));
+    s1.health.level.store(3, Relaxed);
+    assert_eq!(status(), "UP 2/3");
+    s1.set_operational(Operational::Stopped, 1);
+    s1.health.level.store(1, Relaxed);
+    assert_eq!(status(), "DOWN 1/2");
+    s1.health.level.store(0, Relaxed);
+    s1.health.last.store(Arc::new(CheckResult {
+        status: "L4CON",
+        code: None,
+        duration_ms: 3,
+        description: "Connection refused".into(),
+    }));
+    let row = csv(&runtime, "be", "s1");
+    assert_eq!((row["status"].as_str(), row["check_status"].as_str()), ("DOWN", "L4CON"));
+    assert_eq!(
+        (row["check_desc"].as_str(), row["last_chk"].as_str()),
+        ("Layer4 connection problem", "Connection refused")
+    );
+    assert_eq!(csv(&runtime, "be", "BACKEND")["status"], "UP");
+    ask(&runtime, "set server be/s1 health up;set server be/s1 state drain\n");
+    assert_eq!(status(), "DRAIN");
+    ask(&runtime, "disable server be/s1;disable server be/s2;disable server be/s3\n");
+    assert_eq!((status(), csv(&runtime, "be", "BACKEND")["status"].clone()), ("MAINT".into(), "DOWN".into()));
+    assert!(!ask(&runtime, "show stat no-maint\n").contains("be,s1,"));
+    ask(&runtime, "enable server be/s1\n");
+    assert_eq!(status(), "UP 1/3", "up, but the first failed check brings it down");
+}
+
+#[test]
+fn changes_by_hand_are_told_in_haproxys_words() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let list = told.clone();
+    let runtime = Arc::into_inner(runtime()).unwrap();
+    let notify = move |_: &Proxy, level: u8, text: &str| list.lock().unwrap().push((level, text.to_owned()));
+    let runtime = Arc::new(runtime.with_notify(Arc::new(notify)));
+    let tail = "0 sessions active, 0 requeued, 0 remaining in queue.";
+    #[rustfmt::skip]
+    let cases: &[(&str, &[(u8, String)])] = &[
+        ("disable server be/s1", &[(1, format!("Server be/s1 is going DOWN for maintenance. 1 active and 1 backup servers left. {tail}"))]),
+        ("disable server be/s1", &[]),
+        ("set server be/s2 state drain", &[(5, "Server be/s2 enters drain state. 0 active and 1 backup servers online. Running on backup. \
+            0 sessions requeued, 0 total in queue.".into())]),
+        ("set server be/s3 state maint", &[(1, format!("Backup Server be/s3 is going DOWN for maintenance. 0 active and 0 backup servers left. {tail}")),
+            (0, "backend be has no server available!".into())]),
+        ("enable server be/s1", &[(5, "Server be/s1 is UP/READY (leaving forced maintenance).".into())]),
+        ("set server be/s2 state ready", &[(5, "Server be/s2 is UP (leaving forced drain).".into())]),
+    ];
+    for (command, messages) in cases {
+        ask(&runtime, &format!("{command}\n"));
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), *messages, "{command}");
+    }
+}
+
+#[test]
+fn a_server_leaves_maintenance_as_init_state_says() {
+    let runtime = runtime();
+    let server = be(&runtime).servers.load()[0].clone();
+    // What `init-state` sets the level to, and what the server then is: rise is 2, fall is 3.
+    let cases =
+        [(None, "UP 1/3"), (Some(4), "UP"), (Some(2), "UP 1/3"), (Some(1), "DOWN 1/2"), (Some(0), "DOWN")];
+    for (at, (level, wanted)) in cases.into_iter().enumerate() {
+        server.health.set_initial(level);
+        for command in ["set server be/s1 state maint\n", "set server be/s1 state ready\n"] {
+            assert_eq!(ask(&runtime, command).trim(), "");
+        }
+        let row = csv(&runtime, "be", "s1");
+        assert_eq!(row["status"], wanted, "{level:?}");
+        // Maintenance counts, and begins from what was up only.
+        assert_eq!(row["chkdown"], (at + 1).min(4).to_string(), "{level:?}");
+    }
+}
+
+#[test]
+fn maintenance_is_inherited_by_the_servers_that_track() {
+    let runtime = runtime();
+    let backend = be(&runtime);
+    backend.server("s2").unwrap().track(&backend, &backend.server("s1").unwrap());
+    ask(&runtime, "set server be/s1 state maint\n");
+    assert_eq!(csv(&runtime, "be", "s2")["status"], "MAINT (via be/s1)");
+    ask(&runtime, "set server be/s1 state ready\n");
+    assert_eq!(csv(&runtime, "be", "s2")["status"], "UP 1/3");
+}
+
+#[test]
+fn typed_and_json_outputs_carry_the_same_values() {
+    let runtime = runtime();
+    let typed = ask(&runtime, "show stat typed\n");
+    assert!(typed.contains("F.2.0.0.pxname.1:KNSV:str:fe\n"), "{typed}");
+    assert!(typed.contains("S.3.1.18.weight.1:MaPV:u32:10\n"));
+    assert!(typed.contains("F.2.0.7.stot.1:MCPP:u64:0\n"));
+    let json: serde_json::Value = serde_json::from_str(&ask(&runtime, "show stat json\n")).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 5);
+    assert_eq!(json[0][0]["objType"], "Frontend");
+    assert_eq!(json[1][0]["value"]["value"], "be");
+    let json: serde_json::Value = serde_json::from_str(&ask(&runtime, "show info json\n")).unwrap();
+    assert_eq!(json[0]["field"]["name"], "Name");
+    let info = ask(&runtime, "show info\n");
+    for line in ["Name: HAProxy", "Maxconn: 1000", "node: n1", "Process_num: 1", "CurrConns: 0"] {
+        assert!(info.lines().any(|l| l == line), "{line} in {info}");
+    }
+    assert!(ask(&runtime, "show info typed\n").contains("15.Maxconn.1:CLPV:u32:1000\n"));
+    serde_json::from_str::<serde_json::Value>(&ask(&runtime, "show schema json\n")).unwrap();
+}
+
+#[test]
+fn the_state_of_servers_is_dumped_in_version_1() {
+    let runtime = runtime();
+    let text = ask(&runtime, "show servers state\n");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "1");
+    let titles = lines[1].trim_start_matches("# ").split(' ').count();
+    assert_eq!(titles, 25);
+    assert_eq!(lines[2].split(' ').count(), titles);
+    assert!(lines[2].starts_with("3 be 1 s1 127.0.0.1 2 0 10 10 "), "{}", lines[2]);
+    assert!(
+        ask(&runtime, "show servers conn be\n")
+            .contains("\nbe/s1 3/1 127.0.0.1 8001 - 5000 0 0 0 0 0 0 0 -1 0")
+    );
+}
+
+#[test]
+fn an_agents_code_is_shown_where_its_status_has_one() {
+    let runtime = runtime();
+    let s1 = be(&runtime).server("s1").unwrap();
+    s1.agent.configured.store(true, Relaxed);
+    s1.agent_checked.store(true, Relaxed);
+    for (status, code, shown) in [("L7OK", Some(0), "0"), ("CHECKED", None, "")] {
+        let result = CheckResult { status, code, ..Default::default() };
+        s1.agent.last.store(Arc::new(result));
+        let row = csv(&runtime, "be", "s1");
+        assert_eq!((row["agent_status"].as_str(), row["agent_code"].as_str()), (status, shown));
+    }
+}
+
+#[test]
+fn what_checks_and_agents_said_is_not_shown_in_maintenance() {
+    let runtime = runtime();
+    let s1 = be(&runtime).server("s1").unwrap();
+    s1.agent.configured.store(true, Relaxed);
+    s1.agent_checked.store(true, Relaxed);
+    s1.agent.level.store(1, Relaxed);
+    let shown = |column: &str| csv(&runtime, "be", "s1")[column].clone();
+    assert_eq!((shown("check_status"), shown("agent_status")), ("INI".into(), "INI".into()));
+    ask(&runtime, "set server be/s1 state drain\n");
+    assert_eq!(shown("status"), "DRAIN (agent)");
+    ask(&runtime, "set server be/s1 state maint\n");
+    assert_eq!(
+        (shown("check_status"), shown("agent_status"), shown("chkfail")),
+        ("".into(), "".into(), "0".into())
+    );
+    ask(&runtime, "set server be/s1 state ready;disable agent be/s1\n");
+    assert_eq!((shown("check_status"), shown("agent_status")), ("INI".into(), "".into()));
+}
+
+#[test]
+fn states_that_were_dumped_can_be_put_back() {
+    let before = runtime();
+    ask(
+        &before,
+        "set server be/s1 weight 3;set server be/s1 health down;disable server be/s2;set server be/s3 state drain\n",
+    );
+    let dump = ask(&before, "show servers state\n");
+    let after = runtime();
+    assert_eq!(control::state_file::load(&dump, &after.view(), None), Ok(3));
+    let strip = |text: String| {
+        // The time since the last change is the one column that moves.
+        let words = |line: &str| {
+            line.split(' ')
+                .enumerate()
+                .filter(|(i, _)| *i != 9)
+                .map(|(_, w)| w.to_owned())
+                .collect::<Vec<_>>()
+        };
+        text.lines().map(words).collect::<Vec<_>>()
+    };
+    assert_eq!(strip(ask(&after, "show servers state\n")), strip(dump.clone()));
+    assert_eq!(control::state_file::load(&dump, &after.view(), Some("other")), Ok(0));
+    assert_eq!(control::state_file::load("1\n9 gone 1 s1 - 2\nbroken\n", &after.view(), None), Ok(0));
+    assert!(control::state_file::load("2\n", &after.view(), None).is_err());
+}
+
+#[test]
+fn where_checks_and_agents_ask_is_set_shown_and_put_back() {
+    let runtime = runtime();
+    let server = be(&runtime).server("s1").unwrap();
+    server.health.configured.store(true, Relaxed);
+    server.agent.configured.store(true, Relaxed);
+    server.agent_checked.store(true, Relaxed);
+    #[rustfmt::skip]
+    let cases = [
+        ("check-addr",                     "set server <b>/<s> check-addr requires an address and optionally a port.\n"),
+        ("check-port",                     "set server <b>/<s> check-port requires a port.\n"),
+        ("check-addr nonsense",            "invalid addr 'nonsense'\n"),
+        ("check-port x",                   "provided port is not an integer\n"),
+        ("check-port 65536",               "provided port is invalid\n"),
+        ("check-addr 192.0.2.7 port -1",   "provided port is invalid\n"),
+        ("check-addr 192.0.2.7",           ""),
+        ("check-port 81",                  ""),
+        ("agent-addr",                     "set server <b>/<s> agent-addr requires an address and optionally a port.\n"),
+        ("agent-addr name.invalid",        "invalid addr 'name.invalid'\n"),
+        ("agent-addr 2001:db8::1 port 82", ""),
+        ("agent-send hello",               ""),
+        ("ssl on",                         "server ssl setting not supported.\n"),
+    ];
+    for (words, answer) in cases {
+        let said = ask(&runtime, &format!("set server be/s1 {words}\n"));
+        assert_eq!(said.trim_end_matches('\n'), answer.trim_end_matches('\n'), "{words}");
+    }
+    assert_eq!(server.agent.send.load().as_deref().map(|send| &**send), Some(&b"hello"[..]));
+    for (words, what) in
+        [("check-addr 192.0.2.7", "health"), ("agent-addr 192.0.2.7", "agent"), ("agent-port 1", "agent")]
+    {
+        let said = ask(&runtime, &format!("set server be/s2 {words}\n"));
+        assert_eq!(said, format!("{what} checks are not enabled on this server\n\n"), "{words}");
+    }
+    ask(&runtime, "disable agent be/s1\n");
+    let said = ask(&runtime, "set server be/s1 agent-send x\n");
+    assert_eq!(said, "agent checks are not enabled on this server.\n\n");
+    let dump = ask(&runtime, "show servers state\n");
+    let line = dump.lines().find(|line| line.contains(" s1 ")).unwrap();
+    assert!(line.ends_with(" 0 81 192.0.2.7 2001:db8::1 82"), "{line}");
+    let after = self::runtime();
+    let restored = be(&after).server("s1").unwrap();
+    restored.health.configured.store(true, Relaxed);
+    restored.agent.configured.store(true, Relaxed);
+    restored.agent_checked.store(true, Relaxed);
+    control::state_file::load(&dump, &after.view(), None).unwrap();
+    let again = ask(&after, "show servers state\n");
+    assert!(again.lines().any(|line| line.ends_with(" 0 81 192.0.2.7 2001:db8::1 82")), "{again}");
+    assert!(!restored.agent_checked.load(Relaxed), "turned off by hand, and so it stays");
+}
+
+#[test]
+fn disabled_of_the_configuration_is_a_mark_that_outlives_the_maintenance() {
+    let runtime = runtime();
+    let server = |disabled| {
+        Server::new(ServerSeed {
+            id: 4,
+            name: "s4".into(),
+            proxy: "be".into(),
+            backup: false,
+            maxconn: 0,
+            minconn: 0,
+            maxqueue: 0,
+            address: ServerAddress::Ip(SocketAddr::from(([127, 0, 0, 1], 80))),
+            weight: 1,
+            disabled,
+            checked: false,
+        })
+    };
+    let place = |disabled| {
+        let server = server(disabled);
+        be(&runtime).servers.store(Arc::new(vec![server.clone()]));
+        server
+    };
+    let own = place(true);
+    for (command, admin, maintenance) in
+        [("maint", 5, true), ("ready", 4, false), ("drain", 12, false), ("maint", 5, true)]
+    {
+        if command == "maint" && own.admin().0 == 5 {
+            assert!(own.admin().in_maintenance(), "as it was made");
+        }
+        ask(&runtime, &format!("set server be/s4 state {command}\n"));
+        assert_eq!((own.admin().0, own.admin().in_maintenance()), (admin, maintenance), "{command}");
+    }
+    // What the file says, what the configuration says, what comes of it.
+    let cases = [
+        (0, false, 0),
+        (1, false, 1),
+        (8, false, 8),
+        (4, true, 4),
+        (5, true, 5),
+        (12, true, 12),
+        // The configuration changed: it counts.
+        (5, false, 0),
+        (4, false, 0),
+        (0, true, 5),
+        (8, true, 5),
+        // Inherited states are found out anew.
+        (2 | 16 | 32, false, 0),
+    ];
+    for (old, disabled, new) in cases {
+        let own = place(disabled);
+        let text = format!("1\n3 be 4 s4 127.0.0.1 2 {old} 1 1 5 1 0 2 0 0 0 0 - 80 - 0 0 - - 0\n");
+        assert_eq!(control::state_file::load(&text, &runtime.view(), None), Ok(1));
+        assert_eq!(own.admin().0, new, "{old} where disabled is {disabled}");
+    }
+}
+
+#[test]
+fn the_value_of_a_dynamic_cookie_is_shown() {
+    let runtime = runtime();
+    let mut view = View::clone(&runtime.view());
+    view.proxies[1].servers.get_mut(&2).unwrap().cookie = None;
+    runtime.replace(view);
+    be(&runtime).dynamic_cookies.store(true, Relaxed);
+    assert_eq!(csv(&runtime, "be", "s2")["cookie"], "");
+    ask(&runtime, "set dynamic-cookie-key backend be secret\n");
+    let shown = csv(&runtime, "be", "s2")["cookie"].clone();
+    let made = be(&runtime).server("s2").unwrap().dynamic_cookie("secret").unwrap();
+    assert_eq!((shown.len(), shown), (16, made));
+    assert_eq!(csv(&runtime, "be", "s1")["cookie"], "c1", "its own");
+    ask(&runtime, "disable dynamic-cookie backend be\n");
+    assert_eq!(csv(&runtime, "be", "s2")["cookie"], "");
+}
