@@ -578,3 +578,21 @@ fn odd_messages_that_are_let_pass_are_counted_kept_and_too_many_end_a_connection
     let (_weir, port) = listen(busy, lines, &local(&origin));
     assert_eq!(glitches(port, odd_request, 9).len(), 9, "a thread with time to spare bears with it");
 }
+
+#[test]
+fn formats_of_rules_see_captures_and_the_status_of_their_own_answer() {
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "defaults\n  mode http\n  timeout client 20s\nfrontend f\n  bind 127.0.0.1:{port}\n  \
+             capture request header x-a len 20\n  capture request header x-b len 20\n  \
+             http-request set-var-fmt(txn.early) \"%hr %ST\"\n  \
+             http-request deny deny_status 429 content-type text/plain lf-string \"%ST\" if {{ path /much }}\n  \
+             http-request return status 201 content-type text/plain lf-string \"%[var(txn.early)] %{{+Q}}hr %ST\"\n"
+        ),
+        &[port],
+    );
+    let told = |path: &str| client::exchange_with(port, path, "x-a: one\r\n").map(|answer| answer.text());
+    assert_eq!(told("/").as_deref(), Some("{one|} -1 \"{one|}\" 201"));
+    assert_eq!(told("/much").as_deref(), Some("429"));
+}

@@ -282,7 +282,6 @@ const ALIASES: &[&str] = &[
     "%rc",
     "%sq",
     "%bq",
-    "%U",
     "%B",
     "%ST",
     "%tsc",
@@ -556,13 +555,17 @@ impl Case {
         let at = parts.iter().skip(1).position(differs);
         let before = at.unwrap_or(self.steps.len());
         // What leaves the type as it is.
-        let keeps =
-            |step: &&Step| ARITHMETIC.contains(&name_of(&step.call)) || name_of(&step.call) == "set-var";
+        let keeps = |step: &&Step| {
+            let name = name_of(&step.call);
+            ARITHMETIC.contains(&name) || ["set-var", "unset-var", "debug"].contains(&name)
+        };
+        // What stands in JSON may be one.
+        let may_be = ["json_query", "jwt_payload_query", "jwt_header_query"];
         let source = self.steps[..before].iter().rev().find(|step| !keeps(step));
         Culprit {
             call: at.map(|at| self.steps[at].call.as_str()),
             input: parts.get(before).and_then(|[ours, _]| ours.clone()),
-            of_boolean: source.is_some_and(|step| step.kind == Bool),
+            of_boolean: source.is_some_and(|step| step.kind == Bool || may_be.contains(&name_of(&step.call))),
             results: at.and_then(|at| parts.get(at + 1).cloned()).unwrap_or_default(),
         }
     }

@@ -169,6 +169,10 @@ const KNOWN: &[Known] = &[
         },
     },
     Known {
+        why: "addresses of IPv6 that hold one of IPv4 are masked as such, as haproxy 3.5 does; 2.6 masks all of them",
+        is_so: |_, at| at.is(&["ipmask"]) && is_address(at),
+    },
+    Known {
         why: "haproxy 2.6 stops at the first name if the delimiter is empty",
         is_so: |_, at| at.is(&["req.hdr_names"]) && at.call.is_some_and(|call| call.ends_with("(\"\")")),
     },
@@ -205,6 +209,17 @@ const REFUSALS: &[Refusal] = &[
         by_haproxy: true,
         says: &["cannot be applied", "matching method 'int' cannot be used"],
     },
+    Refusal {
+        why: "haproxy 2.6 knows neither variables in `bytes` nor the third argument of `urlp`",
+        by_haproxy: true,
+        says: &["in converter 'bytes'", ",i)", "bytes(txn."],
+    },
+    Refusal {
+        why: "the offset and the length of `bytes` are no negative numbers (manual, `bytes`); haproxy 2.6 takes them",
+        by_haproxy: false,
+        says: &["the offset is a number from 0 on", "the length is a number from 1 on"],
+    },
+    Refusal { why: "haproxy does not look at types behind `debug`", by_haproxy: false, says: &["debug("] },
     Refusal {
         why: "haproxy 2.6 refuses chunks of no size even without a separator",
         by_haproxy: true,

@@ -152,6 +152,8 @@ pub(crate) fn render(client: &Connection, x: &mut Exchange, reply: &Reply) {
     let mut body = std::mem::take(&mut x.reply_body);
     head.clear();
     body.clear();
+    // Its formats know what they are part of.
+    x.txn.status = if x.error_status > 0 { x.error_status } else { reply.status };
     envs::with(client, x, |env| reply.render(env, &mut head, &mut body));
     x.txn.response = head;
     x.reply_body = body;

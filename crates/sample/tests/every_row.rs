@@ -530,7 +530,7 @@ const CONVERTERS: &[(&str, &str, &str)] = &[
     ("tcp.src", "bin(e1f2115d01af4e3e00000000a002ffd7fe3000000204ffd70402080a01c2a71a0000000001030307),tcp.src", "sint:57842"),
     ("tcp.win", "bin(e1f2115d01af4e3e00000000a002ffd7fe3000000204ffd70402080a01c2a71a0000000001030307),tcp.win", "sint:65495"),
     ("mqtt_is_valid", "bin(101600044d5154540480003c000363696400056d75736572),mqtt_is_valid", "bool:1"),
-    ("mqtt_field_value", "bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(connect,username)", "bin:muser"),
+    ("mqtt_field_value", "bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(connect,username)", "str:muser"),
     ("protobuf", "bin(089601),protobuf(1,int32)", "sint:150"),
     ("ungrpc", "bin(0000000003089601),ungrpc(1,int32)", "sint:150"),
     ("aes_gcm_enc", "str(plain),aes_gcm_enc(128,MTIzNDU2Nzg5MDEy,Zm9vb2Zvb29mb29vb29vbw==,txn.tag),hex,length", "sint:10"),

@@ -83,7 +83,10 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
         .map_err(|error| Diagnostic::alert(format!("`{path}`: {error}")).at(certificate.span()))?;
     // The alias is its name where there is one, as HAProxy lists it; the others find it too.
     let store = &*section.name;
-    let within = |name: &str| format!("@{store}/{}", name.trim_start_matches('/'));
+    let within = |name: &str| {
+        let slash = if name.starts_with('/') { "" } else { "/" };
+        format!("@{store}{slash}{name}")
+    };
     let mut names: Vec<String> = alias.iter().map(|alias| within(alias)).collect();
     if store.is_empty() {
         names.push(path.clone());

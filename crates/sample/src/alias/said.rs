@@ -104,7 +104,7 @@ fn slots(env: &Env<'_>, kind: fn(usize) -> CaptureSlot) -> impl Iterator<Item = 
 fn captures(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out: &mut Vec<u8>) {
     let Some(transaction) = env.transaction else { return };
     // A request that was not understood has none, not even empty ones.
-    let not_understood = transaction.is_http && transaction.request_line.is_none();
+    let not_understood = transaction.is_http && transaction.request.method().is_empty();
     if not_understood || slots(env, kind).next().is_none() {
         return;
     }

@@ -9,7 +9,7 @@ use crate::value::{Scratch, Type, Value, write_int};
 pub(super) static CONVERTS: &[Convert] = &[
     //  name                 arguments                            takes       gives       what it does
     row("mqtt_is_valid",     &[],                                 Type::Bin,  Type::Bool, "whether it is a right CONNECT or CONNACK packet", mqtt_is_valid),
-    row("mqtt_field_value",  &[arg(Kind::Str), arg(Kind::Str)],   Type::Bin,  Type::Bin,  "a field or property of such a packet",            mqtt_field_value).prepared(prepare_field),
+    row("mqtt_field_value",  &[arg(Kind::Str), arg(Kind::Str)],   Type::Bin,  Type::Str,  "a field or property of such a packet",            mqtt_field_value).prepared(prepare_field),
 ];
 
 const CONNECT: u8 = 1;
@@ -251,5 +251,5 @@ fn mqtt_field_value<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> O
         Found::Number(number) => write_int(&mut out, i64::from(number)),
         Found::Bytes(bytes) => out.extend_from_slice(bytes),
     }
-    Some(Value::Bin(out.into()))
+    Some(Value::Str(out.into()))
 }
