@@ -107,10 +107,12 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         "section" => of_section(place, name),
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
         "proxy" => of_keyword(name, Where(15)),
-        "bind" => of(config::bind::TABLE.iter().any(|row| row.name == name)),
+        "bind" => with_warnings(name, config::bind::WITHOUT_EFFECT)
+            .unwrap_or_else(|| of(config::bind::TABLE.iter().any(|row| row.name == name))),
         // Stands behind `source`, which is a row.
         "server" if name == "usesrc" => Status::Done,
-        "server" => of(config::server::rows().any(|row| row.name == name)),
+        "server" => with_warnings(name, config::server::WITHOUT_EFFECT)
+            .unwrap_or_else(|| of(config::server::rows().any(|row| row.name == name))),
         "action" => {
             of(rules::ACTIONS.iter().any(|row| row.built && row.name == bare(name) && in_set(row, place)))
         }
@@ -128,6 +130,11 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         }
         _ => Status::NotYet,
     }
+}
+
+/// A parameter that is taken with a warning.
+fn with_warnings(name: &str, list: &[(&str, &'static str)]) -> Option<Status> {
+    list.iter().find(|(own, _)| *own == name).map(|(_, why)| Status::WithoutEffect(why))
 }
 
 fn of(done: bool) -> Status {

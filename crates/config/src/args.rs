@@ -190,6 +190,14 @@ impl<'a, 'd> Args<'a, 'd> {
             .haproxy(format!("Cannot open namespace '{word}'.")))
     }
 
+    /// `idle-ping` of a bind or server line: a delay, for protocols that can ask.
+    pub fn idle_ping(&mut self) -> Result<(), Diagnostic> {
+        let word = self.value()?;
+        self.time(word, DefaultUnit::Milliseconds)?;
+        self.warn("`idle-ping` has no effect: only HTTP/2 can ask, which is not supported yet");
+        Ok(())
+    }
+
     /// Warns of a time of less than 100 without a unit: seconds were probably meant.
     pub fn warn_if_small(&mut self, word: &Word, keyword: &str, within: &str) {
         if !matches!(word.parse::<u32>(), Ok(1..100)) {

@@ -89,7 +89,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("group",            "<group>",       "the group of a UNIX socket",                       group),
     row("guid-prefix",      "<string>",      "begins names unique over all files",               |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid_prefix = Some(word); Ok(()) }),
     row("id",               "<id>",          "its number in the statistics",                     id),
-    row("idle-ping",        "<delay>",       "asks idle HTTP/2 clients whether they live",       without_effect),
+    row("idle-ping",        "<delay>",       "asks idle HTTP/2 clients whether they live",       |_, a| a.idle_ping()),
     row("interface",        "<interface>",   "takes connections of this interface only",         |d, a| text(&mut d.interface, a)),
     row("label",            "<label>",       "a name for sockets handed over",                   without_effect),
     row("level",            "{ user | operator | admin }", "what may be done over a command socket", level),
@@ -114,6 +114,10 @@ pub static TABLE: &[BindKeyword] = &[
     row("v4v6",             "",              "takes IPv4 connections on `::` too",               |d, _| { d.v6only = Some(false); Ok(()) }),
     row("v6only",           "",              "takes IPv6 connections only",                      |d, _| { d.v6only = Some(true); Ok(()) }),
 ];
+
+/// Those that are taken with a warning, and why.
+pub const WITHOUT_EFFECT: &[(&str, &str)] =
+    &[("idle-ping", "only HTTP/2 can ask"), ("label", "sockets are told apart by their addresses here")];
 
 /// Parses the parameters left in `args`; `title` is `bind :80`, for messages.
 pub fn parse_params<'a>(

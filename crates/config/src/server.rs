@@ -226,6 +226,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("enabled",            "",              "starts in service",                                         |d, _| { d.disabled = false; Ok(()) }),
     row("hash-key",           "{ id | id32 | guid | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
     row("id",                 "<value>",       "its number in the backend",                                 id),
+    row("idle-ping",          "<delay>",       "asks idle HTTP/2 servers whether they live",                |_, a| a.idle_ping()),
     row("init-addr",          "{ last | libc | none | <ip> },[...]", "how its address is found at start",   init_addr),
     row("log-bufsize",        "<size>",        "the ring before a server of a log backend",                 log_bufsize),
     row("log-proto",          "{ legacy | octet-count }", "how it tells log messages apart",                log_proto),
@@ -261,6 +262,10 @@ pub static TABLE: &[ServerKeyword] = &[
     row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid = Some(word); Ok(()) }),
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
 ];
+
+/// Those that are taken with a warning, and why.
+pub const WITHOUT_EFFECT: &[(&str, &str)] =
+    &[("idle-ping", "only HTTP/2 can ask"), ("non-stick", "stick tables are not supported yet")];
 
 /// Every parameter: those of this file, those about checks and those about names.
 pub fn rows() -> impl Iterator<Item = &'static ServerKeyword> {

@@ -276,3 +276,20 @@ fn allowing_what_is_experimental_in_vain_is_told() {
     };
     assert_eq!([warnings(""), warnings("http-request normalize-uri path-merge-slashes")], [1, 0]);
 }
+
+#[test]
+fn parameters_without_effect_say_so() {
+    let bind = config::bind::WITHOUT_EFFECT.iter().map(|(name, _)| ("bind :8000", *name));
+    let server = config::server::WITHOUT_EFFECT.iter().map(|(name, _)| ("server s 192.0.2.1:80", *name));
+    for (line, name) in bind.chain(server) {
+        let warned = ["", " 10s"].iter().any(|argument| {
+            let text = format!("listen l\n mode tcp\n {line} {name}{argument}\n");
+            let loaded = common::load_quietly(&text);
+            let says = |message: &&diag::Diagnostic| {
+                message.message.contains(name) && message.message.contains("has no effect")
+            };
+            loaded.diagnostics.iter().any(|message| says(&message))
+        });
+        assert!(warned, "{line} {name}");
+    }
+}
