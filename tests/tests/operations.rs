@@ -233,7 +233,8 @@ fn counters_are_dumped_by_identifier_and_preloaded() {
     assert_eq!(total(&weir, "B."), Some(0), "it has another identifier now");
     drop(weir);
     let weir = start(&format!("global\n  stats-file /nowhere/stats\n{lines}"), port);
-    assert!(weir.messages().contains("Can't load stats-file '/nowhere/stats'"), "{}", weir.messages());
+    let told = || weir.messages().contains("Can't load stats-file '/nowhere/stats'");
+    assert!(eventually(told), "{}", weir.messages());
 }
 
 #[test]
