@@ -16,7 +16,7 @@ fn start(lines: &str, server: &str) -> (Weir, PathBuf, u16) {
     let (socket, port) = (scratch("check").join("weir.sock"), free_port());
     let text = format!(
         "global\n nbthread 2\n stats socket {} level admin\n\
-         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n timeout check 20s\n\
          frontend f\n bind 127.0.0.1:{port}\n default_backend b\n\
          backend b\n {lines}\n server s {server}\n",
         socket.display()
