@@ -163,6 +163,12 @@ impl Flow {
         self.ready
     }
 
+    /// How many bytes of the body have left the buffer since it was [started](Self::start), its coding included, wherever they
+    /// are now: sent, staged, or lost with a connection that broke.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.received - self.ready as u64
+    }
+
     /// How many of the next bytes may be moved without being looked at: of a known length, of the current chunk, or
     /// all until the close.
     fn spliceable(&self) -> u64 {

@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::flow::Recoding;
 use crate::glitch;
 use crate::session::Arrival;
+use crate::upload;
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
@@ -179,10 +180,7 @@ fn capture_error(client: &mut Connection, error: &http::ParseError) {
 
 /// Counts the request, complete `now`, and notes what logs and later steps need of it as it was received.
 fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), Stop> {
-    let length = match x.txn.request.method_id() {
-        Method::Connect => BodyLength::None,
-        _ => x.txn.request.request_body(),
-    };
+    let length = upload::request_length(x);
     if length == BodyLength::Chunked {
         check_chunks(client)?;
     }

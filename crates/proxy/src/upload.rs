@@ -172,10 +172,7 @@ pub(crate) async fn write_all(client: &mut Connection, mut bytes: &[u8]) -> Resu
 
 /// Makes the head ready to be sent to `server`, before the body.
 pub(crate) fn start(client: &mut Connection, x: &mut Exchange, backend: &Proxy, server: &ServerSettings) {
-    let length = match x.txn.request.method_id() {
-        Method::Connect => BodyLength::None,
-        _ => x.txn.request.request_body(),
-    };
+    let length = request_length(x);
     let recoding = match length {
         BodyLength::Chunked if backend.options.http_drop_request_trailers => Recoding::DropTrailers,
         _ => Recoding::None,
@@ -216,31 +213,31 @@ fn enlarge(input: &mut Buffer) {
     }
 }
 
-/// Whether the request can be sent from its beginning again.
+/// Whether the request can be sent from its beginning again: the client's buffer still has its body from the first byte,
+/// or what left the buffer was kept.
 pub(crate) fn can_rewind(x: &Exchange) -> bool {
-    x.upload.received == 0 && !x.upload.is_blocked()
-        || x.txn.request.request_body() == BodyLength::None
-        || !x.replay.is_empty()
-        || x.upload.sent == 0
+    x.upload.consumed() <= x.replay.len() as u64
 }
 
-/// Puts back what was taken of the body, for another attempt.
+/// Puts back what an attempt took of the body, so that the client's buffer begins with the whole of it again and
+/// nothing counts as taken. Only where [`can_rewind`] says so; an attempt that took nothing changes nothing.
 pub(crate) fn rewind(client: &mut Connection, x: &mut Exchange) {
-    if x.replay.is_empty() {
-        return;
-    }
-    let consumed = x.replay.len() - body_bytes_left(x);
+    let consumed = usize::try_from(x.upload.consumed()).unwrap_or(usize::MAX).min(x.replay.len());
     if consumed > 0 {
-        let mut again = Buffer::large();
-        again.push(&x.replay);
-        if let Some(rest) = &client.input {
-            again.push(&rest.filled()[body_bytes_left(x)..]);
-        }
+        let rest = client.input.take();
+        let rest = rest.as_ref().map_or(&[][..], Buffer::filled);
+        let mut again = Buffer::holding(consumed + rest.len());
+        again.push(&x.replay[..consumed]);
+        again.push(rest);
         client.input = Some(again);
     }
+    x.upload.start(request_length(x), Recoding::None);
 }
 
-/// How many bytes of a replayed body are still in the client's buffer.
-fn body_bytes_left(x: &Exchange) -> usize {
-    x.upload.ready()
+/// How the body of the request ends, as it is read from the client.
+pub(crate) fn request_length(x: &Exchange) -> BodyLength {
+    match x.txn.request.method_id() {
+        Method::Connect => BodyLength::None,
+        _ => x.txn.request.request_body(),
+    }
 }

@@ -89,6 +89,17 @@ impl Buffer {
         }))
     }
 
+    /// A buffer that holds at least `bytes` bytes: of the pools if one of theirs is large enough.
+    pub fn holding(bytes: usize) -> Self {
+        if bytes <= SMALL_SIZE.get() {
+            Self::small()
+        } else if bytes <= LARGE {
+            Self::large()
+        } else {
+            Self::sized(bytes)
+        }
+    }
+
     /// A buffer of exactly `bytes` bytes, outside of the pools.
     pub fn sized(bytes: usize) -> Self {
         // One that happens to have the size of a pool goes there.

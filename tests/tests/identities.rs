@@ -1,0 +1,423 @@
+//! No byte of one message is ever read as another's: bodies, pipelined requests and answers carry identities that both ends
+//! verify, while connections to servers break at every point and requests are sent again (`retry-on`, `option redispatch`).
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, Weir, free_port};
+
+/// Starts the program with one listener and the lines of a backend; `retry-on` of everything that can be retried.
+fn start(lines: &str, servers: &str) -> (Weir, u16) {
+    let port = free_port();
+    let configuration = format!(
+        "global\n  nbthread 1\ndefaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n  \
+         retry-on all-retryable-errors\n  option redispatch 1\n  {lines}\n\
+         listen l\n  bind 127.0.0.1:{port}\n  {servers}\n"
+    );
+    (Weir::start(&configuration, &[port]), port)
+}
+
+/// A server that answers each request with the bytes of its body.
+fn echo_bodies() -> Origin {
+    Origin::start(|_, body| {
+        let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+        answer.extend_from_slice(body);
+        answer
+    })
+}
+
+#[test]
+fn a_body_sent_again_after_refused_connections_is_sent_once() {
+    let hidden = "GET /?s=7 HTTP/1.1\r\nHost: smuggled\r\n\r\n";
+    for dead in 1..=3 {
+        let good = echo_bodies();
+        let mut servers = String::new();
+        for number in 0..dead {
+            servers.push_str(&format!("server dead{number} 127.0.0.1:{}\n  ", free_port()));
+        }
+        servers.push_str(&format!("server good 127.0.0.1:{}", good.port()));
+        // With more than one that is dead, `first` would go from one to the other.
+        for balance in if dead == 1 { &["first", "roundrobin"][..] } else { &["roundrobin"][..] } {
+            let (_weir, port) = start(&format!("retries 5\n  balance {balance}"), &servers);
+            let mut client = Client::connect(port);
+            for _ in 0..dead + 1 {
+                let length = hidden.len();
+                client
+                    .send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{hidden}"));
+                let answer = client.response().expect("an answer");
+                assert_eq!((answer.status, answer.text()), (200, hidden.to_owned()), "{dead} {balance}");
+            }
+            // What comes next answers this request and no other.
+            client
+                .send("POST /last HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlast");
+            assert_eq!(client.response().expect("an answer").text(), "last", "{dead} {balance}");
+            assert!(client.read_to_end().is_empty(), "{dead} {balance}: more answers than requests");
+        }
+        let rounds = if dead == 1 { 2 } else { 1 };
+        assert_eq!(good.requests(), rounds * (dead + 2), "{dead}: more requests than were sent");
+    }
+}
+
+/// A chunked body whose trailers are dropped is staged apart from the buffer: it has to be put back from there as well.
+#[test]
+fn a_chunked_body_is_sent_again_whole_where_trailers_are_dropped() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let connections = AtomicUsize::new(0);
+    let origin = Origin::raw(move |mut stream| {
+        // The first connection closes when the request is there, so that it is sent a second time.
+        let first = connections.fetch_add(1, Ordering::SeqCst) == 0;
+        let mut unread = Vec::new();
+        while let Some(request) = Request::read(&mut stream, &mut unread) {
+            noted.lock().expect("no panic").push(request.map(|request| request.body));
+            if first {
+                return;
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let servers = format!("option http-drop-request-trailers\n  server s 127.0.0.1:{}", origin.port());
+    let (_weir, port) = start("retries 3", &servers);
+    let mut client = Client::connect(port);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\nx: y\r\n\r\n");
+    assert_eq!(client.response().expect("an answer").text(), "ok");
+    let whole = || Ok(b"abcdefg".to_vec());
+    assert_eq!(*seen.lock().expect("no panic"), [whole(), whole()]);
+}
+
+/// How a server of the test breaks off, or does not.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// Answers.
+    None,
+    /// Closes before it reads.
+    AtOnce,
+    /// Closes, or resets, behind the head.
+    BehindHead,
+    /// Closes with a part of the body read.
+    InBody,
+    /// Closes when the request is there.
+    BehindRequest,
+    /// Sends a part of a head.
+    HalfHead,
+    /// Sends what is no response.
+    Junk,
+    /// Answers with an error that may be retried.
+    Unavailable,
+    /// Answers and closes, without a word of it before.
+    CloseBehindAnswer,
+    /// Answers before it reads the body, and closes.
+    EarlyAnswer,
+    /// Sends a part of the response's body.
+    CutAnswer,
+}
+
+const FAULTS: [Fault; 16] = [
+    Fault::None,
+    Fault::None,
+    Fault::None,
+    Fault::None,
+    Fault::None,
+    Fault::None,
+    Fault::AtOnce,
+    Fault::BehindHead,
+    Fault::InBody,
+    Fault::BehindRequest,
+    Fault::HalfHead,
+    Fault::Junk,
+    Fault::Unavailable,
+    Fault::CloseBehindAnswer,
+    Fault::EarlyAnswer,
+    Fault::CutAnswer,
+];
+
+/// The body of request `number`: it begins with its own name, and is full of what would be requests if it were read as such.
+fn body_of(number: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(number as u64);
+    let lures = rng.usize(0..60);
+    let mut body = format!("<{number}>").into_bytes();
+    for _ in 0..lures {
+        body.extend_from_slice(
+            format!("\r\n0\r\n\r\nPOST /stolen-{number} HTTP/1.1\r\nContent-Length: 0\r\n\r\n").as_bytes(),
+        );
+    }
+    body.extend_from_slice(format!("</{number}>").as_bytes());
+    body
+}
+
+/// The request `number` as it is sent, framed by its length or in chunks, or without a body.
+fn request_of(number: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(number as u64 ^ 0x5eed);
+    let mut out = Vec::new();
+    let body = body_of(number);
+    match rng.u8(0..4) {
+        0 => out.extend_from_slice(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()),
+        1 => {
+            out.extend_from_slice(
+                format!("PUT /{number} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").as_bytes(),
+            );
+            let mut rest = &body[..];
+            while !rest.is_empty() {
+                let (chunk, left) = rest.split_at(rng.usize(1..=rest.len()));
+                out.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                out.extend_from_slice(chunk);
+                out.extend_from_slice(b"\r\n");
+                rest = left;
+            }
+            out.extend_from_slice(b"0\r\n\r\n");
+        }
+        _ => {
+            let length = body.len();
+            out.extend_from_slice(
+                format!("POST /{number} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n").as_bytes(),
+            );
+            out.extend_from_slice(&body);
+        }
+    }
+    out
+}
+
+/// A request as a server reads it.
+struct Request {
+    number: usize,
+    body: Vec<u8>,
+}
+
+impl Request {
+    /// The next of a connection: `None` at its end, an error where it is none that a client of this test sends.
+    fn read(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Result<Request, String>> {
+        let head = Self::read_head(stream, unread)?;
+        Some(match head {
+            Ok((number, framing)) => {
+                Request::read_body(stream, unread, &framing, usize::MAX)?.map(|body| Request { number, body })
+            }
+            Err(broken) => Err(broken),
+        })
+    }
+
+    /// Number and framing of the next request.
+    fn read_head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Result<(usize, String), String>> {
+        let end = loop {
+            if let Some(at) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at;
+            }
+            more(stream, unread)?;
+        };
+        let head = String::from_utf8_lossy(&unread[..end]).into_owned();
+        unread.drain(..end + 4);
+        let mut words = head.split(' ');
+        let known = matches!(words.next(), Some("GET" | "PUT" | "POST"));
+        let number = words.next().and_then(|path| path.strip_prefix('/')).unwrap_or_default();
+        let number = if number.is_empty() { Some(0) } else { number.parse().ok() };
+        match number {
+            Some(number) if known => Some(Ok((number, head.to_ascii_lowercase()))),
+            _ => Some(Err(head)),
+        }
+    }
+
+    /// The body behind the head, decoded; no more than `most` bytes of it.
+    fn read_body(
+        stream: &mut TcpStream,
+        unread: &mut Vec<u8>,
+        head: &str,
+        most: usize,
+    ) -> Option<Result<Vec<u8>, String>> {
+        let mut body = Vec::new();
+        if !head.contains("transfer-encoding: chunked") {
+            let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+            let length = length.and_then(|text| text.parse().ok()).unwrap_or(0).min(most);
+            while unread.len() < length {
+                more(stream, unread)?;
+            }
+            body.extend(unread.drain(..length));
+            return Some(Ok(body));
+        }
+        while body.len() < most {
+            let end = loop {
+                if let Some(at) = unread.windows(2).position(|window| window == b"\r\n") {
+                    break at;
+                }
+                more(stream, unread)?;
+            };
+            let line = String::from_utf8_lossy(&unread[..end]).into_owned();
+            let Ok(size) = usize::from_str_radix(&line, 16) else { return Some(Err(line)) };
+            while unread.len() < end + 2 + size + 2 {
+                more(stream, unread)?;
+            }
+            unread.drain(..end + 2);
+            body.extend(unread.drain(..size));
+            unread.drain(..2);
+            if size == 0 {
+                break;
+            }
+        }
+        Some(Ok(body))
+    }
+}
+
+/// Reads on; `None` at the end of the connection.
+fn more(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<()> {
+    let mut part = [0; 4096];
+    match stream.read(&mut part) {
+        Ok(0) | Err(_) => None,
+        Ok(count) => Some(unread.extend_from_slice(&part[..count])),
+    }
+}
+
+/// Serves one connection with faults drawn from `seed`, and notes in `wrong` whatever is not a request that was sent.
+fn serve(mut stream: TcpStream, seed: u64, wrong: &Mutex<Vec<String>>) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut unread = Vec::new();
+    loop {
+        let fault = FAULTS[rng.usize(0..FAULTS.len())];
+        if matches!(fault, Fault::AtOnce) {
+            return;
+        }
+        let note = |what: String| wrong.lock().expect("no panic").push(what);
+        let (number, head) = match Request::read_head(&mut stream, &mut unread) {
+            None => return,
+            Some(Ok(read)) => read,
+            Some(Err(head)) => return note(format!("no request of ours: {head}")),
+        };
+        let body = body_of(number);
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nx-number: {number}\r\nContent-Length: {}\r\n\r\n", body.len());
+        match fault {
+            Fault::BehindHead => return,
+            Fault::InBody => {
+                let _ = Request::read_body(&mut stream, &mut unread, &head, rng.usize(1..200));
+                return;
+            }
+            Fault::EarlyAnswer => {
+                let _ = stream.write_all(&[answer.as_bytes(), &body].concat());
+                let _ = stream.shutdown(Shutdown::Write);
+                while more(&mut stream, &mut unread).is_some() {}
+                return;
+            }
+            _ => {}
+        }
+        match Request::read_body(&mut stream, &mut unread, &head, usize::MAX) {
+            None => return,
+            Some(Err(line)) => return note(format!("broken chunks of /{number}: {line}")),
+            Some(Ok(sent)) if !head.starts_with("get") && sent != body => {
+                return note(format!("/{number} has the body {}", String::from_utf8_lossy(&sent)));
+            }
+            Some(Ok(_)) => {}
+        }
+        let sent = match fault {
+            Fault::BehindRequest => return,
+            Fault::HalfHead => {
+                let _ = stream.write_all(&answer.as_bytes()[..rng.usize(1..answer.len() - 4)]);
+                return;
+            }
+            Fault::Junk => {
+                let _ = stream.write_all(b"SSH-2.0-none of HTTP\r\n\r\n");
+                return;
+            }
+            Fault::CutAnswer => {
+                let _ = stream.write_all(answer.as_bytes());
+                let _ = stream.write_all(&body[..rng.usize(0..body.len())]);
+                return;
+            }
+            Fault::Unavailable => {
+                stream.write_all(b"HTTP/1.1 503 Not now\r\nx-number: none\r\nContent-Length: 0\r\n\r\n")
+            }
+            _ => stream.write_all(&[answer.as_bytes(), &body].concat()),
+        };
+        if sent.is_err() || matches!(fault, Fault::CloseBehindAnswer) {
+            return;
+        }
+    }
+}
+
+/// Sends requests on connections of its own, some of them pipelined, and checks that each answer is that of its request.
+/// Returns what was wrong.
+fn ask(port: u16, numbers: std::ops::Range<usize>, answered: &AtomicUsize) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut rng = fastrand::Rng::with_seed(numbers.start as u64);
+    let mut waiting = numbers.clone().peekable();
+    let mut client = Client::connect(port);
+    while waiting.peek().is_some() {
+        let batch: Vec<usize> = waiting.by_ref().take(rng.usize(1..5)).collect();
+        let bytes: Vec<u8> = batch.iter().flat_map(|number| request_of(*number)).collect();
+        // In pieces: what is sent again must not depend on how it came.
+        let (front, back) = bytes.split_at(rng.usize(0..=bytes.len()));
+        client.send(front).send(back);
+        for number in batch {
+            let Some(answer) = client.response() else {
+                client = Client::connect(port);
+                break;
+            };
+            let body = body_of(number);
+            match answer.status {
+                200 if answer.header("x-number") != Some(&number.to_string()) => {
+                    wrong.push(format!("/{number} was answered {}", answer.head));
+                }
+                200 if answer.body == body => {
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+                // Cut short: the connection ends here.
+                200 if body.starts_with(&answer.body) && client.read_to_end().is_empty() => {}
+                200 => wrong.push(format!("/{number} got the body {}", answer.text())),
+                500 | 502 | 503 | 504 => {}
+                _ => wrong.push(format!("/{number} was answered {}", answer.head)),
+            }
+            let closes = answer.header("connection").is_some_and(|value| value == "close");
+            if closes || answer.body.len() < body.len() && answer.status == 200 {
+                client = Client::connect(port);
+                break;
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn no_byte_of_one_message_is_read_as_another_s_whatever_breaks() {
+    const CLIENTS: usize = 4;
+    const REQUESTS: usize = 400;
+    let ways = [
+        "retries 3\n  balance roundrobin\n  http-reuse always",
+        "retries 3\n  balance first\n  http-reuse safe",
+        "retries 2\n  balance random\n  http-reuse never\n  option http-drop-request-trailers",
+        "retries 3\n  balance roundrobin\n  http-reuse aggressive\n  option http-buffer-request",
+    ];
+    for (way, lines) in ways.into_iter().enumerate() {
+        let wrong = Arc::new(Mutex::new(Vec::new()));
+        let origins: Vec<Origin> = (0..3)
+            .map(|number| {
+                let wrong = Arc::clone(&wrong);
+                let connections = AtomicUsize::new(0);
+                Origin::raw(move |stream| {
+                    let connection = connections.fetch_add(1, Ordering::Relaxed) as u64;
+                    let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
+                    serve(stream, connection << 8 | number << 4 | way as u64, &wrong);
+                })
+            })
+            .collect();
+        let mut servers = format!("server dead 127.0.0.1:{}\n", free_port());
+        for (number, origin) in origins.iter().enumerate() {
+            servers.push_str(&format!("  server s{number} 127.0.0.1:{}\n", origin.port()));
+        }
+        let (_weir, port) = start(lines, &servers);
+        let answered = AtomicUsize::new(0);
+        let faults: Vec<String> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|client| {
+                    let (first, answered) = (1 + client * REQUESTS, &answered);
+                    scope.spawn(move || ask(port, first..first + REQUESTS, answered))
+                })
+                .collect();
+            clients.into_iter().flat_map(|client| client.join().expect("no panic")).collect()
+        });
+        let seen: HashSet<String> = wrong.lock().expect("no panic").drain(..).chain(faults).collect();
+        assert!(seen.is_empty(), "{lines}: {} wrong, among them {:?}", seen.len(), seen.iter().next());
+        let answered = answered.load(Ordering::Relaxed);
+        assert!(answered > CLIENTS * REQUESTS / 4, "{lines}: only {answered} were answered");
+    }
+}
