@@ -53,7 +53,8 @@ pub(crate) async fn obtain(
         upstream.uses += 1;
         settings.state.counters.mine().reuses.add(1);
         backend.state.backend.mine().reuses.add(1);
-        x.txn.times.connected = x.txn.times.queued;
+        // The clock is read again only where time has passed since: deadlines are counted from here.
+        x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
         return Ok(upstream);
     }
     Box::pin(open(client, x, backend, settings, key)).await

@@ -10,6 +10,7 @@ use config::plan::Proxy;
 use config::plan::server::{Observe, ServerSettings};
 use net::splice::Pipe;
 use runtime::Buffer;
+use runtime::timer::now_us;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, LogOrigin, Phase, Transaction};
 use state::Answer;
@@ -17,7 +18,7 @@ use state::Answer;
 use crate::assign::{self, Bound, Lease};
 use crate::connection::Connection;
 use crate::cookie;
-use crate::fault::Fault;
+use crate::fault::{Fault, RetryKind};
 use crate::flow::Flow;
 use crate::local::{LocalProxy, LocalServer};
 use crate::pool::Upstream;
@@ -319,6 +320,10 @@ async fn obtain_response(
         x.txn.response.clear();
         upload::rewind(client, x);
         avoid = retry::before_retry(client, x, backend, lease, fault).await?;
+        if avoid.is_some() || fault.retry_kind() != Some(RetryKind::Connection) {
+            // Time lost to a server that was left, or that had the request, counts as waiting for one (manual, 8.4).
+            x.txn.times.queued = now_us();
+        }
     }
 }
 
