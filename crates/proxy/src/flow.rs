@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use http::{BodyLength, ChunkDecoder, ChunkEvent};
 use net::Stream;
 use net::splice::Pipe;
-use runtime::Buffer;
+use runtime::{Buffer, buffer};
 use sample::ConnectionError;
 
 use crate::gate::Gate;
@@ -108,6 +108,10 @@ pub(crate) struct Flow {
     pub(crate) moved: bool,
     /// Whether the caller ends the receiver's connection as soon as all has been sent: the two then leave together.
     pub(crate) ends: bool,
+    /// Whether the last read brought more than a small buffer takes: the next is worth a large one.
+    bulk: bool,
+    /// Whether the receiver had to be waited for since the last read: what it does not take yet is kept small.
+    slow: bool,
     /// Whether the kernel holds the end of what was written last, less than a segment, for what comes next.
     held: bool,
 }
@@ -125,6 +129,8 @@ impl Flow {
         self.gate = None;
         self.ends = false;
         self.held = false;
+        self.bulk = false;
+        self.slow = false;
         self.framing = match length {
             BodyLength::None | BodyLength::Length(0) => Framing::Done,
             BodyLength::Length(n) => Framing::Length(n),
@@ -300,7 +306,8 @@ impl Flow {
         loop {
             match self.poll_send(context, buffer, to) {
                 Poll::Ready(Ok(())) => {}
-                other => return other,
+                Poll::Pending => return self.wait_for_receiver(buffer),
+                failed => return failed,
             }
             if self.is_received() {
                 return self.finished(to);
@@ -329,7 +336,8 @@ impl Flow {
             self.admit(buffer)?;
             match self.poll_send(context, buffer, to) {
                 Poll::Ready(Ok(())) => {}
-                other => return other,
+                Poll::Pending => return self.wait_for_receiver(buffer),
+                failed => return failed,
             }
             while !through.is_empty() {
                 match through.poll_drain(context, to, self.spliceable() > 0) {
@@ -383,10 +391,13 @@ impl Flow {
                 return Poll::Ready(Ok(()));
             }
         }
-        if buffer.room_len() == 0 {
+        if buffer.is_empty() {
+            self.fit(buffer);
+        } else if buffer.room_len() == 0 {
             buffer.compact();
         }
-        if buffer.room_len() == 0 {
+        let room = buffer.room_len();
+        if room == 0 {
             return Poll::Pending;
         }
         match from.poll_read(context, buffer.room()) {
@@ -395,10 +406,30 @@ impl Flow {
             Poll::Ready(Ok(0)) => Poll::Ready(self.end_of_stream()),
             Poll::Ready(Ok(n)) => {
                 self.moved = true;
+                self.slow = false;
+                self.bulk = n == room || n >= buffer::small_size();
                 buffer.fill(n);
                 Poll::Ready(self.admit(buffer))
             }
         }
+    }
+
+    /// Gives the empty `buffer` the size that the next read is worth.
+    #[inline]
+    fn fit(&self, buffer: &mut Buffer) {
+        if self.slow {
+            buffer.shrink();
+        } else if self.bulk && buffer.capacity() < buffer::LARGE {
+            *buffer = Buffer::for_body();
+        }
+    }
+
+    /// The receiver takes no more for now: what it may not take for long is kept in as little memory as holds it.
+    #[cold]
+    fn wait_for_receiver(&mut self, buffer: &mut Buffer) -> Poll<Result<(), FlowError>> {
+        self.slow = true;
+        buffer.shrink();
+        Poll::Pending
     }
 
     fn end_of_stream(&mut self) -> Result<(), FlowError> {
@@ -437,12 +468,12 @@ mod tests {
     fn a_sender_that_pauses_behind_a_full_buffer_holds_nothing_back() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         for (length, ended) in [
-            (BodyLength::Length(4096), false),
+            (BodyLength::Length(1 << 20), false),
             (BodyLength::UntilClose, false),
             (BodyLength::UntilClose, true),
         ] {
             let ((mut from, mut sender), (mut to, mut receiver)) = (pair(), pair());
-            let (mut flow, mut buffer) = (Flow::default(), Buffer::sized(1024));
+            let (mut flow, mut buffer) = (Flow::default(), Buffer::large());
             flow.start(length, Recoding::None);
             sender.write_all(&vec![b'x'; 2 * buffer.capacity()]).unwrap();
             if ended {

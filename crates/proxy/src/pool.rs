@@ -151,7 +151,7 @@ impl Upstream {
     /// Where received bytes go, taken from the pool if there is none.
     #[inline]
     pub(crate) fn input(&mut self) -> &mut Buffer {
-        self.input.get_or_insert_with(Buffer::large)
+        self.input.get_or_insert_with(Buffer::for_body)
     }
 
     /// Proven to survive: it was used again after having been idle.

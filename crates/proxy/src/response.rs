@@ -189,8 +189,7 @@ fn poll_upload(
     );
     x.txn.bytes_in += x.upload.received - before;
     match pumped {
-        Poll::Ready(Ok(())) => client.release_input(),
-        Poll::Pending => {}
+        Poll::Ready(Ok(())) | Poll::Pending => client.release_input(),
         Poll::Ready(Err(FlowError::Write(error))) => {
             x.txn.server_error = error;
             return Err(Fault::SendFailed);
@@ -223,7 +222,7 @@ fn poll_head(
         if upstream.input.is_none() && upstream.stream.poll_read_ready(context).is_pending() {
             return Poll::Pending;
         }
-        let input = upstream.input.get_or_insert_with(Buffer::large);
+        let input = upstream.input.get_or_insert_with(Buffer::for_body);
         let n = match upstream.stream.poll_read(context, input.room()) {
             Poll::Pending => {
                 if input.is_empty() {
@@ -431,10 +430,19 @@ fn poll_download(
     upstream: &mut Upstream,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Fault>> {
-    let input = upstream.input.get_or_insert_with(Buffer::large);
-    x.download
-        .poll_pump_through(context, &mut upstream.stream, input, &mut client.stream, &mut x.download_pipe)
-        .map_err(|error| download_fault(client, x, &error))
+    let input = upstream.input.get_or_insert_with(Buffer::small);
+    let pumped = x.download.poll_pump_through(
+        context,
+        &mut upstream.stream,
+        input,
+        &mut client.stream,
+        &mut x.download_pipe,
+    );
+    if input.is_empty() {
+        // Nothing is held while nothing comes.
+        upstream.input = None;
+    }
+    pumped.map_err(|error| download_fault(client, x, &error))
 }
 
 #[cold]
@@ -494,7 +502,7 @@ pub(crate) async fn hold(
             return Ok(());
         }
         let read = poll_fn(|context: &mut Context<'_>| {
-            let input = upstream.input.get_or_insert_with(Buffer::large);
+            let input = upstream.input.get_or_insert_with(Buffer::for_body);
             if let Poll::Ready(read) = upstream.stream.poll_read(context, input.room()) {
                 return Poll::Ready(read.map_err(|_| Fault::Truncated));
             }
@@ -525,7 +533,7 @@ pub(crate) async fn more(
         let sent = client.input.get_or_insert_with(Buffer::small);
         // What goes wrong here shows again when the stream goes on.
         let _ = x.upload.poll_pump(context, &mut client.stream, sent, &mut upstream.stream);
-        let input = upstream.input.get_or_insert_with(Buffer::large);
+        let input = upstream.input.get_or_insert_with(Buffer::for_body);
         if let Poll::Ready(read) = upstream.stream.poll_read(context, input.room()) {
             let n = read.unwrap_or(0);
             input.fill(n);

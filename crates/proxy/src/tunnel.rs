@@ -87,11 +87,6 @@ pub(crate) async fn run(
     let (request_pipe, response_pipe) = pipes(client, x);
     let mut up = Leg { flow: &mut x.upload, pipe: request_pipe, shut: false };
     let mut down = Leg { flow: &mut x.download, pipe: response_pipe, shut: false };
-    let client_input = client.input.get_or_insert_with(Buffer::small);
-    let mut large = Buffer::large();
-    large.push(client_input.filled());
-    *client_input = large;
-    upstream.input.get_or_insert_with(Buffer::large);
     let (mut client_at, mut server_at) = (NEVER, NEVER);
     let mut seen = (u64::MAX, u64::MAX);
     let before = (x.txn.bytes_in, x.txn.bytes_out);
@@ -101,12 +96,8 @@ pub(crate) async fn run(
         up.flow.moved = false;
         down.flow.moved = false;
         let ended = (up.shut, down.shut);
-        // Both are Some: taken just above, and given back only afterwards.
-        let (Some(from_client), Some(from_server)) = (&mut client.input, &mut upstream.input) else {
-            return Poll::Ready(Err(Fault::Internal));
-        };
-        let first = up.poll(context, &mut client.stream, from_client, &mut upstream.stream);
-        let second = down.poll(context, &mut upstream.stream, from_server, &mut client.stream);
+        let first = up.poll(context, &mut client.stream, &mut client.input, &mut upstream.stream);
+        let second = down.poll(context, &mut upstream.stream, &mut upstream.input, &mut client.stream);
         match (first, second) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
             (Poll::Ready(Err(FlowError::Read(error))), _)
@@ -241,13 +232,18 @@ impl Leg<'_> {
         &mut self,
         context: &mut Context<'_>,
         from: &mut Stream,
-        buffer: &mut Buffer,
+        input: &mut Option<Buffer>,
         to: &mut Stream,
     ) -> Poll<Result<(), FlowError>> {
         if self.shut {
             return Poll::Ready(Ok(()));
         }
+        let buffer = input.get_or_insert_with(Buffer::small);
         let pumped = self.flow.poll_pump_through(context, from, buffer, to, &mut self.pipe);
+        if buffer.is_empty() {
+            // Nothing is held while nothing comes.
+            *input = None;
+        }
         if let Poll::Ready(Ok(())) = pumped {
             to.shutdown_write();
             self.shut = true;

@@ -191,9 +191,6 @@ pub(crate) fn start(client: &mut Connection, x: &mut Exchange, backend: &Proxy, 
     }
     gate::install(x, &client.frontend, true);
     if let Some(input) = &mut client.input {
-        if matches!(length, BodyLength::Length(n) if n > input.capacity() as u64) {
-            enlarge(input);
-        }
         // Broken coding shows when the body is pumped: the head goes out first, as it would have anyway.
         let _ = x.upload.admit(input);
     }
@@ -201,15 +198,6 @@ pub(crate) fn start(client: &mut Connection, x: &mut Exchange, backend: &Proxy, 
     if !x.upload.is_received() {
         let wanted = |options: &config::plan::Options| options.splice_request || options.splice_auto;
         x.upload_pipe = crate::response::splice_pipe(client, backend, &x.upload, wanted);
-    }
-}
-
-/// A larger buffer for a body that fills many.
-fn enlarge(input: &mut Buffer) {
-    let mut large = Buffer::large();
-    if large.capacity() > input.capacity() {
-        large.push(input.filled());
-        *input = large;
     }
 }
 

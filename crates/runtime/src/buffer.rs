@@ -14,6 +14,10 @@ pub const LARGE: usize = 64 * 1024;
 /// How many free buffers of each size a worker keeps.
 const KEEP: usize = 256;
 
+/// How many large buffers of a worker may be in use before bodies get small ones: what many slow receivers hold back stays
+/// in proportion to `tune.bufsize`, and the few that are fast lose nothing.
+const LARGE_IN_USE: isize = 8;
+
 thread_local! {
     static SMALL_SIZE: Cell<usize> = const { Cell::new(16 * 1024) };
     static SMALL_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
@@ -87,6 +91,13 @@ impl Buffer {
             count(true, 1);
             vec![0; LARGE].into_boxed_slice()
         }))
+    }
+
+    /// A buffer for a body that comes fast: of [`LARGE`] bytes, or a small one where many large ones are in use.
+    #[inline]
+    pub fn for_body() -> Self {
+        let free = LARGE_FREE.with_borrow(|free| free.len() as isize);
+        if MADE.get()[1] - free < LARGE_IN_USE { Self::large() } else { Self::small() }
     }
 
     /// A buffer that holds at least `bytes` bytes: of the pools if one of theirs is large enough.
@@ -193,6 +204,16 @@ impl Buffer {
         }
     }
 
+    /// Moves the filled bytes into a small buffer, and gives a larger one back, where they fit.
+    pub fn shrink(&mut self) {
+        let small = SMALL_SIZE.get();
+        if self.capacity() > small && self.len() <= small {
+            let mut less = Self::small();
+            less.push(self.filled());
+            *self = less;
+        }
+    }
+
     /// Appends as much of `bytes` as there is room for; returns how many were taken.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         if self.room_len() < bytes.len() {
@@ -239,6 +260,26 @@ mod tests {
         assert_eq!(buffer.filled(), b"efghijkl");
         buffer.consume(8);
         assert_eq!(buffer.room_len(), 8);
+    }
+
+    #[test]
+    fn bodies_get_small_buffers_while_many_large_ones_are_in_use() {
+        let mut held: Vec<Buffer> = (0..LARGE_IN_USE).map(|_| Buffer::for_body()).collect();
+        assert!(held.iter().all(|buffer| buffer.capacity() == LARGE));
+        assert_eq!(Buffer::for_body().capacity(), small_size());
+        held.pop();
+        assert_eq!(Buffer::for_body().capacity(), LARGE);
+    }
+
+    #[test]
+    fn a_shrunk_buffer_keeps_its_bytes_and_one_that_is_too_full_its_size() {
+        let mut buffer = Buffer::large();
+        buffer.push(&vec![1; small_size() + 1]);
+        buffer.shrink();
+        assert_eq!(buffer.capacity(), LARGE);
+        buffer.consume(1);
+        buffer.shrink();
+        assert_eq!((buffer.capacity(), buffer.len()), (small_size(), small_size()));
     }
 
     #[test]

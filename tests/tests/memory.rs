@@ -1,0 +1,131 @@
+//! What peers can make the program hold: buffers are taken while bytes are in flight and given back when there are none,
+//! counted by `show pools`.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+
+use weir_tests::client::Client;
+use weir_tests::{Origin, Weir, eventually, free_port};
+
+fn start(defaults: &str, server: u16) -> (Weir, u16) {
+    let port = free_port();
+    let configuration = format!(
+        "global\n  nbthread 1\n  stats socket runtime level admin\n\
+         defaults\n  timeout client 60s\n  timeout connect 60s\n  timeout server 60s\n  {defaults}\n\
+         listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:{server}\n"
+    );
+    (Weir::start(&configuration, &[port]), port)
+}
+
+/// Buffers that are not free (`needed_avg`), the small ones and the large ones.
+fn in_use(weir: &Weir) -> (usize, usize) {
+    let pools = weir.ask("show pools");
+    let of = |name: &str| {
+        let line = pools.lines().find(|line| line.contains(&format!("Pool {name} "))).unwrap_or_default();
+        let used = line.split("needed_avg ").nth(1).and_then(|back| back.split(',').next());
+        used.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{name} in {pools}"))
+    };
+    (of("buffer"), of("large_buffer"))
+}
+
+/// A server that answers nothing, and reads all that comes.
+fn reading() -> Origin {
+    Origin::raw(|mut stream| {
+        let mut bytes = vec![0; 65536];
+        while matches!(stream.read(&mut bytes), Ok(1..)) {}
+    })
+}
+
+#[test]
+fn slow_uploads_hold_no_buffers_while_nothing_comes() {
+    let origin = reading();
+    let (weir, port) = start("mode http", origin.port());
+    let mut clients: Vec<Client> = (0..100).map(|_| Client::connect(port)).collect();
+    for client in &mut clients {
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+        client.send(vec![b'x'; 200_000]);
+    }
+    assert!(eventually(|| weir.ask("show info").contains("CurrConns: 100")), "{}", weir.messages());
+    assert!(eventually(|| in_use(&weir) == (0, 0)), "{:?}", in_use(&weir));
+}
+
+#[test]
+fn streams_of_tcp_hold_no_buffers_while_nothing_comes() {
+    let origin = Origin::raw(|mut stream| {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut bytes) {
+            if stream.write_all(&bytes[..count]).is_err() {
+                return;
+            }
+        }
+    });
+    let (weir, port) = start("mode tcp", origin.port());
+    let mut streams: Vec<TcpStream> =
+        (0..50).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a stream")).collect();
+    for stream in &mut streams {
+        stream.write_all(b"hello").expect("the stream is open");
+        stream.read_exact(&mut [0; 5]).expect("the echo");
+    }
+    assert!(eventually(|| in_use(&weir) == (0, 0)), "{:?}", in_use(&weir));
+}
+
+#[test]
+fn slow_readers_hold_small_buffers() {
+    const READERS: usize = 60;
+    // An endless answer to whoever asks.
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n");
+        let block = vec![b'x'; 65536];
+        while stream.write_all(&block).is_ok() {}
+    });
+    let (weir, port) = start("mode http", origin.port());
+    let mut clients: Vec<Client> = (0..READERS).map(|_| Client::connect(port)).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(client.read_head().starts_with("HTTP/1.1 200"));
+    }
+    // All of them wait in the end, each with at most one buffer, few of them with a large one.
+    assert!(eventually(|| {
+        let (small, large) = in_use(&weir);
+        small + large == READERS
+    }));
+    assert!(in_use(&weir).1 <= 8, "{:?}", in_use(&weir));
+}
+
+#[test]
+fn a_response_with_a_long_head_passes_beside_slow_readers() {
+    // Enough readers that wait, so that no large buffers are given out for bodies.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+    let server = listener.local_addr().expect("a bound socket has an address").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut head = [0; 4096];
+                let count = stream.read(&mut head).unwrap_or(0);
+                if head[..count].starts_with(b"GET /long") {
+                    let field = "x".repeat(15_000);
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-long: {field}\r\n\r\nok");
+                    let _ = stream.write_all(answer.as_bytes());
+                    let _ = stream.shutdown(Shutdown::Write);
+                    return;
+                }
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n");
+                let block = vec![b'x'; 65536];
+                while stream.write_all(&block).is_ok() {}
+            });
+        }
+    });
+    let (weir, port) = start("mode http", server);
+    let mut readers: Vec<Client> = (0..40).map(|_| Client::connect(port)).collect();
+    for reader in &mut readers {
+        reader.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(reader.read_head().starts_with("HTTP/1.1 200"));
+    }
+    assert!(eventually(|| {
+        let (small, large) = in_use(&weir);
+        small + large == readers.len()
+    }));
+    let answer = Client::connect(port).send("GET /long HTTP/1.1\r\nHost: a\r\n\r\n").response();
+    assert_eq!(answer.expect("an answer").text(), "ok");
+}
