@@ -301,3 +301,45 @@ fn an_error_file_is_sent_as_it_is_written() {
         assert_eq!(twice.matches("503 Mine").count(), if stays { 2 } else { 1 }, "{twice}");
     }
 }
+
+#[test]
+fn any_number_of_interim_responses_passes() {
+    const HINTS: usize = 20_000;
+    let hint = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
+    let origin = Origin::raw(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let all = format!("{}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", hint.repeat(HINTS));
+        let _ = stream.write_all(all.as_bytes());
+    });
+    let (_weir, port) = start("", origin.port());
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    for number in 0..HINTS {
+        assert!(client.read_head().starts_with("HTTP/1.1 103"), "only {number} came");
+    }
+    assert_eq!(client.response().expect("the final answer").text(), "ok");
+}
+
+#[test]
+fn connect_has_no_body_and_what_follows_its_head_goes_through_the_tunnel() {
+    for fields in ["Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let origin = Origin::raw(|mut stream| {
+            let mut bytes = [0; 4096];
+            let mut seen = Vec::new();
+            // What follows the head waits for the answer that makes it a tunnel.
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            while !seen.ends_with(b"hello") {
+                match stream.read(&mut bytes) {
+                    Ok(count @ 1..) => seen.extend_from_slice(&bytes[..count]),
+                    _ => return,
+                }
+            }
+            let _ = stream.write_all(&seen);
+        });
+        let (_weir, port) = start("", origin.port());
+        let seen = talk(port, &format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n{fields}\r\nhello"));
+        let seen = seen.to_ascii_lowercase();
+        assert!(seen.ends_with("\r\n\r\nhello") && !seen.contains("content-length"), "{seen}");
+        assert!(!seen.contains("transfer-encoding"), "{seen}");
+    }
+}

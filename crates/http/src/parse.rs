@@ -166,10 +166,11 @@ impl Default for ParseOptions {
     }
 }
 
-/// Where an incomplete parse stands: lines before `line` are done.
+/// Where an incomplete parse stands: lines before `line` are done, and the line there does not end before `seen`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Progress {
     line: usize,
+    seen: usize,
     phase: Phase,
 }
 
@@ -224,6 +225,10 @@ fn parse(buf: &[u8], head: &mut Head, options: &ParseOptions, response: bool) ->
     }
     let limit = options.max_bytes.min(u32::MAX as usize);
     let buf = &buf[..buf.len().min(limit)];
+    if goes_on(buf, head.progress) && buf.len() < limit {
+        head.progress.seen = buf.len();
+        return Ok(Status::Partial);
+    }
     let outcome = match scan(buf, head, options) {
         Ok(Some(end)) => {
             head.received = end as u32;
@@ -233,11 +238,23 @@ fn parse(buf: &[u8], head: &mut Head, options: &ParseOptions, response: bool) ->
             let early = head.progress.phase != Phase::Fields && !response;
             fail(if early { ErrorKind::TargetTooLong } else { ErrorKind::HeadTooLarge }, limit)
         }
-        Ok(None) => return Ok(Status::Partial),
+        Ok(None) => {
+            head.progress.seen = buf.len();
+            return Ok(Status::Partial);
+        }
         Err(error) => Err(error),
     };
     head.progress = Progress::default();
     outcome
+}
+
+/// Whether what came since the last look only makes a long line longer, so that it need not be scanned from its beginning
+/// again for every byte that a slow sender adds.
+#[inline]
+fn goes_on(buf: &[u8], progress: Progress) -> bool {
+    const LONG: usize = 512;
+    progress.seen >= progress.line + LONG
+        && buf.get(progress.seen..).is_some_and(|new| new.iter().all(|byte| matches!(byte, 0x20..=0x7e)))
 }
 
 /// Finds the end of the head, filling in the spans relative to `buf`.
@@ -245,7 +262,7 @@ fn scan(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     let mut at = head.progress.line;
     if head.progress.phase == Phase::Before {
         at = have!(skip_empty_lines(buf, options)?);
-        head.progress = Progress { line: at, phase: Phase::StartLine };
+        head.progress = Progress { line: at, seen: at, phase: Phase::StartLine };
     }
     if head.progress.phase == Phase::StartLine {
         at = have!(if head.is_response {
@@ -253,7 +270,7 @@ fn scan(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
         } else {
             request_line(buf, at, head, options)?
         });
-        head.progress = Progress { line: at, phase: Phase::Fields };
+        head.progress = Progress { line: at, seen: at, phase: Phase::Fields };
     }
     loop {
         while let Some(next) = usual_field(buf, at, head, options) {

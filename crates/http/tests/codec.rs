@@ -469,6 +469,24 @@ fn any_split_of_the_input_gives_the_same_result_as_the_whole() {
     }
 }
 
+/// A long line is not scanned anew for each byte that comes; what is wrong in it shows all the same, and at the same place.
+#[test]
+fn a_long_line_that_comes_byte_by_byte_gives_the_same_result_as_the_whole() {
+    let long = "v".repeat(2000);
+    for text in [
+        format!("GET /{long} HTTP/1.1\r\nHost: a\r\nx: {long}\r\ny: z\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: a\r\nx: {long}\x01{long}\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{long} : {long}\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: a\r\nx: {long}\u{e9}{long}\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: a\r\nx: {}\r\n\r\n", long.repeat(8)),
+    ] {
+        let options = ParseOptions::default();
+        let pieces: Vec<usize> = (1..=text.len()).collect();
+        let whole = outcome(&[text.len()], text.as_bytes(), &options, false);
+        assert_eq!(outcome(&pieces, text.as_bytes(), &options, false), whole, "{}", &text[..40]);
+    }
+}
+
 fn line_soup() -> impl Strategy<Value = Vec<u8>> {
     let atom = prop::sample::select(vec![
         &b"GET / HTTP/1.1\r\n"[..],

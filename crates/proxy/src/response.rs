@@ -223,6 +223,10 @@ fn poll_head(
             return Poll::Pending;
         }
         let input = upstream.input.get_or_insert_with(Buffer::for_body);
+        if input.room_len() == 0 {
+            // Interim responses lay before.
+            input.compact();
+        }
         let n = match upstream.stream.poll_read(context, input.room()) {
             Poll::Pending => {
                 if input.is_empty() {
