@@ -12,6 +12,7 @@ mod nameserver;
 mod origin;
 pub mod peers;
 mod program;
+pub mod request;
 pub mod targets;
 
 use std::net::{Ipv4Addr, SocketAddr};

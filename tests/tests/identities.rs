@@ -2,13 +2,14 @@
 //! verify, while connections to servers break at every point and requests are sent again (`retry-on`, `option redispatch`).
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_tests::client::Client;
+use weir_tests::request::{Request, more};
 use weir_tests::{Origin, Weir, free_port};
 
 /// Starts the program with one listener and the lines of a backend; `retry-on` of everything that can be retried.
@@ -73,8 +74,9 @@ fn a_chunked_body_is_sent_again_whole_where_trailers_are_dropped() {
         // The first connection closes when the request is there, so that it is sent a second time.
         let first = connections.fetch_add(1, Ordering::SeqCst) == 0;
         let mut unread = Vec::new();
-        while let Some(request) = Request::read(&mut stream, &mut unread) {
-            noted.lock().expect("no panic").push(request.map(|request| request.body));
+        while let Some(request) = Request::read_head(&mut stream, &mut unread) {
+            let Some(body) = request.read_body(&mut stream, &mut unread, usize::MAX) else { return };
+            noted.lock().expect("no panic").push(body);
             if first {
                 return;
             }
@@ -182,93 +184,6 @@ fn request_of(number: usize) -> Vec<u8> {
     out
 }
 
-/// A request as a server reads it.
-struct Request {
-    number: usize,
-    body: Vec<u8>,
-}
-
-impl Request {
-    /// The next of a connection: `None` at its end, an error where it is none that a client of this test sends.
-    fn read(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Result<Request, String>> {
-        let head = Self::read_head(stream, unread)?;
-        Some(match head {
-            Ok((number, framing)) => {
-                Request::read_body(stream, unread, &framing, usize::MAX)?.map(|body| Request { number, body })
-            }
-            Err(broken) => Err(broken),
-        })
-    }
-
-    /// Number and framing of the next request.
-    fn read_head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Result<(usize, String), String>> {
-        let end = loop {
-            if let Some(at) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
-                break at;
-            }
-            more(stream, unread)?;
-        };
-        let head = String::from_utf8_lossy(&unread[..end]).into_owned();
-        unread.drain(..end + 4);
-        let mut words = head.split(' ');
-        let known = matches!(words.next(), Some("GET" | "PUT" | "POST"));
-        let number = words.next().and_then(|path| path.strip_prefix('/')).unwrap_or_default();
-        let number = if number.is_empty() { Some(0) } else { number.parse().ok() };
-        match number {
-            Some(number) if known => Some(Ok((number, head.to_ascii_lowercase()))),
-            _ => Some(Err(head)),
-        }
-    }
-
-    /// The body behind the head, decoded; no more than `most` bytes of it.
-    fn read_body(
-        stream: &mut TcpStream,
-        unread: &mut Vec<u8>,
-        head: &str,
-        most: usize,
-    ) -> Option<Result<Vec<u8>, String>> {
-        let mut body = Vec::new();
-        if !head.contains("transfer-encoding: chunked") {
-            let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
-            let length = length.and_then(|text| text.parse().ok()).unwrap_or(0).min(most);
-            while unread.len() < length {
-                more(stream, unread)?;
-            }
-            body.extend(unread.drain(..length));
-            return Some(Ok(body));
-        }
-        while body.len() < most {
-            let end = loop {
-                if let Some(at) = unread.windows(2).position(|window| window == b"\r\n") {
-                    break at;
-                }
-                more(stream, unread)?;
-            };
-            let line = String::from_utf8_lossy(&unread[..end]).into_owned();
-            let Ok(size) = usize::from_str_radix(&line, 16) else { return Some(Err(line)) };
-            while unread.len() < end + 2 + size + 2 {
-                more(stream, unread)?;
-            }
-            unread.drain(..end + 2);
-            body.extend(unread.drain(..size));
-            unread.drain(..2);
-            if size == 0 {
-                break;
-            }
-        }
-        Some(Ok(body))
-    }
-}
-
-/// Reads on; `None` at the end of the connection.
-fn more(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<()> {
-    let mut part = [0; 4096];
-    match stream.read(&mut part) {
-        Ok(0) | Err(_) => None,
-        Ok(count) => Some(unread.extend_from_slice(&part[..count])),
-    }
-}
-
 /// Serves one connection with faults drawn from `seed`, and notes in `wrong` whatever is not a request that was sent.
 fn serve(mut stream: TcpStream, seed: u64, wrong: &Mutex<Vec<String>>) {
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -279,10 +194,10 @@ fn serve(mut stream: TcpStream, seed: u64, wrong: &Mutex<Vec<String>>) {
             return;
         }
         let note = |what: String| wrong.lock().expect("no panic").push(what);
-        let (number, head) = match Request::read_head(&mut stream, &mut unread) {
-            None => return,
-            Some(Ok(read)) => read,
-            Some(Err(head)) => return note(format!("no request of ours: {head}")),
+        let Some(request) = Request::read_head(&mut stream, &mut unread) else { return };
+        let number = request.path.strip_prefix('/').and_then(|number| number.parse().ok());
+        let Some(number) = number.filter(|_| matches!(&*request.method, "GET" | "PUT" | "POST")) else {
+            return note(format!("no request of ours: {}", request.head));
         };
         let body = body_of(number);
         let answer =
@@ -290,7 +205,7 @@ fn serve(mut stream: TcpStream, seed: u64, wrong: &Mutex<Vec<String>>) {
         match fault {
             Fault::BehindHead => return,
             Fault::InBody => {
-                let _ = Request::read_body(&mut stream, &mut unread, &head, rng.usize(1..200));
+                let _ = request.read_body(&mut stream, &mut unread, rng.usize(1..200));
                 return;
             }
             Fault::EarlyAnswer => {
@@ -301,10 +216,10 @@ fn serve(mut stream: TcpStream, seed: u64, wrong: &Mutex<Vec<String>>) {
             }
             _ => {}
         }
-        match Request::read_body(&mut stream, &mut unread, &head, usize::MAX) {
+        match request.read_body(&mut stream, &mut unread, usize::MAX) {
             None => return,
             Some(Err(line)) => return note(format!("broken chunks of /{number}: {line}")),
-            Some(Ok(sent)) if !head.starts_with("get") && sent != body => {
+            Some(Ok(sent)) if request.method != "GET" && sent != body => {
                 return note(format!("/{number} has the body {}", String::from_utf8_lossy(&sent)));
             }
             Some(Ok(_)) => {}

@@ -9,9 +9,10 @@ use crate::scan::{decimal, trim};
 use crate::{Method, eq_ignore_case, list_values};
 
 /// How the end of a body is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BodyLength {
     /// There is no body.
+    #[default]
     None,
     /// Exactly this many bytes.
     Length(u64),
@@ -344,6 +345,60 @@ impl Head {
                 self.replace_value_at(i, &kept);
             }
         }
+    }
+
+    /// From now on [`settle_framing`](Self::settle_framing) knows whether a field that frames the message was changed.
+    pub fn watch_framing(&mut self) {
+        self.reframed = false;
+    }
+
+    /// Makes the fields that frame the message say what its body really is, whatever rules have made of them since
+    /// [`watch_framing`](Self::watch_framing): one `Content-Length` with its length, or one `Transfer-Encoding: chunked`,
+    /// or neither.
+    ///
+    /// False: the field that told of the body was removed, and with it the body's framing. The caller has to frame it anew.
+    ///
+    /// # Errors
+    /// A `Content-Length` that is no number, or not the body's: no message can be made of both.
+    pub fn settle_framing(&mut self, body: BodyLength) -> Result<bool, ErrorKind> {
+        if !self.reframed {
+            return Ok(true);
+        }
+        self.reframed = false;
+        let (length, coding) = (KnownName::ContentLength.into(), KnownName::TransferEncoding.into());
+        let lengths: Option<Vec<u64>> = self.get_all(&length).map(decimal).collect();
+        let lengths = lengths.ok_or(ErrorKind::ContentLength)?;
+        match body {
+            BodyLength::Chunked => {
+                self.remove_known(KnownName::ContentLength);
+                let said: Vec<&[u8]> = self.get_all(&coding).collect();
+                match said[..] {
+                    [] => return Ok(false),
+                    [only] if eq_ignore_case(only, b"chunked") => {}
+                    _ => {
+                        self.set(&coding, b"chunked");
+                    }
+                }
+            }
+            BodyLength::Length(_) | BodyLength::None => {
+                let bytes = if let BodyLength::Length(bytes) = body { bytes } else { 0 };
+                self.remove_known(KnownName::TransferEncoding);
+                if lengths.iter().any(|own| *own != bytes) {
+                    return Err(ErrorKind::ContentLength);
+                }
+                if lengths.is_empty() {
+                    return Ok(body == BodyLength::None);
+                }
+                if lengths.len() > 1 {
+                    self.set(&length, bytes.to_string().as_bytes());
+                }
+            }
+            BodyLength::UntilClose => {
+                self.remove_known(KnownName::ContentLength);
+                self.remove_known(KnownName::TransferEncoding);
+            }
+        }
+        Ok(true)
     }
 
     /// Forgets the length: for a message whose body is rewritten. The caller then adds its own header.

@@ -137,6 +137,8 @@ pub struct Head {
     pub(crate) progress: Progress,
     /// Bytes that the message's head took when it came; 0 for one made here.
     pub(crate) received: u32,
+    /// Whether a field that frames the message was changed since the head was parsed or the flag was taken back.
+    pub(crate) reframed: bool,
 }
 
 impl Head {
@@ -165,6 +167,7 @@ impl Head {
         self.violation = None;
         self.progress = Progress::default();
         self.received = 0;
+        self.reframed = false;
     }
 
     /// Gives back the memory beyond `bytes`: for a head that once held an unusually large message.
@@ -425,6 +428,7 @@ impl Head {
         if known != KnownName::Other {
             self.seen |= known.bit();
         }
+        self.reframed |= known.is_framing();
         let name_len = name.len() as u16;
         Some(Field { name: at.start, value: value.start, end: value.end, key, name_len, known, flags: CLEAN })
     }
@@ -454,6 +458,7 @@ impl Head {
             return 0;
         }
         let mut removed = 0;
+        self.reframed |= name.is_any() || name.known().is_framing();
         for f in &mut self.fields {
             if f.is(&self.bytes, name) {
                 f.flags |= DEAD;
@@ -475,6 +480,7 @@ impl Head {
             return 0;
         }
         self.seen &= !known.bit();
+        self.reframed |= known.is_framing();
         let mut removed = 0;
         for f in self.fields.iter_mut().filter(|f| f.known == known && !f.is_dead()) {
             f.flags |= DEAD;
@@ -489,6 +495,7 @@ impl Head {
         let mut removed = 0;
         for f in &mut self.fields {
             if !f.is_dead() && drop(f.name(&self.bytes), f.value(&self.bytes)) {
+                self.reframed |= f.known.is_framing();
                 f.flags |= DEAD;
                 removed += 1;
             }
@@ -506,6 +513,7 @@ impl Head {
     /// Gives the line at `index` another value; its name and place stay. `false` if there is no such line.
     pub fn replace_value_at(&mut self, index: usize, value: &[u8]) -> bool {
         let Some(old) = self.fields.get(index).copied().filter(|f| !f.is_dead()) else { return false };
+        self.reframed |= old.known.is_framing();
         let name = self.bytes.len();
         self.bytes.extend_from_within(old.name as usize..old.name as usize + old.name_len as usize);
         self.bytes.extend_from_slice(b": ");
@@ -530,6 +538,7 @@ impl Head {
     pub fn remove_at(&mut self, index: usize) -> bool {
         match self.fields.get_mut(index) {
             Some(f) if !f.is_dead() => {
+                self.reframed |= f.known.is_framing();
                 f.flags |= DEAD;
                 self.dead += 1;
                 true

@@ -188,6 +188,12 @@ impl KnownName {
         TEXTS[self as usize]
     }
 
+    /// Whether fields of this name say where the message ends.
+    #[inline(always)]
+    pub(crate) fn is_framing(self) -> bool {
+        matches!(self, Self::ContentLength | Self::TransferEncoding)
+    }
+
     #[inline(always)]
     pub(crate) fn bit(self) -> u128 {
         1u128 << (self as u8)

@@ -78,7 +78,7 @@ fn ending(x: &Exchange, kept: bool) -> Ending {
         return Ending { end: End::Whole, server: Link::Kept, client_closed: false };
     }
     // Where only the end tells that the response is whole, it was seen.
-    let until_close = x.txn.response.response_body(x.txn.request.method_id()) == http::BodyLength::UntilClose;
+    let until_close = x.response_length == http::BodyLength::UntilClose;
     let end = if until_close { End::ServerEnd } else { End::Whole };
     Ending { end, server: Link::Closed, client_closed: false }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::server::{Observe, ServerSettings};
+use http::BodyLength;
 use net::splice::Pipe;
 use runtime::Buffer;
 use runtime::timer::now_us;
@@ -58,6 +59,14 @@ pub(crate) struct Exchange {
     pub(crate) reply_body: Vec<u8>,
     /// What follows `reply_body`, of an answer made in pieces.
     pub(crate) pieces: Option<crate::service::Pieces>,
+    /// How the request's body ends, as it came: rules cannot change it.
+    pub(crate) request_length: BodyLength,
+    /// How the response's body ends, as the server sends it.
+    pub(crate) response_length: BodyLength,
+    /// Whether rules took the framing of the request's body away: it is read and not sent.
+    pub(crate) drops_body: bool,
+    /// Whether the server's answer makes a tunnel of both connections.
+    pub(crate) is_tunnel: bool,
     /// What goes before the head on a new connection: the PROXY header.
     pub(crate) preamble: Vec<u8>,
     /// The hash of the key that `balance` asks for.
@@ -146,8 +155,8 @@ impl Exchange {
     fn reset(&mut self) {
         self.txn.reset();
         self.upgrade = Upgrade::None;
-        self.upload.start(http::BodyLength::None, Default::default());
-        self.download.start(http::BodyLength::None, Default::default());
+        self.upload.start(BodyLength::None, Default::default());
+        self.download.start(BodyLength::None, Default::default());
         self.upload_pipe = None;
         self.download_pipe = None;
         self.backend = None;
@@ -161,6 +170,10 @@ impl Exchange {
             bytes.clear();
         }
         self.pieces = None;
+        self.request_length = BodyLength::None;
+        self.response_length = BodyLength::None;
+        self.drops_body = false;
+        self.is_tunnel = false;
         self.body_complete = false;
         self.cut_short = false;
         self.hash = None;
@@ -260,9 +273,9 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
         cacheable::check(client, x, &backend)?;
     }
     cookie::of_response(client, x, &backend, &lease);
-    fields::of_response(client, x, &backend, &upstream);
+    fields::of_response(client, x)?;
     report::early(client, x, LogOrigin::Response);
-    if x.txn.response.is_tunnel(x.txn.request.method_id()) {
+    if x.is_tunnel {
         upstream.send_at_once();
         Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
         sockets::leave(client, x);

@@ -12,8 +12,8 @@ use crate::conclude::{keeps_server, may_keep_client};
 use crate::connection::Connection;
 use crate::envs;
 use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
 use crate::flow::Recoding;
-use crate::pool::Upstream;
 
 /// How `h1-case-adjust` wants `name` to be written.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
@@ -31,10 +31,7 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Pr
     if let Some(option) = both[1].forwarded.as_ref() {
         forwarded(client, x, option);
     }
-    if x.txn.request.method_id() == Method::Connect {
-        // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would read the tunnel's bytes.
-        x.txn.request.remove_body_length();
-    }
+    frame_request(x)?;
     let pretend = backend.options.http_pretend_keepalive;
     if x.txn.request.has_upgrade() {
         return Ok(());
@@ -47,6 +44,25 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Pr
         }
     } else if old && !x.txn.request.must_close() {
         x.txn.request.append(b"connection", b"keep-alive");
+    }
+    Ok(())
+}
+
+/// Has the request say how its body is framed, whatever rules made of the fields that do.
+fn frame_request(x: &mut Exchange) -> Result<(), Fault> {
+    if x.txn.request.method_id() == Method::Connect {
+        if x.request_length != BodyLength::None {
+            // A rule made it one. A server that took it would read the body as the tunnel's bytes.
+            return Err(Fault::Internal);
+        }
+        // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would read the tunnel's bytes.
+        x.txn.request.remove_body_length();
+    }
+    let is_framed = x.txn.request.settle_framing(x.request_length).map_err(|_| Fault::Internal)?;
+    if !is_framed {
+        // As HAProxy: without the field that told of it the request has no body.
+        x.txn.request.set_content_length(0);
+        x.drops_body = true;
     }
     Ok(())
 }
@@ -244,15 +260,17 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
 }
 
 /// Makes the response's head what the client is to see, stages it, and sets how its body is forwarded.
-pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange, backend: &Proxy, upstream: &Upstream) {
-    let _ = upstream;
+///
+/// # Errors
+/// Rules made a response of it that cannot be sent with the body that it has.
+pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange) -> Result<(), Fault> {
     // What rules made of it is what the client gets.
     x.txn.status = x.txn.response.status();
-    let method = x.txn.request.method_id();
-    let length = x.txn.response.response_body(method);
+    let length = x.response_length;
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
-    let mut recoding = adapt_connection(client, x, length);
-    if x.head_only && length != BodyLength::None {
+    let is_framed = frame_response(x)?;
+    let mut recoding = adapt_connection(client, x, length, is_framed);
+    if is_bodiless(x) && !x.is_tunnel && length != BodyLength::None {
         recoding = Recoding::Discard;
     }
     x.download.start(length, recoding);
@@ -264,14 +282,47 @@ pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange, backend: &P
     } else {
         x.txn.response.write_to(staged);
     }
-    let _ = backend;
+    Ok(())
 }
 
-/// Says in the response whether its connection stays, and recodes a body that the client could not read.
-pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: BodyLength) -> Recoding {
+/// Whether the client expects no body, whatever the response says of one.
+fn is_bodiless(x: &Exchange) -> bool {
+    x.head_only || matches!(x.txn.response.status(), 204 | 304)
+}
+
+/// Has the response say how its body is framed, whatever rules made of its status, of the request's method and of the
+/// fields that do. False: they took the framing away, and the end of the connection is the end of the body.
+fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
+    let (client_expects, server_sends) = (!is_bodiless(x), x.response_length != BodyLength::None);
+    if x.is_tunnel {
+        return Ok(true);
+    }
+    if matches!(x.txn.response.status(), 100..=199) {
+        // The client would wait for another.
+        return Err(Fault::Internal);
+    }
+    match (client_expects, server_sends) {
+        // What it says of a length is said of another response's body.
+        (false, _) => Ok(true),
+        (true, false) => {
+            x.txn.response.set_content_length(0);
+            Ok(true)
+        }
+        (true, true) => x.txn.response.settle_framing(x.response_length).map_err(|_| Fault::Internal),
+    }
+}
+
+/// Says in the response whether its connection stays, and recodes a body that the client could not read, or that
+/// `is_framed` says nothing more tells the end of.
+pub(crate) fn adapt_connection(
+    client: &Connection,
+    x: &mut Exchange,
+    length: BodyLength,
+    is_framed: bool,
+) -> Recoding {
     let modern = x.txn.request.version().is_11_or_above();
     let mut recoding = Recoding::None;
-    if x.txn.response.is_tunnel(x.txn.request.method_id()) {
+    if x.is_tunnel {
         x.keep_alive = false;
         // What follows is no body (RFC 9110, 9.3.6).
         x.txn.response.remove_body_length();
@@ -283,8 +334,10 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
         // It has no body, and must not name a length (RFC 9110, 8.6).
         x.txn.response.remove_body_length();
     }
-    if length == BodyLength::Chunked && !modern {
-        recoding = Recoding::Dechunk;
+    if !is_framed || length == BodyLength::Chunked && !modern {
+        if length == BodyLength::Chunked {
+            recoding = Recoding::Dechunk;
+        }
         x.txn.response.remove_body_length();
     } else if length == BodyLength::Chunked && client.frontend.options.http_drop_response_trailers {
         recoding = Recoding::DropTrailers;
@@ -292,7 +345,7 @@ pub(crate) fn adapt_connection(client: &Connection, x: &mut Exchange, length: Bo
     let old = !x.txn.response.version().is_11_or_above();
     // A coding that HTTP/1.0 does not know makes the end of the message doubtful (RFC 9112, 6.1).
     let doubtful = old && length == BodyLength::Chunked;
-    let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk || doubtful;
+    let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk || doubtful || !is_framed;
     x.keep_alive = x.keep_alive && !endless && may_keep_client(client);
     if !x.keep_alive {
         // HTTP/1.0 means just that by saying nothing.

@@ -14,7 +14,6 @@ use crate::fault::Fault;
 use crate::flow::Recoding;
 use crate::glitch;
 use crate::session::Arrival;
-use crate::upload;
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
@@ -180,7 +179,11 @@ fn capture_error(client: &mut Connection, error: &http::ParseError) {
 
 /// Counts the request, complete `now`, and notes what logs and later steps need of it as it was received.
 fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), Stop> {
-    let length = upload::request_length(x);
+    let length = match x.txn.request.method_id() {
+        Method::Connect => BodyLength::None,
+        _ => x.txn.request.request_body(),
+    };
+    x.request_length = length;
     if length == BodyLength::Chunked {
         check_chunks(client)?;
     }
@@ -196,6 +199,7 @@ fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), S
     head.clean_connection();
     head.clean_upgrade();
     head.clean_vain_upgrade();
+    head.watch_framing();
     x.head_only = head.method_id() == Method::Head;
     x.keep_alive = head.keep_alive();
     if client.session.glitches > 0 {

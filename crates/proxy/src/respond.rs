@@ -169,6 +169,8 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
         x.txn.times.closed = now_us();
         return Next::Close;
     }
+    x.is_tunnel = false;
+    x.txn.response.watch_framing();
     if let Err(fault) = rules_step::after_response(client, x, 0) {
         // The rules do not see the answer to their own failure.
         let (cause, phase) = fault.termination(x.phase);
@@ -182,6 +184,13 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
     if x.txn.response.status() != made || x.error_status == 0 {
         x.txn.status = x.txn.response.status();
     }
+    if matches!(
+        x.txn.response.settle_framing(BodyLength::Length(x.reply_body.len() as u64)),
+        Err(_) | Ok(false)
+    ) && x.pieces.is_none()
+    {
+        x.txn.response.set_content_length(x.reply_body.len() as u64);
+    }
     let whole = upload_is_over(client, x);
     x.keep_alive = x.keep_alive && whole && !x.txn.response.has_close();
     if let Some(pieces) = x.pieces.take() {
@@ -190,7 +199,7 @@ pub(crate) async fn send(client: &mut Connection, x: &mut Exchange) -> Next {
     }
     let head_only = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
     let length = if head_only { BodyLength::None } else { BodyLength::Length(x.reply_body.len() as u64) };
-    crate::fields::adapt_connection(client, x, length);
+    crate::fields::adapt_connection(client, x, length, true);
     let mut head = std::mem::take(&mut x.body);
     head.clear();
     x.txn.response.write_to(&mut head);

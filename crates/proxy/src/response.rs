@@ -311,6 +311,10 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     x.txn.has_response = true;
     // Rules do not see what is between the server and us.
     x.txn.response.clean_connection();
+    x.txn.response.watch_framing();
+    let method = x.txn.request.method_id();
+    x.response_length = x.txn.response.response_body(method);
+    x.is_tunnel = x.txn.response.is_tunnel(method);
     let status = x.txn.response.status();
     x.txn.server_status = status;
     x.txn.status = status;
@@ -493,7 +497,7 @@ pub(crate) async fn hold(
     wanted: usize,
     timeout_ms: u64,
 ) -> Result<(), Fault> {
-    let length = x.txn.response.response_body(x.txn.request.method_id());
+    let length = x.response_length;
     client.timer.set(timer::now_ms() + timeout_ms);
     loop {
         let input = upstream.input();

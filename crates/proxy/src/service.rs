@@ -118,7 +118,7 @@ pub(crate) async fn stream(
     x: &mut Exchange,
     mut pieces: Pieces,
 ) -> Result<(), Fault> {
-    let recoding = crate::fields::adapt_connection(client, x, BodyLength::Chunked);
+    let recoding = crate::fields::adapt_connection(client, x, BodyLength::Chunked, true);
     let chunked = recoding == Recoding::None;
     let mut out = std::mem::take(&mut x.body);
     out.clear();

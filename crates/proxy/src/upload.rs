@@ -49,7 +49,7 @@ pub(crate) fn has_body(x: &Exchange) -> bool {
 
 /// How many bytes at the start of `input` are the body of the request.
 fn body_bytes(x: &Exchange, input: &[u8]) -> usize {
-    match x.txn.request.request_body() {
+    match x.request_length {
         BodyLength::None | BodyLength::UntilClose => 0,
         BodyLength::Length(n) => (n as usize).min(input.len()),
         BodyLength::Chunked => ChunkDecoder::new().track(input).unwrap_or(0),
@@ -113,7 +113,7 @@ async fn hold_within(client: &mut Connection, x: &mut Exchange, wanted: usize) -
 /// Decodes what is held from its beginning: bodies held are small, and seldom.
 fn decode(client: &Connection, x: &mut Exchange) -> Result<(), Fault> {
     let input = client.input.as_ref().map_or(&[][..], |input| input.filled());
-    let length = match x.txn.request.request_body() {
+    let length = match x.request_length {
         BodyLength::UntilClose => BodyLength::None,
         length => length,
     };
@@ -172,8 +172,9 @@ pub(crate) async fn write_all(client: &mut Connection, mut bytes: &[u8]) -> Resu
 
 /// Makes the head ready to be sent to `server`, before the body.
 pub(crate) fn start(client: &mut Connection, x: &mut Exchange, backend: &Proxy, server: &ServerSettings) {
-    let length = request_length(x);
+    let length = x.request_length;
     let recoding = match length {
+        _ if x.drops_body => Recoding::Discard,
         BodyLength::Chunked if backend.options.http_drop_request_trailers => Recoding::DropTrailers,
         _ => Recoding::None,
     };
@@ -219,13 +220,5 @@ pub(crate) fn rewind(client: &mut Connection, x: &mut Exchange) {
         again.push(rest);
         client.input = Some(again);
     }
-    x.upload.start(request_length(x), Recoding::None);
-}
-
-/// How the body of the request ends, as it is read from the client.
-pub(crate) fn request_length(x: &Exchange) -> BodyLength {
-    match x.txn.request.method_id() {
-        Method::Connect => BodyLength::None,
-        _ => x.txn.request.request_body(),
-    }
+    x.upload.start(x.request_length, Recoding::None);
 }
