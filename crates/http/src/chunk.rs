@@ -1,7 +1,8 @@
 //! Chunked transfer coding (RFC 9112 section 7.1): a decoder that only looks at slices, and the encoder's lines.
 //!
 //! The decoder copies no payload: it says which range of the input is payload, so bytes can be forwarded either decoded
-//! ([`ChunkDecoder::decode`]) or still encoded ([`ChunkDecoder::track`]). It is strict: hexadecimal sizes without sign
+//! ([`ChunkDecoder::decode`]) or still encoded, in the one spelling that every reader takes the same way
+//! ([`ChunkDecoder::normalize`]). It is strict: hexadecimal sizes without sign
 //! or overflow, CRLF only, extensions and trailers within limits.
 
 use std::ops::Range;
@@ -166,6 +167,92 @@ impl ChunkDecoder {
         }
     }
 
+    /// Follows the framing and rewrites `input` in place to its one canonical spelling, to forward it still encoded: sizes in
+    /// lower case without leading zeros, no blanks and no extensions behind them, no trailers that frame or route a
+    /// message. What stays is moved to the front of the input: `kept` bytes of the first `used`. A body that is
+    /// canonical already is not written to.
+    ///
+    /// Where `used` is less than the input and the body has not ended ([`ChunkDecoder::is_done`]), the rest is to come again
+    /// with what follows it: its meaning is not known yet.
+    ///
+    /// # Errors
+    /// As [`ChunkDecoder::decode`].
+    pub fn normalize(&mut self, input: &mut [u8]) -> Result<Normalized, ChunkError> {
+        let (mut at, mut kept) = (0, 0);
+        while at < input.len() && self.state != State::Done {
+            let length = match self.state {
+                State::Data => {
+                    let length = self.remaining.min((input.len() - at) as u64) as usize;
+                    self.skip(length as u64);
+                    length
+                }
+                State::Size if input[at] == b'0' => match self.zeros(input, at)? {
+                    None => break,
+                    Some((passed, length)) => {
+                        at += passed;
+                        length
+                    }
+                },
+                State::Trailer if input[at] != b'\r' => match self.trailer_line(input, at)? {
+                    None => break,
+                    Some((length, true)) => length,
+                    Some((length, false)) => {
+                        at += length;
+                        continue;
+                    }
+                },
+                _ => {
+                    let byte = input[at];
+                    self.state = self.framing_byte(byte).map_err(|text| ChunkError { text, offset: at })?;
+                    if matches!(self.state, State::Blank | State::Extension) {
+                        at += 1;
+                        continue;
+                    }
+                    if byte.is_ascii_uppercase() {
+                        input[at] = byte.to_ascii_lowercase();
+                    }
+                    1
+                }
+            };
+            if kept != at {
+                input.copy_within(at..at + length, kept);
+            }
+            (at, kept) = (at + length, kept + length);
+        }
+        Ok(Normalized { used: at, kept })
+    }
+
+    /// Zeros at the beginning of a size: how many say nothing, and how many stay. `None` while it is not known whether they are
+    /// all of the size.
+    fn zeros(&mut self, input: &[u8], at: usize) -> Result<Option<(usize, usize)>, ChunkError> {
+        let zeros = input[at..].iter().take_while(|byte| **byte == b'0').count();
+        if zeros > usize::from(MAX_DIGITS) {
+            return Err(ChunkError { text: "chunk size too large", offset: at });
+        }
+        let Some(next) = input.get(at + zeros) else { return Ok(None) };
+        if next.is_ascii_hexdigit() {
+            return Ok(Some((zeros, 0)));
+        }
+        self.state = State::Digits;
+        Ok(Some((zeros - 1, 1)))
+    }
+
+    /// The trailer line at `at`: its length, and whether it stays. `None` while it is not complete.
+    fn trailer_line(&mut self, input: &[u8], at: usize) -> Result<Option<(usize, bool)>, ChunkError> {
+        let Some(length) = memchr::memchr(b'\n', &input[at..]).map(|end| end + 1) else {
+            let offset = at;
+            let too_long = input.len() - at > MAX_TRAILERS;
+            return if too_long { Err(ChunkError { text: "trailers too long", offset }) } else { Ok(None) };
+        };
+        let line = &input[at..at + length];
+        for (index, byte) in line.iter().enumerate() {
+            let fault = |text| ChunkError { text, offset: at + index };
+            self.state = self.framing_byte(*byte).map_err(fault)?;
+        }
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        Ok(Some((length, !is_forbidden_trailer(name))))
+    }
+
     fn framing_byte(&mut self, b: u8) -> Result<State, &'static str> {
         let size_end = |b| match b {
             b'\r' => Ok(State::SizeLf),
@@ -235,17 +322,42 @@ impl ChunkDecoder {
 
     /// Adds the trailers to `head` as header lines. Those that frame or route a message (RFC 9110 section 6.5.1) are left out.
     pub fn trailers_into(&self, head: &mut Head) {
-        const FORBIDDEN: &[&[u8]] =
-            &[b"content-length", b"transfer-encoding", b"host", b"trailer", b"connection", b"te"];
         for line in self.trailers.split(|&b| b == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let Some(colon) = memchr::memchr(b':', line) else { continue };
             let (name, value) = (&line[..colon], &line[colon + 1..]);
-            if !FORBIDDEN.iter().any(|f| f.eq_ignore_ascii_case(name)) {
+            if !is_forbidden_trailer(name) {
                 head.append(name, crate::scan::trim(value));
             }
         }
     }
+}
+
+/// What [`ChunkDecoder::normalize`] did with its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Normalized {
+    /// Bytes of the input that were followed.
+    pub used: usize,
+    /// Bytes that stay of them, at the front of the input.
+    pub kept: usize,
+}
+
+/// Whether a field of this name frames or routes the message or concerns the connection, and must not be a trailer (RFC 9110
+/// section 6.5.1).
+fn is_forbidden_trailer(name: &[u8]) -> bool {
+    const FORBIDDEN: &[&[u8]] = &[
+        b"connection",
+        b"content-length",
+        b"expect",
+        b"host",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    ];
+    FORBIDDEN.iter().any(|forbidden| forbidden.eq_ignore_ascii_case(name))
 }
 
 /// Ends a body without trailers.
@@ -318,6 +430,41 @@ mod tests {
         assert_eq!(head.fields().collect::<Vec<_>>(), [(&b"X-T"[..], &b"1"[..]), (b"Y", b"")]);
     }
 
+    /// What a body becomes that comes in pieces of `step` bytes, and what is left behind it.
+    fn normalized(input: &[u8], step: usize) -> Result<(Vec<u8>, Vec<u8>), &'static str> {
+        let mut decoder = ChunkDecoder::new();
+        let (mut out, mut pending) = (Vec::new(), Vec::new());
+        for piece in input.chunks(step) {
+            pending.extend_from_slice(piece);
+            let Normalized { used, kept } = decoder.normalize(&mut pending).map_err(|e| e.text)?;
+            out.extend_from_slice(&pending[..kept]);
+            pending.drain(..used);
+        }
+        if decoder.is_done() { Ok((out, pending)) } else { Err("incomplete") }
+    }
+
+    #[test]
+    fn bodies_get_one_spelling_however_they_are_cut() {
+        #[rustfmt::skip]
+        let cases: &[(&[u8], &[u8])] = &[
+            (b"0\r\n\r\n",                                           b"0\r\n\r\n"),
+            (b"1\r\n1\r\n1\r\n0\r\na\r\n0123456789\r\n0\r\n\r\n",   b"1\r\n1\r\n1\r\n0\r\na\r\n0123456789\r\n0\r\n\r\n"),
+            (b"0005 \t;a=b;c=\"d\"\r\nhello\r\n0000;x\r\n\r\n",      b"5\r\nhello\r\n0\r\n\r\n"),
+            (b"00A\r\n0123456789\r\n0\r\n\r\n",                      b"a\r\n0123456789\r\n0\r\n\r\n"),
+            (b"0\r\nX-T: 1\r\nContent-Length: 7\r\nhost:a\r\nY:\r\n\r\n", b"0\r\nX-T: 1\r\nY:\r\n\r\n"),
+        ];
+        for (input, wanted) in cases {
+            let whole = [input, &b"next"[..]].concat();
+            for step in 1..=whole.len() {
+                let found = normalized(&whole, step);
+                assert_eq!(found, Ok((wanted.to_vec(), b"next".to_vec())), "{input:?} by {step}");
+            }
+        }
+        let long = [b"0\r\nx:", &[b'x'; 9000][..], b"\r\n\r\n"].concat();
+        assert_eq!(normalized(&long, 100).err(), Some("trailers too long"));
+        assert_eq!(normalized(&[b'0'; 40], 7).err(), Some("chunk size too large"));
+    }
+
     #[test]
     fn loose_framing_is_refused() {
         for input in [
@@ -344,6 +491,7 @@ mod tests {
             b"000000000000000000000000000000000\r\n",
         ] {
             assert!(matches!(decode(input, 64), Err(e) if e != "incomplete"), "{input:?}");
+            assert!(matches!(normalized(input, 1), Err(e) if e != "incomplete"), "{input:?}");
         }
         let long = [b"1;", &[b'x'; 5000][..], b"\r\na\r\n0\r\n\r\n"].concat();
         assert_eq!(decode(&long, 100).err(), Some("chunk extensions too long"));

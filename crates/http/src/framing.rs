@@ -58,7 +58,7 @@ pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), Parse
         match f.known {
             KnownName::Connection => connection(head, f),
             KnownName::ContentLength => content_length(head, i)?,
-            KnownName::TransferEncoding => transfer_encoding(head, f, options)?,
+            KnownName::TransferEncoding => transfer_encoding(head, i, options)?,
             KnownName::Upgrade if names_websocket(f.value(&head.bytes)) => head.flags |= WEBSOCKET,
             KnownName::Expect if eq_ignore_case(f.value(&head.bytes), b"100-continue") => {
                 head.flags |= EXPECT
@@ -98,6 +98,9 @@ fn content_length(head: &mut Head, index: usize) -> Result<(), ParseError> {
     {
         head.content_length = number;
         head.flags |= HAS_LENGTH;
+        if value.len() > 1 && value[0] == b'0' {
+            head.replace_value_at(index, number.to_string().as_bytes());
+        }
         return Ok(());
     }
     let mut length = (head.flags & HAS_LENGTH != 0).then_some(head.content_length);
@@ -112,15 +115,16 @@ fn content_length(head: &mut Head, index: usize) -> Result<(), ParseError> {
     if head.flags & HAS_LENGTH != 0 {
         head.remove_at(index);
     } else if value.contains(&b',') {
-        let first = trim(value.split(|&b| b == b',').next().unwrap_or_default()).to_vec();
-        head.replace_value_at(index, &first);
+        head.replace_value_at(index, head.content_length.to_string().as_bytes());
     }
     head.flags |= HAS_LENGTH;
     Ok(())
 }
 
 /// `chunked` must come once and last. A relaxed response may repeat it or have empty values.
-fn transfer_encoding(head: &mut Head, f: Field, options: &ParseOptions) -> Result<(), ParseError> {
+fn transfer_encoding(head: &mut Head, index: usize, options: &ParseOptions) -> Result<(), ParseError> {
+    let f = head.fields[index];
+    let before = head.flags & CHUNKED;
     let relaxed = options.relaxed && head.is_response;
     let mut flags = head.flags;
     for value in list_values(f.value(&head.bytes)) {
@@ -140,6 +144,14 @@ fn transfer_encoding(head: &mut Head, f: Field, options: &ParseOptions) -> Resul
         }
     }
     head.flags = flags;
+    // One spelling, once: what a reader of the next hop does not know, it might not see.
+    if before != 0 || flags & CHUNKED == 0 {
+        if flags & OTHER_CODING == 0 {
+            head.remove_at(index);
+        }
+    } else if f.value(&head.bytes) != b"chunked" {
+        head.replace_value_at(index, b"chunked");
+    }
     Ok(())
 }
 

@@ -72,6 +72,8 @@ pub(crate) const DEAD: u8 = 1;
 pub(crate) const CLEAN: u8 = 2;
 /// The value went over several lines; line breaks become spaces when the head is complete.
 pub(crate) const FOLDED: u8 = 4;
+/// Something else than one space stands between colon and value: it is written anew when the head is complete.
+pub(crate) const SPACED: u8 = 8;
 
 /// One header line: `name`, then whatever separates it from the value, then the value up to `end`.
 #[derive(Debug, Clone, Copy)]

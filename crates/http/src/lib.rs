@@ -25,7 +25,7 @@ pub mod uri;
 mod values;
 mod write;
 
-pub use chunk::{ChunkDecoder, ChunkError, ChunkEvent};
+pub use chunk::{ChunkDecoder, ChunkError, ChunkEvent, Normalized};
 pub use framing::BodyLength;
 pub use head::{Head, Version};
 pub use method::Method;

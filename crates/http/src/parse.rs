@@ -3,7 +3,7 @@
 //! It finds the spans; what header values mean (framing, `Host`, connection tokens) is checked by `framing` and
 //! `target` once the head is complete. Callers keep the bytes of an incomplete head at the start of their buffer.
 
-use crate::head::{CLEAN, DEAD, FOLDED, Field, Head};
+use crate::head::{CLEAN, DEAD, FOLDED, Field, Head, SPACED};
 use crate::name::KnownName;
 use crate::scan::{is_token_byte, line_break, name_stop, token_end};
 use crate::start_line::{request_line, status_line};
@@ -409,6 +409,9 @@ fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
     if end + 2 == next {
         flags |= CLEAN;
     }
+    if buf[colon + 1..value] != *b" " {
+        flags |= SPACED;
+    }
     if head.fields.len() >= options.max_fields {
         return fail(ErrorKind::TooManyFields, at);
     }
@@ -460,7 +463,7 @@ fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -
         end -= 1;
     }
     if let Some(last) = head.fields.last_mut() {
-        last.flags = last.flags & DEAD | FOLDED;
+        last.flags = last.flags & (DEAD | SPACED) | FOLDED;
         if end > at {
             last.end = end as u32;
         }
@@ -474,15 +477,30 @@ fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -
 /// Copies the bytes, unfolds, then checks what the fields mean.
 fn finish(bytes: &[u8], head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     head.bytes.extend_from_slice(bytes);
-    for f in head.fields.iter_mut().filter(|f| f.flags & FOLDED != 0) {
+    for index in 0..head.fields.len() {
+        if head.fields[index].flags & (FOLDED | SPACED) != 0 {
+            rewrite(head, index);
+        }
+    }
+    framing::check(head, options)?;
+    if head.is_response { Ok(()) } else { target::check(head, options) }
+}
+
+/// Gives a folded or oddly spaced line the usual form.
+#[cold]
+fn rewrite(head: &mut Head, index: usize) {
+    let f = &mut head.fields[index];
+    if f.flags & FOLDED != 0 {
         let value = &mut head.bytes[f.value as usize..f.end as usize];
         for b in value.iter_mut().filter(|b| matches!(b, b'\r' | b'\n')) {
             *b = b' ';
         }
         f.value += value.iter().take_while(|b| is_blank(**b)).count() as u32;
     }
-    framing::check(head, options)?;
-    if head.is_response { Ok(()) } else { target::check(head, options) }
+    if f.flags & SPACED != 0 {
+        let value = f.value(&head.bytes).to_vec();
+        head.replace_value_at(index, &value);
+    }
 }
 
 #[cfg(test)]

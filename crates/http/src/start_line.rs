@@ -130,7 +130,7 @@ fn reason(
     let reason_end = have!(value_end(buf, reason, head, options)?);
     head.reason = Span::new(reason, reason_end);
     let next = have!(line_end(buf, reason_end, options)?);
-    if plain && reason == code_end + 1 && next == reason_end + 2 {
+    if plain && reason == code_end + 1 && reason_end > reason && next == reason_end + 2 {
         head.start_line = Some(Span::new(at, reason_end));
     }
     Ok(Some(next))

@@ -23,7 +23,7 @@ pub const ERROR_MESSAGES: &[ErrorMessage] = &[
     row(401, "Unauthorized",                    "You need a valid user and password to access this content."),
     row(403, "Forbidden",                       "Request forbidden by administrative rules."),
     row(404, "Not Found",                       "The resource could not be found."),
-    row(405, "Method Not Allowed",              "A request was made of a resource using a request method not supported by that resource"),
+    row(405, "Method Not Allowed",              "A request was made of a resource using a request method not supported by that resource."),
     row(407, "Unauthorized",                    "You need a valid user and password to access this content."),
     row(408, "Request Time-out",                "Your browser didn't send a complete request in time."),
     row(410, "Gone",                            "The resource is no longer available and will not be available again."),

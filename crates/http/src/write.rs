@@ -84,7 +84,8 @@ impl Head {
                 out.extend_from_slice(&[digit(code / 100), digit(code / 10), digit(code)]);
             }
             out.push(b' ');
-            out.extend_from_slice(self.reason());
+            let usual = || crate::status::reason(code).as_bytes();
+            out.extend_from_slice(if self.reason().is_empty() { usual() } else { self.reason() });
         } else {
             out.extend_from_slice(self.method());
             out.push(b' ');

@@ -9,7 +9,7 @@ mod send;
 use std::io::{self, Write};
 use std::task::{Context, Poll};
 
-use http::{BodyLength, ChunkDecoder, ChunkEvent};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Normalized};
 use net::Stream;
 use net::splice::Pipe;
 use runtime::{Buffer, buffer};
@@ -98,8 +98,10 @@ pub(crate) struct Flow {
     ready: usize,
     /// Bytes written to the receiver, staged ones included.
     pub(crate) sent: u64,
-    /// Bytes of the body taken in, its coding included.
+    /// Bytes of the body taken in, its coding included, as the sender wrote them.
     pub(crate) received: u64,
+    /// Those of them that were made ready, as they are sent on, or taken apart.
+    admitted: u64,
     /// Bytes that went through a pipe.
     pub(crate) spliced: u64,
     /// What holds it back, where a filter does; most have none.
@@ -124,6 +126,7 @@ impl Flow {
         self.ready = 0;
         self.sent = 0;
         self.received = 0;
+        self.admitted = 0;
         self.spliced = 0;
         self.recoding = recoding;
         self.gate = None;
@@ -169,10 +172,10 @@ impl Flow {
         self.ready
     }
 
-    /// How many bytes of the body have left the buffer since it was [started](Self::start), its coding included, wherever they
-    /// are now: sent, staged, or lost with a connection that broke.
+    /// How many bytes of the body have left the buffer since it was [started](Self::start), as they are sent on, wherever they are
+    /// now: sent, staged, or lost with a connection that broke.
     pub(crate) fn consumed(&self) -> u64 {
-        self.received - self.ready as u64
+        self.admitted - self.ready as u64
     }
 
     /// How many of the next bytes may be moved without being looked at: of a known length, of the current chunk, or
@@ -203,6 +206,7 @@ impl Flow {
     /// Counts `n` bytes that went through a pipe.
     fn skip(&mut self, n: u64) {
         self.received += n;
+        self.admitted += n;
         self.sent += n;
         self.spliced += n;
         match &mut self.framing {
@@ -235,10 +239,10 @@ impl Flow {
         }
     }
 
-    fn admit_verbatim(&mut self, buffer: &Buffer, fresh: usize) -> Result<(), FlowError> {
-        let taken = match &mut self.framing {
-            Framing::Done => 0,
-            Framing::UntilClose => fresh,
+    fn admit_verbatim(&mut self, buffer: &mut Buffer, fresh: usize) -> Result<(), FlowError> {
+        let (used, kept) = match &mut self.framing {
+            Framing::Done => (0, 0),
+            Framing::UntilClose => (fresh, fresh),
             Framing::Length(left) => {
                 let taken = (fresh as u64).min(*left);
                 *left -= taken;
@@ -246,18 +250,25 @@ impl Flow {
                 if ended {
                     self.framing = Framing::Done;
                 }
-                taken as usize
+                (taken as usize, taken as usize)
             }
             Framing::Chunked(decoder) => {
-                let taken = decoder.track(&buffer.filled()[self.ready..]).map_err(|_| FlowError::Coding)?;
+                // One spelling for all that read it after us: nobody finds the end of a chunk elsewhere.
+                let Normalized { used, kept } = decoder
+                    .normalize(&mut buffer.filled_mut()[self.ready..])
+                    .map_err(|_| FlowError::Coding)?;
+                if kept < used {
+                    buffer.cut(self.ready + kept..self.ready + used);
+                }
                 if decoder.is_done() {
                     self.framing = Framing::Done;
                 }
-                taken
+                (used, kept)
             }
         };
-        self.ready += taken;
-        self.received += taken as u64;
+        self.ready += kept;
+        self.received += used as u64;
+        self.admitted += kept as u64;
         Ok(())
     }
 
@@ -289,6 +300,7 @@ impl Flow {
             }
         }
         self.received += used as u64;
+        self.admitted += used as u64;
         buffer.consume(used);
         Ok(())
     }
@@ -398,7 +410,8 @@ impl Flow {
         }
         let room = buffer.room_len();
         if room == 0 {
-            return Poll::Pending;
+            // A line of the coding that no buffer holds has no end for us.
+            return if self.is_blocked() { Poll::Pending } else { Poll::Ready(Err(FlowError::Coding)) };
         }
         match from.poll_read(context, buffer.room()) {
             Poll::Pending => Poll::Pending,

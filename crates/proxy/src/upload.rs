@@ -203,20 +203,20 @@ pub(crate) fn start(client: &mut Connection, x: &mut Exchange, backend: &Proxy, 
 }
 
 /// Whether the request can be sent from its beginning again: the client's buffer still has its body from the first byte,
-/// or what left the buffer was kept.
+/// or the whole body was kept.
 pub(crate) fn can_rewind(x: &Exchange) -> bool {
-    x.upload.consumed() <= x.replay.len() as u64
+    x.upload.consumed() == 0 || !x.replay.is_empty()
 }
 
 /// Puts back what an attempt took of the body, so that the client's buffer begins with the whole of it again and
 /// nothing counts as taken. Only where [`can_rewind`] says so; an attempt that took nothing changes nothing.
 pub(crate) fn rewind(client: &mut Connection, x: &mut Exchange) {
-    let consumed = usize::try_from(x.upload.consumed()).unwrap_or(usize::MAX).min(x.replay.len());
-    if consumed > 0 {
+    if x.upload.consumed() > 0 {
+        // What is left of the body in the buffer is part of what was kept.
         let rest = client.input.take();
-        let rest = rest.as_ref().map_or(&[][..], Buffer::filled);
-        let mut again = Buffer::holding(consumed + rest.len());
-        again.push(&x.replay[..consumed]);
+        let rest = rest.as_ref().map_or(&[][..], |input| &input.filled()[x.upload.ready()..]);
+        let mut again = Buffer::holding(x.replay.len() + rest.len());
+        again.push(&x.replay);
         again.push(rest);
         client.input = Some(again);
     }

@@ -189,6 +189,13 @@ impl Buffer {
         self.end = self.start + n.min(self.len()) as u32;
     }
 
+    /// Takes filled bytes out of the middle; those behind move up.
+    pub fn cut(&mut self, range: std::ops::Range<usize>) {
+        let (from, to, end) = (range.start.min(self.len()), range.end.min(self.len()), self.len());
+        self.filled_mut().copy_within(to..end, from);
+        self.truncate(end - to.saturating_sub(from));
+    }
+
     /// Forgets all bytes.
     pub fn clear(&mut self) {
         self.start = 0;
@@ -280,6 +287,17 @@ mod tests {
         buffer.consume(1);
         buffer.shrink();
         assert_eq!((buffer.capacity(), buffer.len()), (small_size(), small_size()));
+    }
+
+    #[test]
+    fn what_is_cut_out_leaves_what_stands_around_it() {
+        let mut buffer = Buffer::sized(8);
+        buffer.push(b"xabcdef");
+        buffer.consume(1);
+        buffer.cut(2..4);
+        assert_eq!(buffer.filled(), b"abef");
+        buffer.cut(4..9);
+        assert_eq!(buffer.filled(), b"abef");
     }
 
     #[test]
