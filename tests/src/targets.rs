@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use config::{Boot, Loaded, Plan, Setting};
 use diag::render::{self, Colour};
-use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, ParseError, ParseOptions, Status};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, Normalized, ParseError, ParseOptions, Status};
 use net::{netscaler, proxy_protocol};
 use sample::{Env, Transaction};
 
@@ -111,6 +111,29 @@ pub fn chunked(bytes: &[u8]) {
         (tracked, None) => assert!(tracked.is_err(), "{tracked:?}"),
         (tracked, other) => panic!("followed {tracked:?}, taken apart {other:?}"),
     }
+    let once = respell(bytes, bytes.len().max(1));
+    assert_eq!(once, respell(bytes, 1), "in one piece and by bytes");
+    if let (Some(spelled), Some((payload, Some(_)))) = (&once, &whole) {
+        let again = dechunk(&[spelled]);
+        assert_eq!(again, Some((payload.clone(), Some(spelled.len()))), "{}", spelled.escape_ascii());
+        assert_eq!(respell(spelled, 1).as_ref(), Some(spelled), "one spelling is its own");
+    }
+}
+
+/// A whole chunked body in its canonical spelling; `None` for one that is malformed or has no end.
+fn respell(bytes: &[u8], step: usize) -> Option<Vec<u8>> {
+    let mut decoder = ChunkDecoder::new();
+    let (mut out, mut pending) = (Vec::new(), Vec::new());
+    for piece in bytes.chunks(step) {
+        pending.extend_from_slice(piece);
+        let Normalized { used, kept } = decoder.normalize(&mut pending).ok()?;
+        out.extend_from_slice(&pending[..kept]);
+        pending.drain(..used);
+        if decoder.is_done() {
+            return Some(out);
+        }
+    }
+    None
 }
 
 /// The payload, and where the body ended if it did; `None` for a malformed one.
