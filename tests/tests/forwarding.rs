@@ -343,3 +343,54 @@ fn connect_has_no_body_and_what_follows_its_head_goes_through_the_tunnel() {
         assert!(!seen.contains("transfer-encoding"), "{seen}");
     }
 }
+
+#[test]
+fn rules_that_say_close_close() {
+    let get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    for rule in [
+        "http-response set-header connection close",
+        "http-response add-header Connection close",
+        "http-after-response set-header Connection close",
+        "http-request return status 200 hdr Connection close",
+        "http-request deny hdr connection close",
+    ] {
+        let origin = Origin::text("ok");
+        let (_weir, port) = start(rule, origin.port());
+        let mut client = Client::connect(port);
+        let answer = client.send(get).response().expect("an answer");
+        assert_eq!(answer.header("connection"), Some("close"), "{rule}: {answer:?}");
+        assert!(client.read_to_end().is_empty(), "{rule}");
+    }
+    // Towards servers: each request on a connection of its own.
+    let origin = Origin::start(|head, _| {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len()).into_bytes()
+    });
+    let (_weir, port) = start("http-request set-header Connection close", origin.port());
+    let before = origin.connections();
+    let mut client = Client::connect(port);
+    for _ in 0..3 {
+        let answer = client.send(get).response().expect("an answer").text().to_ascii_lowercase();
+        assert_eq!(answer.matches("connection: close").count(), 1, "{answer}");
+    }
+    assert_eq!(origin.connections() - before, 3);
+}
+
+#[test]
+fn rules_see_what_of_a_body_came_with_its_head() {
+    let post =
+        |body: &str| format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let chunked =
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nev\r\n2\r\nil\r\n0\r\n\r\n";
+    let origin = Origin::text("an evil answer");
+    let (_weir, port) = start("http-request deny if { req.body -m sub evil }", origin.port());
+    for (request, status) in [(post("so evil"), 403), (post("so good"), 200), (chunked.to_owned(), 403)] {
+        assert_eq!(
+            Client::connect(port).send(&request).response().expect("an answer").status,
+            status,
+            "{request}"
+        );
+    }
+    let (_weir, port) =
+        start("http-response deny deny_status 502 if { res.body -m sub evil }", origin.port());
+    assert_eq!(Client::connect(port).send(post("good")).response().expect("an answer").status, 502);
+}

@@ -320,6 +320,16 @@ impl Head {
         }
     }
 
+    /// As [`clean_connection`](Self::clean_connection); says whether `close` was there.
+    #[inline]
+    pub fn take_close(&mut self) -> bool {
+        let Some(first) = self.get_known(KnownName::Connection) else { return false };
+        let closes = |value: &[u8]| list_values(value).any(|v| eq_ignore_case(v, b"close"));
+        let named = closes(first) || self.get_all(&KnownName::Connection.into()).any(closes);
+        self.clean_connection();
+        named
+    }
+
     /// Takes h2c and h2 out of `Upgrade`, which a proxy must not pass on.
     pub fn clean_upgrade(&mut self) {
         if self.get_known(KnownName::Upgrade).is_some() {

@@ -46,6 +46,7 @@ pub(crate) fn after_response(
         && !x.txn.request.must_close()
         && x.download.is_received()
         && !x.server_closes
+        && !x.closes_server
         && keeps_server(client, backend)
         && upstream.input.as_ref().is_none_or(Buffer::is_empty);
     let mut kept = true;
@@ -58,7 +59,7 @@ pub(crate) fn after_response(
         } else {
             client.worker.pools.put(upstream);
         }
-    } else if upstream.private && uploaded && head.keep_alive() && !x.server_closes {
+    } else if upstream.private && uploaded && head.keep_alive() && !x.server_closes && !x.closes_server {
         note_last(client, backend, &upstream);
         keep_private(client, upstream);
     } else {

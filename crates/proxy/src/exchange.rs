@@ -95,6 +95,8 @@ pub(crate) struct Exchange {
     pub(crate) head_only: bool,
     /// Whether the server said, before our own edits, that it closes.
     pub(crate) server_closes: bool,
+    /// Whether rules said that the server's connection closes behind the response.
+    pub(crate) closes_server: bool,
     /// Whether the client waits for a 100 that nobody has sent yet.
     pub(crate) expects_continue: bool,
     /// Bytes from and to the client that the counters have already.
@@ -189,6 +191,7 @@ impl Exchange {
         self.waited_us = 0;
         self.head_only = false;
         self.server_closes = false;
+        self.closes_server = false;
         self.expects_continue = false;
         self.counted = (0, 0);
     }
@@ -296,7 +299,7 @@ async fn obtain_response(
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
 ) -> Result<(Box<Upstream>, Lease), Stop> {
-    let retries = x.txn.max_retries.unwrap_or(backend.retries);
+    let retries = retry::most(x, backend);
     let mut avoid: Option<Rc<LocalServer>> = None;
     loop {
         x.phase = Phase::Queue;

@@ -37,7 +37,9 @@ pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Pr
         return Ok(());
     }
     let old = !x.txn.request.version().is_11_or_above();
-    if !keeps_server(client, backend) {
+    // What the client said of its own connection is gone: this is a rule's word.
+    x.closes_server = x.txn.request.take_close();
+    if !keeps_server(client, backend) || x.closes_server {
         // HTTP/1.0 means just that by saying nothing.
         if !pretend && !old {
             x.txn.request.append(b"connection", b"close");
@@ -328,7 +330,8 @@ pub(crate) fn adapt_connection(
         x.txn.response.remove_body_length();
         return recoding;
     }
-    x.txn.response.clean_connection();
+    // As above.
+    let closes = x.txn.response.take_close();
     x.txn.response.clean_upgrade();
     if x.txn.response.status() == 204 {
         // It has no body, and must not name a length (RFC 9110, 8.6).
@@ -346,7 +349,7 @@ pub(crate) fn adapt_connection(
     // A coding that HTTP/1.0 does not know makes the end of the message doubtful (RFC 9112, 6.1).
     let doubtful = old && length == BodyLength::Chunked;
     let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk || doubtful || !is_framed;
-    x.keep_alive = x.keep_alive && !endless && may_keep_client(client);
+    x.keep_alive = x.keep_alive && !closes && !endless && may_keep_client(client);
     if !x.keep_alive {
         // HTTP/1.0 means just that by saying nothing.
         if !old {

@@ -23,6 +23,7 @@ use crate::finish::{self, Moved};
 use crate::flow::{Flow, FlowError};
 use crate::gate;
 use crate::pool::Upstream;
+use crate::retry;
 
 /// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
 struct Deadlines {
@@ -160,8 +161,9 @@ pub(crate) async fn await_head(
     }
     note_head(x, upstream);
     let status = x.txn.server_status;
-    if backend.retry_on.statuses.contains(&status) && x.txn.retries < backend.retries {
-        return Err(Fault::RetryStatus(status));
+    let again = Fault::RetryStatus(status);
+    if x.txn.retries < retry::most(x, backend) && retry::may_retry(x, backend, again) {
+        return Err(again);
     }
     let counters = upstream.server().state.counters.mine();
     counters.traffic.responses.add(status);
@@ -486,6 +488,13 @@ pub(crate) fn splice_pipe(
         return None;
     }
     Pipe::take(global.tune.pipesize).ok()
+}
+
+/// Has rules see what of the response's body is there, without waiting for more.
+pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
+    let input = upstream.input.as_ref().map_or(&[][..], Buffer::filled);
+    // What is wrong with it shows when it is sent on.
+    let _ = crate::upload::decode_body(x.response_length, input, &mut x.response_bytes);
 }
 
 /// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and decodes them for

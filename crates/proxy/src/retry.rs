@@ -38,6 +38,11 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     wanted && upload::can_rewind(x)
 }
 
+/// How many times the request may be sent again.
+pub(crate) fn most(x: &Exchange, backend: &Proxy) -> u32 {
+    x.txn.max_retries.unwrap_or(backend.retries)
+}
+
 /// Counts a retry after `fault`, gives the failed server's place back and chooses between another server, in which case the failed
 /// one is returned as the one to avoid, and the same once more.
 ///
@@ -50,7 +55,7 @@ pub(crate) async fn before_retry(
     lease: Lease,
     fault: Fault,
 ) -> Result<Option<Rc<LocalServer>>, Fault> {
-    let retries = x.txn.max_retries.unwrap_or(backend.retries);
+    let retries = most(x, backend);
     x.txn.retries += 1;
     let failed = lease.server().clone();
     let refused = fault.retry_kind() == Some(RetryKind::Connection) && fault != Fault::ConnectTimeout;

@@ -129,6 +129,9 @@ pub(crate) async fn of_backend(
 }
 
 async fn on_request(client: &mut Connection, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
+    if client.worker.shared.plan.variables.wants_bodies() {
+        upload::look(client, x);
+    }
     let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
     if !proxy.tcp_request.is_empty() && !were_run {
         let accepted = Box::pin(run(client, x, proxy, &proxy.tcp_request, None)).await;
@@ -406,6 +409,9 @@ pub(crate) async fn of_response(
     backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
+    if client.worker.shared.plan.variables.wants_bodies() {
+        response::look(x, upstream);
+    }
     if !backend.tcp_response.is_empty() {
         Box::pin(run(client, x, backend, &backend.tcp_response, Some(upstream))).await?;
     }

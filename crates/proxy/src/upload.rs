@@ -110,6 +110,13 @@ async fn hold_within(client: &mut Connection, x: &mut Exchange, wanted: usize) -
     }
 }
 
+/// Has rules see what of the body is there, without waiting for more. What is wrong with it shows when it is sent on.
+pub(crate) fn look(client: &Connection, x: &mut Exchange) {
+    if !x.body_complete && has_body(x) {
+        let _ = decode(client, x);
+    }
+}
+
 /// Decodes what is held from its beginning: bodies held are small, and seldom.
 fn decode(client: &Connection, x: &mut Exchange) -> Result<(), Fault> {
     let input = client.input.as_ref().map_or(&[][..], |input| input.filled());

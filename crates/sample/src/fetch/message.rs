@@ -4,22 +4,28 @@ use http::{Head, KnownName, uri};
 
 use super::header::{request, response};
 use super::{Cursor, Fetch, row};
-use crate::args::{Args, Kind, opt};
-use crate::env::Env;
+use crate::args::{Arg, Args, Kind, opt};
+use crate::env::{Env, Scope};
 use crate::place::Columns;
 use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name              arguments                           gives      where              what it is
-    row("req.body",       &[],                                Type::Bin, Columns::REQUEST,  "the body as far as it came",           req_body),
-    row("req.body_len",   &[],                                Type::Int, Columns::REQUEST,  "its length as far as it came",         req_body_len),
-    row("req.body_size",  &[],                                Type::Int, Columns::REQUEST,  "its length as announced",              req_body_size),
-    row("req.body_param", &[opt(Kind::Str), opt(Kind::Str)],  Type::Bin, Columns::REQUEST,  "a parameter of a form in the body",    req_body_param),
-    row("res.body",       &[],                                Type::Bin, Columns::RESPONSE, "the body as far as it came",           res_body),
-    row("res.body_len",   &[],                                Type::Int, Columns::RESPONSE, "its length as far as it came",         res_body_len),
-    row("res.body_size",  &[],                                Type::Int, Columns::RESPONSE, "its length as announced",              res_body_size),
+    row("req.body",       &[],                                Type::Bin, Columns::REQUEST,  "the body as far as it came",           req_body).prepared(keep_body),
+    row("req.body_len",   &[],                                Type::Int, Columns::REQUEST,  "its length as far as it came",         req_body_len).prepared(keep_body),
+    row("req.body_size",  &[],                                Type::Int, Columns::REQUEST,  "its length as announced",              req_body_size).prepared(keep_body),
+    row("req.body_param", &[opt(Kind::Str), opt(Kind::Str)],  Type::Bin, Columns::REQUEST,  "a parameter of a form in the body",    req_body_param).prepared(keep_body),
+    row("res.body",       &[],                                Type::Bin, Columns::RESPONSE, "the body as far as it came",           res_body).prepared(keep_body),
+    row("res.body_len",   &[],                                Type::Int, Columns::RESPONSE, "its length as far as it came",         res_body_len).prepared(keep_body),
+    row("res.body_size",  &[],                                Type::Int, Columns::RESPONSE, "its length as announced",              res_body_size).prepared(keep_body),
 ];
+
+/// Bodies must be looked at for these.
+fn keep_body(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    scope.variables.borrow_mut().want_bodies();
+    Ok(())
+}
 
 /// What of the body is there. It may still grow while the message is not complete.
 fn body<'a>(env: &Env<'a>, bytes: &'a [u8]) -> &'a [u8] {

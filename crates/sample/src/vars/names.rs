@@ -32,6 +32,7 @@ pub struct Variables {
     wants_backend_source: bool,
     wants_server_tcp: bool,
     wants_turns: bool,
+    wants_bodies: bool,
 }
 
 impl Variables {
@@ -119,6 +120,16 @@ impl Variables {
         self.wants_turns
     }
 
+    /// Notes that an expression reads the body of a message.
+    pub fn want_bodies(&mut self) {
+        self.wants_bodies = true;
+    }
+
+    /// Whether one does: then rules see what of a body came with its head, even where nothing waits for more.
+    pub fn wants_bodies(&self) -> bool {
+        self.wants_bodies
+    }
+
     /// A copy for expressions that are compiled while the plan is in use: they mean the same slots.
     #[must_use]
     pub fn aside(&self) -> Self {
@@ -141,6 +152,7 @@ impl Variables {
                 "what the kernel measured of connections to servers",
             ),
             (self.wants_turns, plan.wants_turns, "what requests cost"),
+            (self.wants_bodies, plan.wants_bodies, "the bodies of messages"),
         ];
         let (.., what) = wants.into_iter().find(|(own, kept, _)| *own && !kept)?;
         Some(format!("{what} is kept only where an expression of the configuration reads it"))
