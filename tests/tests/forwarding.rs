@@ -394,3 +394,17 @@ fn rules_see_what_of_a_body_came_with_its_head() {
         start("http-response deny deny_status 502 if { res.body -m sub evil }", origin.port());
     assert_eq!(Client::connect(port).send(post("good")).response().expect("an answer").status, 502);
 }
+
+#[test]
+fn expect_ends_here_where_the_body_was_asked_for_here() {
+    let origin = Origin::start(|head, body| {
+        let seen = format!("{head}\n{}", String::from_utf8_lossy(body));
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{seen}", seen.len()).into_bytes()
+    });
+    let (_weir, port) = start("http-request wait-for-body time 20s", origin.port());
+    let mut client = Client::connect(port);
+    client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    assert!(client.read_head().starts_with("HTTP/1.1 100"));
+    let seen = client.send("hello").response().expect("an answer").text().to_ascii_lowercase();
+    assert!(seen.ends_with("hello") && !seen.contains("expect"), "{seen}");
+}

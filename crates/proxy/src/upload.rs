@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use config::plan::{Proxy, ServerSettings};
-use http::{BodyLength, ChunkDecoder, ChunkEvent, Method};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, KnownName, Method};
 use runtime::Buffer;
 use runtime::timer;
 
@@ -72,6 +72,8 @@ pub(crate) async fn hold(
     if x.expects_continue && client.input.as_ref().is_none_or(Buffer::is_empty) {
         send_continue(client).await?;
         x.expects_continue = false;
+        // The client has its answer, and the body is on its way: nobody is asked twice.
+        x.txn.request.remove_known(KnownName::Expect);
     }
     let held = hold_within(client, x, wanted).await;
     if held.is_err() {
