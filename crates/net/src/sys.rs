@@ -62,6 +62,12 @@ pub fn tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
 }
 
+/// How long a queue a listening TCP socket has.
+pub(crate) fn backlog(fd: BorrowedFd<'_>) -> io::Result<i32> {
+    // Of a socket that listens this field tells the limit of its queue (tcp_get_info in the kernel).
+    Ok(i32::try_from(tcp_info(fd.as_raw_fd())?.tcpi_sacked).unwrap_or(i32::MAX))
+}
+
 /// The SYN that a connection began with, from whichever header the listener's `TCP_SAVE_SYN` asked for; the kernel forgets it
 /// with this. Empty where none was saved.
 pub fn saved_syn(fd: RawFd) -> io::Result<Vec<u8>> {
@@ -206,10 +212,12 @@ pub fn daemonize() -> io::Result<UnixStream> {
     }
 }
 
-/// Puts a socket into the calling worker's reactor, to be told when it is readable.
-pub fn watch_readable(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+/// Puts a socket into the calling worker's reactor, to be told when it is readable; gives it back where the kernel has no
+/// room for another.
+pub fn watch_readable(socket: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only when dropped.
-    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }
+        .map_err(AsyncFdRegisterError::into_parts)
 }
 
 /// A stream socket of whichever family.

@@ -347,7 +347,7 @@ async fn listen_to(
     exposed: Arc<crate::hand_over::Exposed>,
 ) -> std::io::Result<()> {
     link.set_nonblocking(true)?;
-    let link = net::sys::watch_readable(link.into())?;
+    let link = net::sys::watch_readable(link.into()).map_err(|(_, error)| error)?;
     rustix::io::write(link.get_ref(), b"R")?;
     loop {
         let mut ready = link.readable().await?;
