@@ -246,10 +246,33 @@ pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)>
 /// Holds back (or lets through again) the signals that a process is steered with, in the calling thread and those it
 /// starts: none is lost between two programs, or before anybody listens.
 pub fn hold_signals(hold: bool) {
-    const NUMBERS: [i32; 9] = [
+    let set = steering_signals();
+    let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+    // SAFETY: the set is initialised, and the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) };
+}
+
+/// Waits for one of the signals that [`hold_signals`] holds back and takes it: the others stay with the kernel, also when another
+/// program is executed in this process. All threads must hold them back.
+pub fn next_signal() -> i32 {
+    let set = steering_signals();
+    loop {
+        // SAFETY: the set is initialised; nothing is asked about the signal but its number.
+        let number = unsafe { libc::sigwaitinfo(&raw const set, std::ptr::null_mut()) };
+        // Interrupted by one that is not held back.
+        if number > 0 {
+            return number;
+        }
+    }
+}
+
+/// What signals a process is steered with, and SIGALRM, which HAProxy survives.
+fn steering_signals() -> libc::sigset_t {
+    const NUMBERS: [i32; 10] = [
         libc::SIGHUP,
         libc::SIGINT,
         libc::SIGQUIT,
+        libc::SIGALRM,
         libc::SIGTERM,
         libc::SIGTTIN,
         libc::SIGTTOU,
@@ -262,12 +285,10 @@ pub fn hold_signals(hold: bool) {
     // SAFETY: the pointer is to a live set that is written to.
     unsafe { libc::sigemptyset(&raw mut set) };
     for number in NUMBERS {
-        // SAFETY: likewise, and the number is one of a signal.
+        // SAFETY: as above, and the number is one of a signal.
         unsafe { libc::sigaddset(&raw mut set, number) };
     }
-    let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
-    // SAFETY: the set is initialised, and the old mask is not asked for.
-    unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) };
+    set
 }
 
 /// What [`fork`] returns.
