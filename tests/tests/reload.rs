@@ -259,6 +259,7 @@ fn a_configuration_that_cannot_be_used_leaves_the_worker_alone() {
     for (wrong, what) in [
         (format!("{text}  no-such-keyword\n"), "unknown keyword 'no-such-keyword'"),
         (format!("{text}frontend other\n  bind 192.0.2.1:{port}\n"), "cannot bind socket"),
+        (text.replace("global\n", "global\n  maxconn 500000000\n"), "Cannot raise FD limit"),
     ] {
         let before = master(&weir, "show proc");
         std::fs::write(&file, wrong).expect("a file");

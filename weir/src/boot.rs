@@ -56,24 +56,15 @@ fn start(
     messages: Messages,
 ) -> Result<Ending, String> {
     let global = &plan.global;
-    let memory = system::limit_memory(args.memory_limit)?;
-    let limits = system::Limits { memory, ..system::limits(&plan, messages)? };
-    let inherited = match &resumed {
-        // A path given by hand is for the first start, but for the one that forbids taking sockets over.
-        Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
-            master::sockets(state, messages)
-        }
-        _ => system::take_over(args.take_over.as_deref(), global.master_worker, messages)?,
-    };
     let first = resumed.is_none();
-    // From when it listens, a process may be asked to leave or to pause: that waits until it can be heeded.
-    net::sys::hold_signals(true);
-    let bound = match bind(&plan, inherited, &limits, args) {
-        Err(error) if let Some(state) = resumed => {
+    let (limits, bound) = match prepare(&plan, args, resumed.as_ref(), messages) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            // A master has workers, which go on.
+            let Some(state) = resumed else { return Err(error) };
             messages.say(Severity::Alert, &error);
             return Ok(master::go_on(state, args, messages));
         }
-        bound => bound?,
     };
     // The master stays one thread and forks before any other exists.
     let (mut link, mut launch) = (None, None);
@@ -103,6 +94,28 @@ fn start(
     let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);
     let old = if first { args.clone() } else { Args::default() };
     run_workers(Start { plan, bound, limits, link, launch, exposed, old, messages })
+}
+
+/// Takes what the plan needs of the system and can be refused: limits, and all sockets.
+fn prepare(
+    plan: &Plan,
+    args: &Args,
+    resumed: Option<&master::State>,
+    messages: Messages,
+) -> Result<(system::Limits, Vec<Bound>), String> {
+    let memory = system::limit_memory(args.memory_limit)?;
+    let limits = system::Limits { memory, ..system::limits(plan, messages)? };
+    let inherited = match resumed {
+        // A path given by hand is for the first start, but for the one that forbids taking sockets over.
+        Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
+            master::sockets(state, messages)
+        }
+        _ => system::take_over(args.take_over.as_deref(), plan.global.master_worker, messages)?,
+    };
+    // From when it listens, a process may be asked to leave or to pause: that waits until it can be heeded.
+    net::sys::hold_signals(true);
+    let bound = bind(plan, inherited, &limits, args)?;
+    Ok((limits, bound))
 }
 
 /// Binds everything. Processes that are to be replaced are asked to let go of addresses that they alone can have.

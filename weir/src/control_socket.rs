@@ -21,7 +21,7 @@ pub(crate) async fn serve(
     runtime: Arc<Runtime>,
     shared: Arc<Shared>,
     exposed: Arc<Exposed>,
-    listener: Listener,
+    mut listener: Listener,
     number: usize,
 ) {
     let bind = &shared.plan.global.stats_sockets[number];

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use diag::Severity;
 use proxy::Shared;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use state::proxy::Admission;
 
@@ -26,7 +26,7 @@ pub(crate) enum Ending {
 
 /// Takes what watching signals needs; those that come before [`wait`] are heeded there.
 pub(crate) fn watch() -> Result<Signals, String> {
-    let numbers = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
+    let numbers = [SIGHUP, SIGINT, SIGQUIT, SIGALRM, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
     Signals::new(numbers).map_err(|error| format!("signals cannot be watched: {error}"))
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn wait(
                 SIGTTIN => pause(shared, messages, false),
                 SIGHUP => show_state(shared, messages),
                 SIGQUIT => flush(messages),
-                SIGUSR2 => {}
+                SIGUSR2 | SIGALRM => {}
                 _ => return Ending::Signal(signal),
             }
         }

@@ -48,7 +48,11 @@ pub(crate) async fn run(
         program.env(name, value);
     }
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let mut child = match program.spawn() {
+    // What threads hold back, the program would.
+    net::sys::hold_signals(false);
+    let spawned = program.spawn();
+    net::sys::hold_signals(true);
+    let mut child = match spawned {
         Ok(child) => child,
         // As when the program itself had ended so.
         Err(error) => return Outcome::new("PROCERR", 255, error_text(&error)),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::{SocketFlags, acceptfrom_with};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
 use crate::dial::{abstract_path, in_namespace};
@@ -232,7 +232,19 @@ pub fn adopt(socket: OwnedFd, options: &Options<'_>) -> io::Result<OwnedFd> {
 
 /// A listening socket in the calling worker's reactor.
 #[derive(Debug)]
-pub struct Listener(AsyncFd<OwnedFd>);
+pub struct Listener {
+    place: Place,
+    /// How long a queue it had when it was paused.
+    backlog: i32,
+}
+
+/// Where the socket is.
+#[derive(Debug)]
+enum Place {
+    /// Not in the reactor: about to be put there, or the kernel had no room for it. `None` only while it moves.
+    Apart(Option<OwnedFd>),
+    Watched(AsyncFd<OwnedFd>),
+}
 
 /// A connection just accepted: not yet in any reactor, so that any worker may take it.
 #[derive(Debug)]
@@ -247,21 +259,30 @@ impl Listener {
     /// Puts a listening socket into the calling worker's reactor.
     pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(Self(sys::watch_readable(socket)?))
+        let mut listener = Self { place: Place::Apart(Some(socket)), backlog: i32::MAX };
+        listener.watched()?;
+        Ok(listener)
     }
 
     /// Stops listening without letting the socket go: whoever connects is refused, and another process may listen on the
     /// same address.
-    pub fn pause(&self) -> io::Result<()> {
-        Ok(rustix::net::shutdown(self.0.get_ref(), rustix::net::Shutdown::Read)?)
+    ///
+    /// # Errors
+    /// `Unsupported` for sockets other than TCP: the kernel never lets them listen again.
+    pub fn pause(&mut self) -> io::Result<()> {
+        if SockRef::from(&*self).local_addr()?.as_socket().is_none() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.backlog = sys::backlog(self.as_fd()).unwrap_or(i32::MAX);
+        Ok(rustix::net::shutdown(self, rustix::net::Shutdown::Read)?)
     }
 
-    /// Listens again after [`pause`](Self::pause), with as long a queue as the kernel allows.
+    /// Listens again after [`pause`](Self::pause).
     ///
     /// # Errors
     /// `AddrInUse` when another process has the address now.
     pub fn resume(&self) -> io::Result<()> {
-        Ok(rustix::net::listen(self.0.get_ref(), i32::MAX)?)
+        Ok(rustix::net::listen(self, self.backlog)?)
     }
 
     /// Accepts one connection.
@@ -269,22 +290,58 @@ impl Listener {
     /// # Errors
     /// Those of accept(2): a connection that its client already gave up (`ConnectionAborted`), descriptors
     /// that ran out (`EMFILE`, `ENFILE`), memory.
-    pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
+    pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
         loop {
-            let mut guard = ready!(self.0.poll_read_ready(context))?;
+            let mut guard = ready!(self.watched()?.poll_read_ready(context))?;
+            let is_closed = guard.ready().is_read_closed();
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             if let Ok(result) = guard.try_io(|socket| Ok(acceptfrom_with(socket, flags)?)) {
                 let (socket, peer) = result?;
                 let peer = peer.and_then(|address| SocketAddr::try_from(address).ok());
                 return Poll::Ready(Ok(Accepted { socket, peer }));
             }
+            // The reactor takes a socket that was shut down for closed ever after, and would call it readable without end. This one
+            // listens: it has been resumed since, by this process or by one that shares it.
+            if is_closed {
+                self.leave_reactor();
+            }
+        }
+    }
+
+    /// Takes the socket out of the reactor; the next [`watched`](Self::watched) puts it back, as if it were new.
+    fn leave_reactor(&mut self) {
+        if let Place::Watched(watched) = std::mem::replace(&mut self.place, Place::Apart(None)) {
+            self.place = Place::Apart(Some(watched.into_inner()));
+        }
+    }
+
+    /// The socket in the reactor, where it is put now if it was not.
+    fn watched(&mut self) -> io::Result<&AsyncFd<OwnedFd>> {
+        if let Place::Apart(apart) = &mut self.place
+            && let Some(socket) = apart.take()
+        {
+            match sys::watch_readable(socket) {
+                Ok(watched) => self.place = Place::Watched(watched),
+                Err((socket, error)) => {
+                    self.place = Place::Apart(Some(socket));
+                    return Err(error);
+                }
+            }
+        }
+        match &self.place {
+            Place::Watched(watched) => Ok(watched),
+            Place::Apart(_) => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.get_ref().as_fd()
+        match &self.place {
+            Place::Watched(watched) => watched.get_ref().as_fd(),
+            Place::Apart(Some(socket)) => socket.as_fd(),
+            Place::Apart(None) => unreachable!("whoever takes it puts it back"),
+        }
     }
 }
 
@@ -292,9 +349,17 @@ impl AsFd for Listener {
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
-    use socket2::SockRef;
-
     use super::*;
+
+    #[test]
+    fn a_socket_that_is_resumed_has_as_long_a_queue_as_before() {
+        let options = Options { backlog: 7, ..Options::default() };
+        let socket = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), &options).expect("a socket that listens");
+        let mut listener = Listener { place: Place::Apart(Some(socket)), backlog: 0 };
+        listener.pause().expect("it listens");
+        listener.resume().expect("nobody else has the address");
+        assert_eq!(sys::backlog(listener.as_fd()).expect("it listens"), 7);
+    }
 
     #[test]
     fn accepted_sockets_have_the_limit_of_unsent_bytes_of_their_listener() {

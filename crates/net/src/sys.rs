@@ -62,6 +62,12 @@ pub fn tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
 }
 
+/// How long a queue a listening TCP socket has.
+pub(crate) fn backlog(fd: BorrowedFd<'_>) -> io::Result<i32> {
+    // Of a socket that listens this field tells the limit of its queue (tcp_get_info in the kernel).
+    Ok(i32::try_from(tcp_info(fd.as_raw_fd())?.tcpi_sacked).unwrap_or(i32::MAX))
+}
+
 /// The SYN that a connection began with, from whichever header the listener's `TCP_SAVE_SYN` asked for; the kernel forgets it
 /// with this. Empty where none was saved.
 pub fn saved_syn(fd: RawFd) -> io::Result<Vec<u8>> {
@@ -206,10 +212,12 @@ pub fn daemonize() -> io::Result<UnixStream> {
     }
 }
 
-/// Puts a socket into the calling worker's reactor, to be told when it is readable.
-pub fn watch_readable(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+/// Puts a socket into the calling worker's reactor, to be told when it is readable; gives it back where the kernel has no
+/// room for another.
+pub fn watch_readable(socket: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only when dropped.
-    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }
+        .map_err(AsyncFdRegisterError::into_parts)
 }
 
 /// A stream socket of whichever family.
@@ -238,10 +246,33 @@ pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)>
 /// Holds back (or lets through again) the signals that a process is steered with, in the calling thread and those it
 /// starts: none is lost between two programs, or before anybody listens.
 pub fn hold_signals(hold: bool) {
-    const NUMBERS: [i32; 9] = [
+    let set = steering_signals();
+    let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+    // SAFETY: the set is initialised, and the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) };
+}
+
+/// Waits for one of the signals that [`hold_signals`] holds back and takes it: the others stay with the kernel, also when another
+/// program is executed in this process. All threads must hold them back.
+pub fn next_signal() -> i32 {
+    let set = steering_signals();
+    loop {
+        // SAFETY: the set is initialised; nothing is asked about the signal but its number.
+        let number = unsafe { libc::sigwaitinfo(&raw const set, std::ptr::null_mut()) };
+        // Interrupted by one that is not held back.
+        if number > 0 {
+            return number;
+        }
+    }
+}
+
+/// What signals a process is steered with, and SIGALRM, which HAProxy survives.
+fn steering_signals() -> libc::sigset_t {
+    const NUMBERS: [i32; 10] = [
         libc::SIGHUP,
         libc::SIGINT,
         libc::SIGQUIT,
+        libc::SIGALRM,
         libc::SIGTERM,
         libc::SIGTTIN,
         libc::SIGTTOU,
@@ -254,12 +285,10 @@ pub fn hold_signals(hold: bool) {
     // SAFETY: the pointer is to a live set that is written to.
     unsafe { libc::sigemptyset(&raw mut set) };
     for number in NUMBERS {
-        // SAFETY: likewise, and the number is one of a signal.
+        // SAFETY: as above, and the number is one of a signal.
         unsafe { libc::sigaddset(&raw mut set, number) };
     }
-    let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
-    // SAFETY: the set is initialised, and the old mask is not asked for.
-    unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) };
+    set
 }
 
 /// What [`fork`] returns.

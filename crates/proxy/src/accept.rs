@@ -61,7 +61,7 @@ fn start(newcomer: Newcomer) {
 /// `workers` are those that may serve its connections.
 pub async fn serve(
     worker: Rc<Worker>,
-    listener: Listener,
+    mut listener: Listener,
     frontend: usize,
     bind: usize,
     workers: Arc<[usize]>,
@@ -76,7 +76,7 @@ pub async fn serve(
     let mut registered = None;
     loop {
         if proxy.state.admission() == Admission::Paused {
-            sit_out(&proxy, &entry, &listener).await;
+            sit_out(&proxy, &entry, &mut listener).await;
         }
         if !admitted(&worker, &proxy, &entry).await {
             return;
@@ -126,8 +126,8 @@ pub async fn serve(
 }
 
 /// `disable frontend`, and what a successor that cannot share the address asks for: the port is free meanwhile.
-async fn sit_out(proxy: &config::plan::Proxy, entry: &state::Listener, listener: &Listener) {
-    // A socket that cannot be paused just waits.
+/// Whoever connects to a socket that cannot be paused waits.
+async fn sit_out(proxy: &config::plan::Proxy, entry: &state::Listener, listener: &mut Listener) {
     let paused = listener.pause().is_ok();
     poll_fn(|context: &mut Context<'_>| {
         entry.wait(context.waker().clone());

@@ -36,6 +36,15 @@ impl Child {
     }
 }
 
+/// A reload that somebody asked for on the master's command socket.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// Whether old workers are to end at once (`hard-reload`).
+    pub(crate) hard: bool,
+    /// Who asked.
+    pub(crate) client: OwnedFd,
+}
+
 /// What a master knows.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -52,6 +61,8 @@ pub(crate) struct State {
     pub(crate) client: Option<OwnedFd>,
     /// Whether old workers are to end at once (`hard-reload`).
     pub(crate) hard: bool,
+    /// A reload that is to begin.
+    pub(crate) request: Option<Request>,
     /// Who waits in the foreground for the first worker, if somebody does.
     pub(crate) launch: Option<crate::system::Launch>,
 }
@@ -72,6 +83,7 @@ impl State {
             cli: None,
             client: None,
             hard: false,
+            request: None,
             launch: None,
         }
     }
@@ -129,6 +141,7 @@ impl State {
             cli: own(cli)?,
             client: own(client)?,
             hard: hard != 0,
+            request: None,
             launch: None,
         };
         for part in parts {

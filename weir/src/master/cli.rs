@@ -315,7 +315,7 @@ impl Session {
             ["reload" | "hard-reload"] if self.level < Level::Operator => self.say("Permission denied\n"),
             [way @ ("reload" | "hard-reload")] => {
                 let client = OwnedFd::from(self.output.try_clone()?);
-                self.master.reload(way == "hard-reload", Some(client));
+                self.master.request(way == "hard-reload", client);
                 Ok(Then::Close)
             }
             ["operator"] => self.lower(Level::Operator),

@@ -15,18 +15,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use config::plan::Global;
 use diag::Severity;
-use net::sys::{Forked, fork, hold_signals};
+use net::sys::{Forked, fork, hold_signals, next_signal};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 
 use crate::args::Args;
 use crate::hand_over::Inherited;
 use crate::messages::{self, Messages};
 use crate::signals::Ending;
 use crate::system;
-use children::Child;
 pub(crate) use children::State;
+use children::{Child, Request};
 
 /// Where the program was started: relative names of the command line are meant from there, in every life.
 static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
@@ -65,7 +64,7 @@ pub(crate) fn split(
     resumed: Option<State>,
     messages: Messages,
 ) -> Result<Role, String> {
-    let cannot_fork = |error: std::io::Error| format!("[haproxy.main()] Cannot fork: {error}.");
+    let cannot_fork = |error| format!("[haproxy.main()] Cannot fork: {error}.");
     let first = resumed.is_none();
     let mut state = resumed.unwrap_or_else(State::new);
     if global.daemon && first {
@@ -79,12 +78,16 @@ pub(crate) fn split(
     if first {
         system::write_pidfile(global)?;
     }
-    let (ours, theirs) = UnixStream::pair().map_err(cannot_fork)?;
-    let pid = match fork().map_err(cannot_fork)? {
-        Forked::Child => return Ok(Role::Worker(theirs)),
-        Forked::Parent(pid) => pid,
+    let forked = UnixStream::pair().and_then(|(ours, theirs)| Ok((fork()?, ours, theirs)));
+    let (pid, ours) = match forked {
+        Ok((Forked::Child, _, theirs)) => return Ok(Role::Worker(theirs)),
+        Ok((Forked::Parent(pid), ours, _)) => (pid, ours),
+        Err(error) if first => return Err(cannot_fork(error)),
+        Err(error) => {
+            messages.say(Severity::Alert, &cannot_fork(error));
+            return Ok(Role::Master(go_on(state, args, messages)));
+        }
     };
-    drop(theirs);
     messages.say(Severity::Notice, &format!("New worker ({pid}) forked"));
     state.children.push(Child {
         pid,
@@ -137,11 +140,10 @@ impl Master {
     }
 
     /// Obeys signals until the workers have ended. From here on there may be threads: this life forks no more.
+    ///
+    /// Signals are held back in all threads and taken one by one here, where reloads are made too: what comes before or during
+    /// one is there for the next life.
     fn watch(self) -> Ending {
-        let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD]) else {
-            return Ending::Signal(SIGTERM);
-        };
-        hold_signals(false);
         self.await_worker();
         cli::start(&self);
         let mut asked = None;
@@ -150,19 +152,20 @@ impl Master {
             if let Some(ending) = self.bury(asked) {
                 return ending;
             }
-            for signal in signals.wait() {
-                match signal {
-                    SIGTERM | SIGINT => {
-                        asked = Some(signal);
-                        self.pass_on(Signal::TERM);
-                    }
-                    SIGUSR1 => {
-                        asked.get_or_insert(signal);
-                        self.pass_on(Signal::USR1);
-                    }
-                    SIGUSR2 | SIGHUP if asked.is_none() => self.reload(false, None),
-                    _ => {}
+            match next_signal() {
+                signal @ (SIGTERM | SIGINT) => {
+                    asked = Some(signal);
+                    self.pass_on(if signal == SIGINT { Signal::INT } else { Signal::TERM });
                 }
+                SIGUSR1 => {
+                    asked.get_or_insert(SIGUSR1);
+                    self.pass_on(Signal::USR1);
+                }
+                SIGTTOU => self.pass_on(Signal::TTOU),
+                SIGTTIN => self.pass_on(Signal::TTIN),
+                SIGUSR2 | SIGHUP => self.reload(asked.is_some()),
+                // SIGCHLD wakes; SIGQUIT and SIGALRM mean nothing to a master.
+                _ => {}
             }
         }
     }
@@ -256,32 +259,46 @@ impl Master {
         }
     }
 
-    /// Executes the program anew; comes back only when that fails. `client` is told how the reload went.
-    pub(crate) fn reload(&self, hard: bool, client: Option<OwnedFd>) {
-        use std::os::unix::process::CommandExt;
+    /// Has the program executed anew, by the thread that obeys signals. `client` is told how the reload went.
+    pub(crate) fn request(&self, hard: bool, client: OwnedFd) {
+        self.state().request = Some(Request { hard, client });
+        send(rustix::process::getpid().as_raw_nonzero().get(), Signal::USR2);
+    }
+
+    /// Executes the program anew, unless all are leaving; comes back only when that fails.
+    fn reload(&self, leaving: bool) {
         let mut state = self.state();
+        let request = state.request.take();
+        state.hard = request.as_ref().is_some_and(|request| request.hard);
+        state.client = request.map(|request| request.client);
+        if leaving {
+            return answer(&mut state, false);
+        }
         state.reloads += 1;
-        state.hard = hard;
-        state.client = client;
-        let way = if hard { " (hard-reload)" } else { "" };
+        let way = if state.hard { " (hard-reload)" } else { "" };
         self.messages.say(Severity::Notice, &format!("Reloading HAProxy{way}"));
         system::notify_reloading(self.messages);
-        let mut words = std::env::args_os();
-        let saved = state.save();
-        if let (Some(program), Ok(saved)) = (words.next(), saved) {
-            let mut command = std::process::Command::new(program);
-            command.args(words).env(children::VARIABLE, saved);
-            if let Some(directory) = DIRECTORY.get() {
-                command.current_dir(directory);
-            }
-            hold_signals(true);
-            let error = command.exec();
-            hold_signals(false);
-            self.messages.say(Severity::Warning, &format!("Failed to reexecute the master process: {error}"));
-        }
+        let error = execute(&state);
+        self.messages.say(Severity::Warning, &format!("Failed to reexecute the master process: {error}"));
         state.failed += 1;
         answer(&mut state, false);
     }
+}
+
+/// Executes the program anew with the words of its start; returns why that is not possible.
+fn execute(state: &State) -> std::io::Error {
+    use std::os::unix::process::CommandExt;
+    let saved = match state.save() {
+        Ok(saved) => saved,
+        Err(error) => return error,
+    };
+    let mut words = std::env::args_os();
+    let mut command = std::process::Command::new(words.next().unwrap_or_default());
+    command.args(words).env(children::VARIABLE, saved);
+    if let Some(directory) = DIRECTORY.get() {
+        command.current_dir(directory);
+    }
+    command.exec()
 }
 
 fn send(pid: i32, signal: Signal) {
@@ -347,7 +364,7 @@ async fn listen_to(
     exposed: Arc<crate::hand_over::Exposed>,
 ) -> std::io::Result<()> {
     link.set_nonblocking(true)?;
-    let link = net::sys::watch_readable(link.into())?;
+    let link = net::sys::watch_readable(link.into()).map_err(|(_, error)| error)?;
     rustix::io::write(link.get_ref(), b"R")?;
     loop {
         let mut ready = link.readable().await?;
