@@ -9,7 +9,7 @@ use base::units::{DefaultUnit, parse_duration};
 use state::proxy::Admission;
 use state::{Admin, Server};
 
-use crate::command::{Call, Reply, Severity, error};
+use crate::command::{Call, Reply, Severity, denied, error};
 use crate::view::{Level, ProxyView, Runtime, SeverityOutput, View};
 use crate::{admin, places};
 
@@ -420,7 +420,7 @@ pub(crate) fn user(call: &mut Call<'_>) -> Reply {
 /// The level only goes down, and takes expert and experimental mode with it.
 fn lower(call: &mut Call<'_>, level: Level) -> Reply {
     if call.settings.level < level {
-        return error("Permission denied");
+        return denied();
     }
     call.settings.level = level;
     call.settings.expert = false;
@@ -482,7 +482,7 @@ pub(crate) fn quit(_: &mut Call<'_>) -> Reply {
 pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
     let view = call.runtime.view();
     match call.arg(0) {
-        "all" | "server" if call.settings.level < Level::Admin => return error("Permission denied"),
+        "all" | "server" if call.settings.level < Level::Admin => return denied(),
         "server" => match server(&view, call.arg(1)) {
             Ok((_, server)) => {
                 state::counters::clear_server(&server, true);
