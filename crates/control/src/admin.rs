@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
 use state::server::Operational;
-use state::transition::{self, ALERT, NOTICE};
+use state::transition;
 use state::{Admin, Proxy, Server};
 
 use crate::view::{ProxyView, Runtime, View};
@@ -65,7 +65,7 @@ pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) 
         _ => return false,
     };
     server.health.level.store(level, Relaxed);
-    force(runtime, &runtime.view(), server, state, "");
+    force(runtime, server, state);
     true
 }
 
@@ -77,42 +77,14 @@ pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> 
         _ => return false,
     };
     server.agent.level.store(level, Relaxed);
-    force(runtime, &runtime.view(), server, state, "");
+    force(runtime, server, state);
     true
 }
 
-fn force(runtime: &Runtime, view: &View, server: &Arc<Server>, state: Operational, via: &str) {
-    let requeued = server.queue.len();
-    let changed = match (server.operational(), state) {
-        // Its weight rises already.
-        (Operational::Starting, Operational::Running) => false,
-        (Operational::Stopped, Operational::Running) => server.come_up(now_ms()),
-        _ => server.set_operational(state, now_ms()),
-    };
-    if !changed {
-        return;
-    }
-    // Who follows another server is told of by that server's name.
-    let why = if via.is_empty() { ", changed from CLI" } else { "" };
-    if let Some(proxy) = backend(view, server) {
-        let proxy = &*proxy.state;
-        let (level, text) = match state {
-            Operational::Stopped => {
-                server.queue.wake_all();
-                (ALERT, transition::left(proxy, server, &format!("is DOWN{via}"), why, requeued))
-            }
-            Operational::Stopping => {
-                let event = format!("is stopping{via}");
-                (NOTICE, transition::joined(proxy, server, &event, why, requeued))
-            }
-            _ => (NOTICE, transition::joined(proxy, server, &format!("is UP{via}"), why, 0)),
-        };
-        tell(runtime, proxy, level, &text);
-        refresh(runtime, proxy);
-    }
-    let via = format!(" via {}/{}", server.proxy, server.name);
-    for (_, follower) in &server.followers() {
-        force(runtime, view, follower, state, &via);
+fn force(runtime: &Runtime, server: &Arc<Server>, state: Operational) {
+    if let Some(proxy) = backend(&runtime.view(), server) {
+        let tell = |proxy: &Proxy, level, text: &str| tell(runtime, proxy, level, text);
+        transition::decide(&proxy.state, server, state, ", changed from CLI", now_ms(), &tell);
     }
 }
 

@@ -359,7 +359,8 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
     let last = server.health.last.load();
     let &(_, _, status, passed) = last.meaning();
     let result = match last.status {
-        "" => 0,
+        "" | "UNK" | "INI" => 0,
+        "CHECKED" => 1,
         "L7OKC" => 4,
         _ if passed => 3,
         _ => 2,
@@ -395,7 +396,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
     let fqdn = fqdn.as_ref().map_or("-".into(), |name| anonymous.word(name));
     let record = server.srv_record.get().map_or("-", |name| name);
     format!(
-        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 {fqdn} {} {record} 0 {check_port} {check_address} \
+        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} {} {} {fqdn} {} {record} 0 {check_port} {check_address} \
          {agent_address} {agent_port}\n",
         proxy.state.id,
         anonymous.word(&proxy.state.name),
@@ -407,6 +408,8 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         server.user_weight(),
         server.initial_weight,
         level,
+        u8::from(proxy.state.forced_id.load(Relaxed)),
+        u8::from(server.forced_id.load(Relaxed)),
         // Of a server without a port of its own, how far it is from the client's.
         server.port_offset().map_or(server.port(), |offset| offset.rem_euclid(1 << 16) as u16),
     )

@@ -121,6 +121,49 @@ pub fn administer(
     true
 }
 
+/// Sets what checks would have found of a server of `proxy`, tells it with `why` it is so (`, changed from CLI`), and lets those that track
+/// the server follow.
+pub fn decide(proxy: &Proxy, server: &Server, state: Operational, why: &str, now_ms: u64, tell: Tell<'_>) {
+    decide_via(proxy, server, state, (why, ""), now_ms, tell);
+}
+
+/// Who follows another server is told of by that server's name, ` via be/s1`, and not with why.
+fn decide_via(
+    proxy: &Proxy,
+    server: &Server,
+    state: Operational,
+    (why, via): (&str, &str),
+    now_ms: u64,
+    tell: Tell<'_>,
+) {
+    let requeued = server.queue.len();
+    let changed = match (server.operational(), state) {
+        // Its weight rises already.
+        (Operational::Starting, Operational::Running) => false,
+        (Operational::Stopped, Operational::Running) => server.come_up(now_ms),
+        _ => server.set_operational(state, now_ms),
+    };
+    if !changed {
+        return;
+    }
+    let (level, text) = match state {
+        Operational::Stopped => {
+            server.queue.wake_all();
+            (ALERT, left(proxy, server, &format!("is DOWN{via}"), why, requeued))
+        }
+        Operational::Stopping => (NOTICE, joined(proxy, server, &format!("is stopping{via}"), why, requeued)),
+        _ => (NOTICE, joined(proxy, server, &format!("is UP{via}"), why, 0)),
+    };
+    tell(proxy, level, &text);
+    if let Some((level, text)) = refresh_backend(proxy, now_ms) {
+        tell(proxy, level, &text);
+    }
+    let via = format!(" via {}/{}", server.proxy, server.name);
+    for (proxy, follower) in server.followers() {
+        decide_via(&proxy, &follower, state, ("", &via), now_ms, tell);
+    }
+}
+
 /// A server that leaves maintenance is up until its next check says otherwise, unless `init-state` says what it begins with; one that
 /// tracks is as the one tracked.
 pub fn leave_maintenance(server: &Server, now_ms: u64) {
