@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
+use state::proxy::Admission;
 use state::server::Operational;
-use state::transition;
+use state::transition::{self, WARNING};
 use state::{Admin, Proxy, Server};
 
 use crate::view::{ProxyView, Runtime, View};
@@ -13,6 +14,15 @@ use crate::view::{ProxyView, Runtime, View};
 fn tell(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
     if let Some(notify) = &runtime.notify {
         notify(proxy, level, text);
+    }
+}
+
+/// Changes what a frontend does with connections, and tells it.
+pub(crate) fn admit(runtime: &Runtime, proxy: &Proxy, admission: Admission) {
+    let from = proxy.admission();
+    proxy.set_admission(admission);
+    if let Some(text) = transition::admitted(proxy, from) {
+        tell(runtime, proxy, WARNING, &text);
     }
 }
 

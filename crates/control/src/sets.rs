@@ -283,33 +283,33 @@ pub(crate) fn dynamic_cookie_key(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn disable_frontend(call: &mut Call<'_>) -> Reply {
-    with_frontend(call, |_, proxy| match proxy.admission() {
+    with_frontend(call, |call, proxy| match proxy.admission() {
         Admission::Stopped => Reply::Message(Severity::Notice, format!("{SHUT_DOWN}disable.")),
         Admission::Paused => Reply::Message(Severity::Notice, "All sockets are already disabled.".into()),
         Admission::Open => {
-            proxy.set_admission(Admission::Paused);
+            admin::admit(call.runtime, proxy, Admission::Paused);
             Reply::Done
         }
     })
 }
 
 pub(crate) fn enable_frontend(call: &mut Call<'_>) -> Reply {
-    with_frontend(call, |_, proxy| match proxy.admission() {
+    with_frontend(call, |call, proxy| match proxy.admission() {
         Admission::Stopped => error(format!("{SHUT_DOWN}enable.")),
         Admission::Open => Reply::Message(Severity::Notice, "All sockets are already enabled.".into()),
         Admission::Paused => {
-            proxy.set_admission(Admission::Open);
+            admin::admit(call.runtime, proxy, Admission::Open);
             Reply::Done
         }
     })
 }
 
 pub(crate) fn shutdown_frontend(call: &mut Call<'_>) -> Reply {
-    with_frontend(call, |_, proxy| {
+    with_frontend(call, |call, proxy| {
         if proxy.admission() == Admission::Stopped {
             return error("Frontend was already shut down.");
         }
-        proxy.set_admission(Admission::Stopped);
+        admin::admit(call.runtime, proxy, Admission::Stopped);
         Reply::Done
     })
 }

@@ -58,7 +58,6 @@ impl Filter {
         self.proxy.is_none_or(|id| id == proxy.id)
             && self.scope.as_ref().is_none_or(|scope| proxy.name.contains(scope.as_str()))
             && (self.names.is_empty() || self.names.contains(&proxy.name))
-            && !(proxy.is_frontend && !proxy.is_backend && proxy.admission() == Admission::Stopped)
     }
 
     fn wants_server(&self, server: &Server) -> bool {
@@ -167,7 +166,8 @@ fn rates<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, now
 pub(crate) fn frontend_status(proxy: &Proxy) -> &'static str {
     match proxy.admission() {
         Admission::Open => "OPEN",
-        Admission::Paused | Admission::Stopped => "STOP",
+        Admission::Paused => "PAUSED",
+        Admission::Stopped => "STOP",
     }
 }
 

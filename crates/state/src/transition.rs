@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::proxy::Admission;
 use crate::server::Operational;
 use crate::{Admin, Proxy, Server};
 
@@ -15,8 +16,28 @@ pub type Note = (u8, String);
 pub const EMERGENCY: u8 = 0;
 /// A server went down.
 pub const ALERT: u8 = 1;
+/// A frontend was paused, resumed or stopped.
+pub const WARNING: u8 = 4;
 /// Anything else that changed.
 pub const NOTICE: u8 = 5;
+
+/// What is told when what a proxy does with connections has changed `from` that; nothing where it has not.
+pub fn admitted(proxy: &Proxy, from: Admission) -> Option<String> {
+    let name = &proxy.name;
+    match (from, proxy.admission()) {
+        (Admission::Open, Admission::Paused) => Some(format!("Paused frontend {name}.")),
+        (Admission::Paused, Admission::Open) => Some(format!("Resumed frontend {name}.")),
+        (Admission::Open | Admission::Paused, Admission::Stopped) => Some(stopped(proxy)),
+        _ => None,
+    }
+}
+
+/// What is told when a proxy ends.
+pub fn stopped(proxy: &Proxy) -> String {
+    let frontend: u64 = proxy.frontend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
+    let backend: u64 = proxy.backend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
+    format!("Proxy {} stopped (cumulated conns: FE: {frontend}, BE: {backend}).", proxy.name)
+}
 
 /// Active and backup servers that may get requests.
 pub fn online(proxy: &Proxy) -> (usize, usize) {
