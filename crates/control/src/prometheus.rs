@@ -326,7 +326,7 @@ impl Wanted {
 /// backend|server`, `metrics=`, `no-maint`, `desc-labels`. Pieces of the body may be empty.
 pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageResponse {
     let headers =
-        |kind: &str| vec![("content-type", kind.to_owned()), ("cache-control", "no-cache".to_owned())];
+        |kind: &str| vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
     let refuse = |status: u16, text: &str| PageResponse {
         status,
         headers: headers("text/plain"),
@@ -376,7 +376,7 @@ fn process_metrics(runtime: &Runtime, wanted: &Wanted) -> String {
         Some(description) => format!("{{desc=\"{}\"}}", escape(description)),
         None => String::new(),
     };
-    let values = info::values(runtime);
+    let values = info::values(runtime, false);
     for (field, name, counter) in PROCESS {
         let Some((position, value)) = values.iter().find(|(p, _)| info::FIELDS[*p].name == *field) else {
             continue;

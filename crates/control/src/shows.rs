@@ -62,19 +62,9 @@ pub(crate) fn env(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn info(call: &mut Call<'_>) -> Reply {
-    let mut format = Format::Plain;
-    let mut describe = false;
-    for word in call.args {
-        match word.as_str() {
-            "typed" => format = Format::Typed,
-            "json" => format = Format::Json,
-            "desc" => describe = true,
-            // Nothing here has more than an integer's precision.
-            "float" => {}
-            _ => return error(format!("'show info' does not know '{word}': typed, json, desc, float.")),
-        }
-    }
-    Reply::Text(info::show_info(call.runtime, format, describe))
+    let (format, describe) = stat_format(call.args);
+    let precise = call.args.iter().any(|word| word == "float");
+    Reply::Text(info::show_info(call.runtime, format, describe, precise))
 }
 
 /// Rows a piece of output may have: a few hundred µs of work.
@@ -247,7 +237,7 @@ fn write_typed(row: &Row, describe: bool, out: &mut String) {
     for (position, (value, column)) in row.values.iter().zip(COLUMNS).enumerate() {
         if *value != field::Value::Empty {
             let _ = write!(out, "{letter}.{}.{}.{position}.{}.1", row.proxy, row.id, column.name);
-            column.write_typed(value, describe, out);
+            row.kind.describe(position, column).write_typed(value, describe, out);
         }
     }
 }
@@ -260,7 +250,7 @@ fn write_json(row: &Row, out: &mut String) {
         if *value != field::Value::Empty {
             out.push(separator);
             separator = ',';
-            column.write_json(&lead, position, value, out);
+            row.kind.describe(position, column).write_json(&lead, position, value, out);
         }
     }
     out.push(']');

@@ -385,7 +385,7 @@ fn of_servers(row: &mut Row, servers: &[Arc<Server>], http: bool) {
     let open = serving + servers.iter().map(idle).sum::<u32>();
     let (opened, streams) = (total(|s| s.connects.get()), total(|s| s.traffic.sessions_total.get()));
     protocols(row, http, open, opened, streams, (received, sent));
-    row.put(C::h1_open_streams, if http { serving } else { 0 });
+    row.put(C::h1_open_streams, u64::from(if http { serving } else { 0 }));
 }
 
 /// `address:port` as the statistics show it.

@@ -32,6 +32,7 @@ pub struct Variables {
     wants_backend_source: bool,
     wants_server_tcp: bool,
     wants_turns: bool,
+    wants_stream_numbers: bool,
 }
 
 impl Variables {
@@ -117,6 +118,16 @@ impl Variables {
     /// Whether one does: then the turns of tasks are measured.
     pub fn wants_turns(&self) -> bool {
         self.wants_turns
+    }
+
+    /// Notes that an expression or format reads the number of a stream.
+    pub fn want_stream_numbers(&mut self) {
+        self.wants_stream_numbers = true;
+    }
+
+    /// Whether one does: then streams of all workers are numbered in one sequence, else each worker has its own.
+    pub fn wants_stream_numbers(&self) -> bool {
+        self.wants_stream_numbers
     }
 
     /// A copy for expressions that are compiled while the plan is in use: they mean the same slots.
