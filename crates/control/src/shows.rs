@@ -205,7 +205,7 @@ impl Iterator for StatPieces {
 }
 
 /// Columns before the `-` that ends those every version has; the columns of protocols follow it.
-const COMMON_COLUMNS: usize = C::cache_hint_hits as usize + 1;
+pub(crate) const COMMON_COLUMNS: usize = C::cache_hint_hits as usize + 1;
 
 /// The title line of CSV.
 pub(crate) fn csv_header() -> String {

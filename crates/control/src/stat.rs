@@ -176,7 +176,8 @@ fn listener_status(proxy: &Proxy, listener: &Listener) -> &'static str {
     let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
     let full = reached(proxy.maxconn.load(Relaxed), proxy.connections.load(Relaxed))
         || reached(listener.maxconn, listener.connections.load(Relaxed));
-    if full && proxy.admission() == Admission::Open { "FULL" } else { frontend_status(proxy) }
+    // What its frontend was told to do is the frontend's status.
+    if full && proxy.admission() == Admission::Open { "FULL" } else { "OPEN" }
 }
 
 fn frontend_row(view: &ProxyView, show: Show) -> Row {
@@ -254,6 +255,8 @@ fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
     row.put(C::ereq, sum(shards, |l| l.traffic.request_errors.get()));
     row.put(C::dcon, sum(shards, |l| l.denied_connections.get()));
     row.put(C::dses, sum(shards, |l| l.denied_sessions.get()));
+    let refused = sum(shards, |l| l.denied_connections.get() + l.denied_sessions.get());
+    row.put(C::conn_tot, sum(shards, |l| l.traffic.sessions_total.get()) + refused);
     row.put(C::status, listener_status(&view.state, listener));
     row.put(C::proto, protocol(&listener.address));
     if show.legends {
@@ -474,7 +477,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     row.put(C::need_conn_est, server.counters.all().map(|s| s.needed.get()).max().unwrap_or_default());
     row.put(C::priv_idle_cur, 0u32);
     row.put(C::srid, 0u32);
-    // In maintenance neither says anything.
+    // Checks say nothing in maintenance; agents are asked on.
     let rests = server.admin().in_maintenance();
     if server.checked.load(Relaxed) {
         let down = server.down_ms.load(Relaxed) + if server.is_up() { 0 } else { since };
@@ -487,7 +490,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
             check_columns(&mut row, server);
         }
     }
-    if server.agent_checked.load(Relaxed) && !rests {
+    if server.agent_checked.load(Relaxed) {
         agent_columns(&mut row, server);
     }
     if show.legends {
