@@ -102,6 +102,13 @@ fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
     }
     assert!(add("t", "weight 3 id 7 maxconn 20").contains("New server registered."));
     assert!(add("u", "id 7").contains("already used"));
+    let forced: Vec<String> = weir
+        .ask("show servers state b")
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split(' ').nth(16).map(str::to_owned))
+        .collect();
+    assert_eq!(forced, ["0", "1"], "whose number was said");
     assert!(
         weir.ask("show servers state b").contains("b 7 t 127.0.0.1 0 1 3 3 "),
         "{}",

@@ -19,6 +19,62 @@ fn start(servers: usize) -> (Weir, u16) {
 }
 
 #[test]
+fn metrics_of_objects_without_a_value_are_no_numbers_and_others_are_left_out() {
+    let port = free_port();
+    let text = format!(
+        "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port} name own\n  option socket-stats\n  \
+         http-request use-service prometheus-exporter if {{ path /metrics }}\n\
+         frontend t\n  mode tcp\n  bind 127.0.0.1:{} name own\n  default_backend c\n\
+         backend b\n  server plain 127.0.0.1:9\n  server full 127.0.0.1:9 maxconn 7 maxqueue 5 check inter 1h agent-check \
+         agent-port 9 agent-inter 1h\nbackend c\n  mode tcp\n  server other 127.0.0.1:9\n",
+        free_port()
+    );
+    let _weir = Weir::start(&text, &[port]);
+    let text = client::get(port, "/metrics").expect("a response").text();
+    for line in [
+        "haproxy_server_limit_sessions{proxy=\"b\",server=\"plain\"} NaN",
+        "haproxy_server_limit_sessions{proxy=\"b\",server=\"full\"} 7",
+        "haproxy_server_queue_limit{proxy=\"b\",server=\"plain\"} NaN",
+        "haproxy_server_queue_limit{proxy=\"b\",server=\"full\"} 5",
+        "haproxy_server_current_throttle{proxy=\"b\",server=\"full\"} NaN",
+        "haproxy_server_idle_connections_limit{proxy=\"b\",server=\"full\"} NaN",
+        "haproxy_server_check_failures_total{proxy=\"b\",server=\"plain\"} NaN",
+        "haproxy_server_downtime_seconds_total{proxy=\"b\",server=\"plain\"} NaN",
+        "haproxy_server_check_code{proxy=\"b\",server=\"full\"} 0",
+        "haproxy_server_agent_code{proxy=\"b\",server=\"full\"} 0",
+        "haproxy_listener_status{proxy=\"f\",listener=\"own\",state=\"OPEN\"} 1",
+        "haproxy_process_current_zlib_memory NaN",
+        "haproxy_process_max_zlib_memory NaN",
+        "# TYPE haproxy_process_bytes_out_rate gauge",
+        "# TYPE haproxy_process_total_warnings counter",
+        "# TYPE haproxy_process_patterns_added_total gauge",
+        "# TYPE haproxy_process_patterns_freed_total gauge",
+        "# TYPE haproxy_backend_downtime_seconds_total gauge",
+        "# TYPE haproxy_server_downtime_seconds_total counter",
+        "# TYPE haproxy_listener_connections_total counter",
+    ] {
+        assert!(text.lines().any(|own| own == line), "{line}: {text}");
+    }
+    for part in [
+        // Nothing is asked of these, and these do not speak HTTP.
+        "haproxy_server_check_code{proxy=\"b\",server=\"plain\"}",
+        "haproxy_server_check_status{proxy=\"b\",server=\"plain\"",
+        "haproxy_server_agent_status{proxy=\"b\",server=\"plain\"",
+        "haproxy_frontend_http_requests_total{proxy=\"t\"}",
+        "haproxy_frontend_intercepted_requests_total{proxy=\"t\"}",
+        "haproxy_backend_http_responses_total{proxy=\"c\"",
+        "haproxy_server_http_requests_total{proxy=\"c\"",
+        // What is the case before a check has ended is no end.
+        "state=\"INI\"",
+        "haproxy_frontend_http_requests_rate_current",
+        "haproxy_process_description",
+    ] {
+        assert!(!text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
 fn metrics_are_chosen_by_the_parameters_of_haproxys_exporter() {
     let (_weir, port) = start(2);
     let cases: &[(&str, &[&str], &[&str])] = &[
@@ -54,6 +110,21 @@ fn metrics_are_chosen_by_the_parameters_of_haproxys_exporter() {
             "/metrics?metrics=-haproxy_frontend_status",
             &["haproxy_frontend_bytes"],
             &["haproxy_frontend_status"],
+        ),
+        // Of a scope that is empty, of names in other spellings, of what nobody knows.
+        ("/metrics?%73cope=glob%61l", &["haproxy_process_"], &["haproxy_frontend_"]),
+        ("/metrics?scope=resolvers", &[], &["haproxy_process_", "haproxy_frontend_"]),
+        ("/metrics?whatever=1", &["haproxy_process_"], &[]),
+        ("/metrics", &["haproxy_process_"], &["mod=\""]),
+        (
+            "/metrics?extra-counters",
+            &[
+                "# TYPE haproxy_frontend_h1_total_streams counter\n",
+                "haproxy_frontend_h1_total_streams{proxy=\"f\",mod=\"h1\"} ",
+                "haproxy_backend_h2_headers_rcvd{proxy=\"b\",mod=\"h2\"} 0\n",
+                "haproxy_server_ssl_sess{proxy=\"b\",server=\"up\",mod=\"ssl\"} 0\n",
+            ],
+            &["haproxy_server_h1_"],
         ),
         (
             "/metrics?desc-labels",

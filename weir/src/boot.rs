@@ -183,6 +183,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let mut runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
     // The same version whoever asks for it, and however.
     (runtime.version, runtime.date) = (version::FULL, version::DATE);
+    runtime.warnings = crate::messages::warnings;
     let splices = |options: &config::plan::Options| {
         options.splice_auto || options.splice_request || options.splice_response
     };

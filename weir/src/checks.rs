@@ -46,6 +46,12 @@ impl Teller {
     }
 }
 
+/// Tells the loggers of a proxy, and standard error.
+pub(crate) fn tell(shared: &Shared, messages: Messages, proxy: &state::Proxy, level: u8, text: &str) {
+    messages.say(Severity::Warning, text);
+    log(shared, proxy, level, text);
+}
+
 /// Tells the loggers of a proxy.
 pub(crate) fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
     if let Some(plan) = shared.plan.proxies.iter().find(|plan| plan.state.id == proxy.id) {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use diag::render::{self, Colour};
 use diag::{Diagnostics, Severity, SourceMap};
@@ -30,6 +30,8 @@ impl Messages {
 
     /// Shows what reading a configuration found.
     pub(crate) fn show(self, diagnostics: &Diagnostics, sources: &SourceMap) {
+        let warnings = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning);
+        WARNINGS.fetch_add(warnings.count() as u64, Relaxed);
         if self.quiet || diagnostics.is_empty() {
             return;
         }
@@ -76,6 +78,9 @@ impl Messages {
 
     /// One message about the process or the whole configuration.
     pub(crate) fn say(self, severity: Severity, text: &str) {
+        if severity == Severity::Warning {
+            WARNINGS.fetch_add(1, Relaxed);
+        }
         if self.quiet {
             return;
         }
@@ -99,6 +104,14 @@ fn without_numbers(text: &str) -> String {
         out.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
     }
     out
+}
+
+/// Warnings said so far, or that would have been without `-q`.
+static WARNINGS: AtomicU64 = AtomicU64::new(0);
+
+/// How many warnings there were so far.
+pub(crate) fn warnings() -> u64 {
+    WARNINGS.load(Relaxed)
 }
 
 /// Whether this process has said who it is.

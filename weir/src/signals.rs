@@ -8,7 +8,9 @@ use proxy::Shared;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use state::proxy::Admission;
+use state::transition::{self, NOTICE, WARNING};
 
+use crate::checks;
 use crate::hand_over::Exposed;
 use crate::messages::Messages;
 use crate::soft_stop::{self, Progress, SoftStop};
@@ -70,14 +72,13 @@ pub(crate) fn wait(
 
 fn pause(shared: &Shared, messages: Messages, pause: bool) {
     for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
-        let (from, to, word) = if pause {
-            (Admission::Open, Admission::Paused, "Paused")
-        } else {
-            (Admission::Paused, Admission::Open, "Resumed")
-        };
+        let (from, to) =
+            if pause { (Admission::Open, Admission::Paused) } else { (Admission::Paused, Admission::Open) };
         if proxy.state.admission() == from {
             proxy.state.set_admission(to);
-            messages.say(Severity::Warning, &format!("{word} frontend {}.", proxy.state.name));
+            if let Some(text) = transition::admitted(&proxy.state, from) {
+                checks::tell(shared, messages, &proxy.state, WARNING, &text);
+            }
         }
     }
 }
@@ -92,9 +93,11 @@ fn flush(messages: Messages) {
 
 /// `SIGHUP`: the state of all servers and proxies, in HAProxy's lines.
 fn show_state(shared: &Shared, messages: Messages) {
-    let say = |text: &str| messages.say(Severity::Warning, text);
-    say("SIGHUP received, dumping servers states.");
+    let received = "SIGHUP received, dumping servers states";
+    messages.say(Severity::Warning, &format!("{received}."));
     for proxy in shared.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {
+        let say = |text: &str| checks::tell(shared, messages, &proxy.state, NOTICE, text);
+        checks::log(shared, &proxy.state, NOTICE, &format!("{received} for proxy {}.", proxy.state.name));
         let (mut serving, mut waiting) = (0, 0);
         let servers = proxy.state.servers.load();
         for server in servers.iter() {

@@ -11,6 +11,7 @@ use diag::Severity;
 use proxy::Shared;
 use state::proxy::Admission;
 use state::sessions::{self, Activity, Kill};
+use state::transition::{self, WARNING};
 
 use crate::checks;
 use crate::hand_over::Exposed;
@@ -21,9 +22,6 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// A connection that was idle for less may have its next request on the way: it is told to close in the answer to it.
 const SETTLED: Duration = Duration::from_millis(500);
-
-/// The syslog level of what ends.
-const WARNING: u8 = 4;
 
 /// A soft stop under way.
 #[derive(Debug)]
@@ -116,16 +114,16 @@ fn close_listeners(shared: &Shared, messages: Messages) {
     process.close_window.store(u64::try_from(window.as_millis()).unwrap_or(u64::MAX), Relaxed);
     process.close_until.store(until, Relaxed);
     process.closing.store(true, Relaxed);
-    for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
-        proxy.state.set_admission(Admission::Stopped);
-    }
-    for proxy in shared.plan.proxies.iter().filter(|proxy| !proxy.is_hidden() && !proxy.disabled) {
-        let frontend: u64 = proxy.state.frontend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
-        let backend: u64 = proxy.state.backend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
-        let name = &proxy.state.name;
-        let text = format!("Proxy {name} stopped (cumulated conns: FE: {frontend}, BE: {backend}).");
-        messages.say(Severity::Warning, &text);
-        checks::log(shared, &proxy.state, WARNING, &text);
+    for proxy in shared.plan.proxies.iter() {
+        let state = &proxy.state;
+        let before = state.admission();
+        if state.is_frontend {
+            state.set_admission(Admission::Stopped);
+        }
+        // One that was shut down was told of then.
+        if !proxy.is_hidden() && !proxy.disabled && before != Admission::Stopped {
+            checks::tell(shared, messages, state, WARNING, &transition::stopped(state));
+        }
     }
     for worker in 0..runtime::shard::workers() {
         runtime::worker::post(worker, proxy::log::feed::stop);

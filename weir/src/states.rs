@@ -4,27 +4,85 @@ use std::path::{Path, PathBuf};
 
 use config::Plan;
 use config::plan::proxy::StateFile;
-use control::view::View;
+use control::state_file;
+use control::view::{ProxyView, View};
 use diag::Severity;
+use state::saved::{self, Broken};
 
 use crate::messages::Messages;
 
-/// Puts back the states of every backend that asks for it. A file that is missing or wrong is a warning, no more.
+/// Puts back the states of every backend that asks for it. What is wrong with a file is told, no more.
 pub(crate) fn restore(plan: &Plan, view: &View, messages: Messages) {
-    let mut all: Option<Option<String>> = None;
-    for proxy in plan.proxies.iter() {
-        let text = match &proxy.server_state {
-            StateFile::None => continue,
-            StateFile::Global => {
-                all.get_or_insert_with(|| read(global_file(plan).as_deref(), messages)).clone()
-            }
-            StateFile::Local(path) => read(Some(path), messages),
-        };
-        let Some(text) = text else { continue };
-        if let Err(error) = control::state_file::load(&text, view, Some(&proxy.state.name)) {
-            messages.say(Severity::Warning, &format!("backend '{}': {error}.", proxy.state.name));
+    let say = |text: &str| messages.say(Severity::Warning, text);
+    let all = read_global(plan, messages);
+    let all = saved::by_name(all.as_deref().and_then(|text| saved::read(text).ok()).unwrap_or_default());
+    for proxy in plan.proxies.iter().filter(|proxy| proxy.state.is_backend) {
+        let Some(backend) = view.backend(&proxy.state.name) else { continue };
+        match &proxy.server_state {
+            StateFile::None => {}
+            StateFile::Global => state_file::restore(&all, backend, &say),
+            StateFile::Local(path) => restore_local(path, backend, messages),
         }
     }
+}
+
+/// Puts back the states of a backend that has a file of its own.
+fn restore_local(path: &Path, backend: &ProxyView, messages: Messages) {
+    let (name, shown) = (&backend.state.name, path.display());
+    let say = |severity, text: &str| messages.say(severity, &format!("Proxy '{name}': {text}"));
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            let text = format!("Can't open server state file '{shown}': {}.", reason(&error));
+            return say(Severity::Notice, &text);
+        }
+    };
+    if text.is_empty() {
+        return say(Severity::Notice, &format!("Empty server state file '{shown}'."));
+    }
+    match saved::read(&text) {
+        Ok(rows) => {
+            let rows = state_file::of_backend(rows, backend, &|text| say(Severity::Warning, text));
+            state_file::restore(&saved::by_name(rows), backend, &|text| {
+                messages.say(Severity::Warning, text)
+            });
+        }
+        Err(broken) => say(Severity::Warning, &complaint(broken, &format!("server state file '{shown}'"))),
+    }
+}
+
+/// The text of the file of all backends; what is wrong with it is told whether a backend uses it or not.
+fn read_global(plan: &Plan, messages: Messages) -> Option<String> {
+    let path = global_file(plan)?;
+    let shown = path.display();
+    let say = |severity, text: &str| messages.say(severity, &format!("config: {text}"));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => {
+            if let Err(broken) = saved::read(&text) {
+                let file = format!("global server state file '{shown}'");
+                say(Severity::Warning, &complaint(broken, &file));
+            }
+            Some(text)
+        }
+        Err(error) => {
+            let text = format!("Can't open global server state file '{shown}': {}", reason(&error));
+            say(Severity::Notice, &text);
+            None
+        }
+    }
+}
+
+fn complaint(broken: Broken, file: &str) -> String {
+    match broken {
+        Broken::Version => format!("Can't get version of the {file}."),
+        Broken::Line(line) => format!("corrupted {file} at line {line}."),
+    }
+}
+
+/// What the system says, without its number.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// Puts back what an earlier process counted (`stats-file`). A file that is missing or wrong is a warning, no more.
@@ -47,14 +105,4 @@ pub(crate) fn preload_counters(plan: &Plan, view: &View, messages: Messages) {
 fn global_file(plan: &Plan) -> Option<PathBuf> {
     let file = plan.global.server_state_file.as_ref()?;
     Some(plan.global.server_state_base.clone().unwrap_or_default().join(file))
-}
-
-fn read(path: Option<&Path>, messages: Messages) -> Option<String> {
-    let path = path?;
-    std::fs::read_to_string(path)
-        .map_err(|error| {
-            let shown = path.display();
-            messages.say(Severity::Warning, &format!("Can't open server state file '{shown}': {error}"));
-        })
-        .ok()
 }

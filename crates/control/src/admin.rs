@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
+use state::proxy::Admission;
 use state::server::Operational;
-use state::transition::{self, ALERT, NOTICE};
+use state::transition::{self, WARNING};
 use state::{Admin, Proxy, Server};
 
 use crate::view::{ProxyView, Runtime, View};
@@ -13,6 +14,15 @@ use crate::view::{ProxyView, Runtime, View};
 fn tell(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
     if let Some(notify) = &runtime.notify {
         notify(proxy, level, text);
+    }
+}
+
+/// Changes what a frontend does with connections, and tells it.
+pub(crate) fn admit(runtime: &Runtime, proxy: &Proxy, admission: Admission) {
+    let from = proxy.admission();
+    proxy.set_admission(admission);
+    if let Some(text) = transition::admitted(proxy, from) {
+        tell(runtime, proxy, WARNING, &text);
     }
 }
 
@@ -65,7 +75,7 @@ pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) 
         _ => return false,
     };
     server.health.level.store(level, Relaxed);
-    force(runtime, &runtime.view(), server, state, "");
+    force(runtime, server, state);
     true
 }
 
@@ -77,42 +87,14 @@ pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> 
         _ => return false,
     };
     server.agent.level.store(level, Relaxed);
-    force(runtime, &runtime.view(), server, state, "");
+    force(runtime, server, state);
     true
 }
 
-fn force(runtime: &Runtime, view: &View, server: &Arc<Server>, state: Operational, via: &str) {
-    let requeued = server.queue.len();
-    let changed = match (server.operational(), state) {
-        // Its weight rises already.
-        (Operational::Starting, Operational::Running) => false,
-        (Operational::Stopped, Operational::Running) => server.come_up(now_ms()),
-        _ => server.set_operational(state, now_ms()),
-    };
-    if !changed {
-        return;
-    }
-    // Who follows another server is told of by that server's name.
-    let why = if via.is_empty() { ", changed from CLI" } else { "" };
-    if let Some(proxy) = backend(view, server) {
-        let proxy = &*proxy.state;
-        let (level, text) = match state {
-            Operational::Stopped => {
-                server.queue.wake_all();
-                (ALERT, transition::left(proxy, server, &format!("is DOWN{via}"), why, requeued))
-            }
-            Operational::Stopping => {
-                let event = format!("is stopping{via}");
-                (NOTICE, transition::joined(proxy, server, &event, why, requeued))
-            }
-            _ => (NOTICE, transition::joined(proxy, server, &format!("is UP{via}"), why, 0)),
-        };
-        tell(runtime, proxy, level, &text);
-        refresh(runtime, proxy);
-    }
-    let via = format!(" via {}/{}", server.proxy, server.name);
-    for (_, follower) in &server.followers() {
-        force(runtime, view, follower, state, &via);
+fn force(runtime: &Runtime, server: &Arc<Server>, state: Operational) {
+    if let Some(proxy) = backend(&runtime.view(), server) {
+        let tell = |proxy: &Proxy, level, text: &str| tell(runtime, proxy, level, text);
+        transition::decide(&proxy.state, server, state, ", changed from CLI", now_ms(), &tell);
     }
 }
 

@@ -159,6 +159,11 @@ columns! {
     h2_backend_open_streams  "MGPV" "Count of currently open streams"
     h2_total_connections "MCPV" "Total number of connections"
     h2_backend_total_streams "MCPV" "Total number of streams"
+    ssl_sess             "MCPV" "Sessions of TLS that were made"
+    ssl_reused_sess      "MCPV" "Sessions of TLS that were resumed"
+    ssl_failed_handshake "MCPV" "Handshakes of TLS that failed"
+    ssl_ocsp_staple      "MCPV" "OCSP responses that were stapled"
+    ssl_failed_ocsp_staple "MCPV" "OCSP responses that were expired or could not be stapled"
     h1_open_connections  "MGPV" "Count of currently open connections"
     h1_open_streams      "MGPV" "Count of currently open streams"
     h1_total_connections "MCPV" "Total number of connections"
@@ -179,6 +184,19 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// A column as rows of this kind describe it: of some the nature depends on what the row is about.
+    pub(crate) fn describe(self, position: usize, column: &Column) -> Column {
+        const ACT: usize = C::act as usize;
+        const BCK: usize = C::bck as usize;
+        const RATE_MAX: usize = C::rate_max as usize;
+        let tags = match (self, position) {
+            (Self::Server, ACT | BCK) => "SGP",
+            (Self::Backend, RATE_MAX) => "MGP",
+            _ => column.tags,
+        };
+        Column { tags, ..*column }
+    }
+
     /// Its letter in typed output and its name in JSON.
     pub(crate) fn names(self) -> (char, &'static str) {
         match self {
@@ -210,6 +228,16 @@ impl Row {
         row.put(C::sid, id);
         row.put(C::type_, kind as u32);
         row.put(C::mode, proxy.mode.name());
+        // Nothing speaks TLS here.
+        for column in [
+            C::ssl_sess,
+            C::ssl_reused_sess,
+            C::ssl_failed_handshake,
+            C::ssl_ocsp_staple,
+            C::ssl_failed_ocsp_staple,
+        ] {
+            row.put(column, 0u64);
+        }
         row
     }
 

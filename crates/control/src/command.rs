@@ -60,6 +60,11 @@ pub(crate) fn warning(text: impl Into<String>) -> Reply {
     Reply::Message(Severity::Warning, text.into())
 }
 
+/// What a connection hears whose level is too low.
+pub(crate) fn denied() -> Reply {
+    error("Permission denied")
+}
+
 /// A command being run.
 pub(crate) struct Call<'a> {
     pub(crate) runtime: &'a Arc<Runtime>,
@@ -127,32 +132,32 @@ pub(crate) const COMMANDS: &[Command] = &[
     later("abort ssl crl-file",       "<crlfile>",                        Admin,    "abort a transaction for a CRL file"),
     later("acme challenge_ready",     "<certificate> domain <domain>",    Admin,    "notify that the challenge of a domain is ready"),
     later("acme renew",               "<certificate>",                    Admin,    "renew a certificate with the ACME protocol"),
-    later("acme status",              "",                                 Operator, "show the status of certificates configured with ACME"),
-    row  ("add acl",                  "[@<ver>] <acl> <pattern>",         Operator, "add an acl entry",                                                                  patterns::add_acl),
+    later("acme status",              "",                                 Admin,    "show the status of certificates configured with ACME"),
+    row  ("add acl",                  "[@<ver>] <acl> <pattern>",         Admin,    "add an acl entry",                                                                  patterns::add_acl),
     row  ("add backend",              "<bk> from <defpx> [mode <mode>]",  Admin,    "create a new backend", backends::add),
-    row  ("add map",                  "[@<ver>] <map> <key> <val>",       Operator, "add a map entry (payload supported instead of key/val)",                            patterns::add_map),
+    row  ("add map",                  "[@<ver>] <map> <key> <val>",       Admin,    "add a map entry (payload supported instead of key/val)",                            patterns::add_map),
     row  ("add server",               "<bk>/<srv> <addr> [opts]*",        Admin,    "create a new server",                                                               servers::add),
     later("add ssl ca-file",          "<cafile> <payload>",               Admin,    "add a certificate into the CA file"),
     later("add ssl crt-list",         "<list> <cert> [opts]*",            Admin,    "add to crt-list file <list> a line <cert> or a payload"),
     row  ("add ssl jwt",              "<cert>",                           Admin,    "add a certificate to those usable with jwt_verify_cert", certificates::add_jwt),
-    row  ("clear acl",                "[@<ver>] <acl>",                   Operator, "clear the contents of this acl",                                                    patterns::clear_acl),
+    row  ("clear acl",                "[@<ver>] <acl>",                   Admin,    "clear the contents of this acl",                                                    patterns::clear_acl),
     row  ("clear counters",           "[all|server <bk>/<srv> [force]]",  Operator, "clear max statistics counters (or all counters)",                                 sets::clear_counters),
-    row  ("clear map",                "[@<ver>] <map>",                   Operator, "clear the contents of this map",                                                    patterns::clear_map),
+    row  ("clear map",                "[@<ver>] <map>",                   Admin,    "clear the contents of this map",                                                    patterns::clear_map),
     later("clear table",              "<table> [<filter>]*",              Operator, "remove an entry from a table (filter: data/key)"),
-    row  ("commit acl",               "@<ver> <acl>",                     Operator, "commit the ACL at this version",                                                    patterns::commit_acl),
-    row  ("commit map",               "@<ver> <map>",                     Operator, "commit the map at this version",                                                    patterns::commit_map),
+    row  ("commit acl",               "@<ver> <acl>",                     Admin,    "commit the ACL at this version",                                                    patterns::commit_acl),
+    row  ("commit map",               "@<ver> <map>",                     Admin,    "commit the map at this version",                                                    patterns::commit_map),
     later("commit ssl ca-file",       "<cafile>",                         Admin,    "commit a CA file"),
     row  ("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file", certificates::commit),
     later("commit ssl crl-file",      "<crlfile>",                        Admin,    "commit a CRL file"),
-    row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Admin,    "dump/reset rare event counters",                                                  traces::counters),
+    row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Operator, "dump/reset rare event counters",                                                  traces::counters),
     debug("debug dev",                                                              "debugging commands for developers"),
     Command { words: "debug dev delay", usage: "[ms]", level: Admin, text: "hold the thread up by sleeping (100 ms by default)", mode: Mode::Expert, run: Some(traces::delay) },
     row  ("debug dev hash",           "[msg]",                            User,     "return msg hashed if anon is set",                                                anonymous::hash),
     Command { words: "debug dev log", usage: "[msg] ...", level: Admin, text: "send this msg to global logs", mode: Mode::Expert, run: Some(traces::log) },
     Command { words: "debug dev loop", usage: "<ms>", level: Admin, text: "hold the thread up by computing", mode: Mode::Expert, run: Some(traces::busy_loop) },
-    row  ("del acl",                  "<acl> [<key>|#<ref>]",             Operator, "delete acl entries matching <key>",                                                 patterns::del_acl),
+    row  ("del acl",                  "<acl> [<key>|#<ref>]",             Admin,    "delete acl entries matching <key>",                                                 patterns::del_acl),
     row  ("del backend",              "<bk>",                             Admin,    "delete a backend", backends::del),
-    row  ("del map",                  "<map> [<key>|#<ref>]",             Operator, "delete map entries matching <key>",                                                 patterns::del_map),
+    row  ("del map",                  "<map> [<key>|#<ref>]",             Admin,    "delete map entries matching <key>",                                                 patterns::del_map),
     row  ("del server",               "<bk>/<srv>",                       Admin,    "remove a dynamically added server",                                                 servers::del),
     later("del ssl ca-file",          "<cafile>",                         Admin,    "delete an unused CA file"),
     row  ("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file", certificates::del),
@@ -165,7 +170,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("disable health",           "<bk>/<srv>",                       Admin,    "disable health checks",                                                           sets::disable_health),
     row  ("disable server",           "<bk>/<srv>",                       Admin,    "disable a server for maintenance (use 'set server' instead)",                     sets::disable_server),
     row  ("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format", certificates::dump),
-    row  ("dump stats-file",          "",                                 Operator, "dump stats for a stats-file",                                                      stats_file::dump),
+    row  ("dump stats-file",          "",                                 User,     "dump stats for a stats-file",                                                      stats_file::dump),
     row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        shows::echo),
     row  ("enable agent",             "<bk>/<srv>",                       Admin,    "enable agent checks",                                                               sets::enable_agent),
     row  ("enable dynamic-cookie backend", "<bk>",                        Admin,    "enable dynamic cookies on a specific backend",                                     sets::enable_dynamic_cookie),
@@ -174,19 +179,18 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("enable server",            "<bk>/<srv>",                       Admin,    "enable a disabled server (use 'set server' instead)",                             sets::enable_server),
     row  ("experimental-mode",        "[on|off]",                         Admin,    "enable/disable experimental features",                                            sets::experimental_mode),
     row  ("expert-mode",              "[on|off]",                         Admin,    "enable/disable expert features",                                                  sets::expert_mode),
-    row  ("get acl",                  "<acl> <value>",                    Operator, "report the patterns matching a sample for an ACL",                                  patterns::get_acl),
-    row  ("get map",                  "<map> <value>",                    Operator, "report the keys and values matching a sample for a map",                            patterns::get_map),
+    row  ("get acl",                  "<acl> <value>",                    Admin,    "report the patterns matching a sample for an ACL",                                  patterns::get_acl),
+    row  ("get map",                  "<map> <value>",                    Admin,    "report the keys and values matching a sample for a map",                            patterns::get_map),
     row  ("get var",                  "<name>",                           Operator, "retrieve contents of a process-wide variable",                                      variables::get_var),
     row  ("get weight",               "<bk>/<srv>",                       User,     "report a server's current weight",                                                sets::get_weight),
     row  ("help",                     "[<command>]",                      User,     "list matching or all commands",                                                   help),
     debug("httpclient",                                                             "launch an HTTP request"),
-    debug("mcp-mode",                                                               "machine-oriented output of commands"),
     later("new ssl ca-file",          "<cafile>",                         Admin,    "create a new CA file to be used in a crt-list"),
     row  ("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory", certificates::new),
     later("new ssl crl-file",         "<crlfile>",                        Admin,    "create a new CRL file to be used in a crt-list"),
     row  ("operator",                 "",                                 User,     "lower the level of the current CLI session to operator",                          sets::operator),
-    row  ("prepare acl",              "<acl>",                            Operator, "prepare a new version for atomic ACL replacement",                                  patterns::prepare_acl),
-    row  ("prepare map",              "<map>",                            Operator, "prepare a new version for atomic map replacement",                                  patterns::prepare_map),
+    row  ("prepare acl",              "<acl>",                            Admin,    "prepare a new version for atomic ACL replacement",                                  patterns::prepare_acl),
+    row  ("prepare map",              "<map>",                            Admin,    "prepare a new version for atomic map replacement",                                  patterns::prepare_map),
     row  ("prompt",                   "[help | n | i | p | timed]*",      User,     "toggle interactive mode with prompt",                                             sets::prompt),
     row  ("publish backend",          "<bk>",                             Admin,    "mark a backend as ready for traffic",                                             sets::publish_backend),
     row  ("quit",                     "",                                 User,     "disconnect",                                                                      sets::quit),
@@ -194,7 +198,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set anon off",             "",                                 User,     "deactivate the anonymized mode",                                                  anonymous::off),
     row  ("set anon on",              "[value]",                          User,     "activate the anonymized mode",                                                    anonymous::on),
     row  ("set dynamic-cookie-key backend", "<bk> <k>",                   Admin,    "change a backend secret key for dynamic cookies",                                  sets::dynamic_cookie_key),
-    row  ("set map",                  "<map> [<key>|#<ref>] <value>",     Operator, "modify a map entry",                                                                patterns::set_map),
+    row  ("set map",                  "<map> [<key>|#<ref>] <value>",     Admin,    "modify a map entry",                                                                patterns::set_map),
     row  ("set maxconn frontend",     "<frontend> <value>",               Admin,    "change a frontend's maxconn setting",                                             sets::maxconn_frontend),
     row  ("set maxconn global",       "<value>",                          Admin,    "change the per-process maxconn setting",                                          sets::maxconn_global),
     row  ("set maxconn server",       "<bk>/<srv> <value>",               Admin,    "change a server's maxconn setting",                                               sets::maxconn_server),
@@ -211,57 +215,57 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set timeout",              "[cli] <delay>",                    User,     "change a timeout setting",                                                        sets::timeout),
     Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: Some(variables::set_var) },
     row  ("set weight",               "<bk>/<srv> <weight>[%]",           Admin,    "change a server's weight (use 'set server' instead)",                             sets::weight),
-    row  ("show acl",                 "[@<ver>] [<acl>]",                 Operator, "report available acls or dump an acl's contents",                                   patterns::show_acl),
+    row  ("show acl",                 "[@<ver>] [<acl>]",                 Admin,    "report available acls or dump an acl's contents",                                   patterns::show_acl),
     row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),
     row  ("show anon",                "",                                 User,     "display the current state of anonymized mode",                                    anonymous::show),
     row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     shows::backend),
-    later("show cache",               "",                                 Operator, "show cache status"),
+    later("show cache",               "",                                 Admin,    "show cache status"),
     row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
-    row  ("show cli sockets",         "",                                 Operator, "dump list of cli sockets",                                                        shows::cli_sockets),
-    row  ("show default-server",      "[<bk>]",                           Operator, "list the default-server instances kept",                                            servers::show_defaults),
-    row  ("show defaults",            "",                                 Operator, "list the named defaults sections kept", backends::show_defaults),
-    row  ("show dev",                 "",                                 Operator, "show debug info for developers",                                                  shows::dev),
+    row  ("show cli sockets",         "",                                 User,     "dump list of cli sockets",                                                        shows::cli_sockets),
+    row  ("show default-server",      "[<bk>]",                           User,     "list the default-server instances kept",                                            servers::show_defaults),
+    row  ("show defaults",            "",                                 User,     "list the named defaults sections kept", backends::show_defaults),
+    row  ("show dev",                 "",                                 User,     "show debug info for developers",                                                  shows::dev),
     row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       streams::show_errors),
-    row  ("show events",              "[<sink>] [-w] [-n] [-0]",          Operator, "show event sink state",                                                             events::show_events),
+    row  ("show events",              "[<sink>] [-w] [-n] [-0]",          User,     "show event sink state",                                                             events::show_events),
     row  ("show fd",                  "[num]",                            Operator, "dump list of file descriptors in use or a specific one",                          shows::fd),
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
     row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          inside::libs),
-    row  ("show map",                 "[@ver] [map]",                     Operator, "report available maps or dump a map's contents",                                    patterns::show_map),
-    later("show peers",               "[dict|-] [section]",               Operator, "dump some information about all the peers or this peers section"),
-    row  ("show pools",               "[by*] [match <pfx>] [nb]",         Operator, "report information about the memory pools usage", measures::show_pools),
-    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Operator, "show profiling state (all,status,tasks,memory)", measures::show_profiling),
-    later("show quic",                "",                                 Operator, "display quic connections status"),
-    row  ("show resolvers",           "[id]",                             Operator, "dumps counters from all resolvers section and associated name servers",             resolvers::show),
+    row  ("show map",                 "[@ver] [map]",                     Admin,    "report available maps or dump a map's contents",                                    patterns::show_map),
+    later("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section"),
+    row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", measures::show_pools),
+    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", measures::show_profiling),
+    later("show quic",                "",                                 User,     "display quic connections status"),
+    row  ("show resolvers",           "[id]",                             User,     "dumps counters from all resolvers section and associated name servers",             resolvers::show),
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
-    row  ("show servers conn",        "[<backend>]",                      Operator, "dump server connections status (all or for a single backend)",                    shows::servers_conn),
-    row  ("show servers state",       "[<backend>]",                      Operator, "dump volatile server information (all or for a single backend)",                  shows::servers_state),
+    row  ("show servers conn",        "[<backend>]",                      User,     "dump server connections status (all or for a single backend)",                    shows::servers_conn),
+    row  ("show servers state",       "[<backend>]",                      User,     "dump volatile server information (all or for a single backend)",                  shows::servers_state),
     row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess),
     later("show ssl ca-file",         "[<cafile>[:<index>]]",             Operator, "display the SSL CA files used in memory, or the details of a <cafile>"),
     row  ("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file", certificates::show),
     later("show ssl crl-file",        "[<crlfile[:<index>>]]",            Operator, "display the SSL CRL files used in memory, or the details of a <crlfile>"),
-    later("show ssl crt-list",        "[-n] [<list>]",                    Operator, "show the list of crt-lists or the content of a crt-list file <list>"),
+    later("show ssl crt-list",        "[-n] [<list>]",                    Admin,    "show the list of crt-lists or the content of a crt-list file <list>"),
     row  ("show ssl jwt",             "",                                 Operator, "list the certificates usable with jwt_verify_cert", certificates::show_jwt),
-    later("show ssl ocsp-response",   "[[text|base64] id]",               Operator, "display the IDs of the OCSP responses used in memory, or the details of one"),
-    later("show ssl ocsp-updates",    "",                                 Operator, "display information about the next 'nb' ocsp responses to be updated"),
-    later("show ssl providers",       "",                                 Operator, "show loaded SSL providers"),
-    later("show ssl sni",             "[-f <frontend>]",                  Operator, "show the list of SNI and their corresponding filename"),
+    later("show ssl ocsp-response",   "[[text|base64] id]",               Admin,    "display the IDs of the OCSP responses used in memory, or the details of one"),
+    later("show ssl ocsp-updates",    "",                                 Admin,    "display information about the next 'nb' ocsp responses to be updated"),
+    later("show ssl providers",       "",                                 User,     "show loaded SSL providers"),
+    later("show ssl sni",             "[-f <frontend>]",                  User,     "show the list of SNI and their corresponding filename"),
     row  ("show startup-logs",        "",                                 Operator, "report logs emitted during startup",                                              shows::startup_logs),
     row  ("show stat",                "[desc|json|no-maint|typed|up]*",   User,     "report counters for each proxy and server",                                       shows::stat),
-    later("show table",               "<table> [<filter>]*",              Operator, "report table usage stats or dump this table's contents (filter: data/key)"),
-    row  ("show tasks",               "",                                 Operator, "show running tasks",                                                              inside::tasks),
-    row  ("show threads",             "",                                 Operator, "show some threads debugging information",                                         shows::threads),
-    later("show tls-keys",            "[id|*]",                           Operator, "show tls keys references or dump tls ticket keys when id specified"),
-    row  ("show trace",               "[<module>]",                       Operator, "show live tracing state", traces::show),
+    later("show table",               "<table> [<filter>]*",              User,     "report table usage stats or dump this table's contents (filter: data/key)"),
+    row  ("show tasks",               "",                                 User,     "show running tasks",                                                              inside::tasks),
+    row  ("show threads",             "",                                 User,     "show some threads debugging information",                                         shows::threads),
+    later("show tls-keys",            "[id|*]",                           Admin,    "show tls keys references or dump tls ticket keys when id specified"),
+    row  ("show trace",               "[<module>]",                       User,     "show live tracing state", traces::show),
     row  ("show version",             "",                                 User,     "show version of the current process",                                             shows::version),
     row  ("shutdown frontend",        "<frontend>",                       Admin,    "stop a specific frontend",                                                        sets::shutdown_frontend),
     row  ("shutdown session",         "[id]",                             Admin,    "kill a specific session",                                                         streams::shutdown_session),
     row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
-    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Admin,    "manage live tracing (empty to list, 0 to stop all)", traces::trace),
+    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Operator, "manage live tracing (empty to list, 0 to stop all)", traces::trace),
     row  ("unpublish backend",        "<bk>",                             Admin,    "mark a backend as not ready for traffic",                                         sets::unpublish_backend),
     later("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response"),
     row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),
-    row  ("wait",                     "{-h|<delay_ms>} cond [args...]",   User,     "wait the specified delay or condition (-h to see list)",                          servers::wait),
+    row  ("wait",                     "{-h|<delay_ms>} cond [args...]",   Admin,    "wait the specified delay or condition (-h to see list)",                          servers::wait),
 ];
 
 /// The commands listed at the end of every help.
@@ -287,7 +291,7 @@ pub(crate) fn run(
     settings: &mut Settings,
 ) -> Reply {
     let Some(command) = find(words) else {
-        let found = matching(words, settings.level);
+        let found = matching(words);
         let all = found.is_empty();
         let first = words.first().map_or("", String::as_str);
         let title = if all {
@@ -295,11 +299,9 @@ pub(crate) fn run(
         } else {
             format!("Unknown command: '{first}', but maybe one of the following ones is a better match:")
         };
-        return error(listing(&title, words, settings.level));
+        return error(listing(&title, words));
     };
-    if settings.level < command.level {
-        return error("Permission denied");
-    }
+    // The mode is asked for before the level, as HAProxy does: what is missing is told in the same order.
     match command.mode {
         Mode::Expert if !settings.expert => {
             return error("This command is restricted to expert mode only.");
@@ -309,6 +311,9 @@ pub(crate) fn run(
         }
         _ => {}
     }
+    if settings.level < command.level {
+        return denied();
+    }
     let Some(run) = command.run else {
         return error(format!("The command '{}' is not supported yet.", command.words));
     };
@@ -317,15 +322,15 @@ pub(crate) fn run(
 }
 
 /// Commands that share the most leading words with `words`, the last one possibly cut short, then by likeness.
-fn matching(words: &[String], level: Level) -> Vec<&'static Command> {
-    let allowed = || COMMANDS.iter().filter(move |c| c.level <= level && c.mode == Mode::Normal);
+fn matching(words: &[String]) -> Vec<&'static Command> {
+    let listed = || COMMANDS.iter().filter(|command| command.mode == Mode::Normal);
     let shared = |command: &Command| {
         let own = command.words.split(' ');
         own.zip(words).take_while(|(own, word)| own == word).count()
     };
-    let most = allowed().map(shared).max().unwrap_or(0);
+    let most = listed().map(shared).max().unwrap_or(0);
     if most > 0 {
-        let best: Vec<_> = allowed().filter(|command| shared(command) == most).collect();
+        let best: Vec<_> = listed().filter(|command| shared(command) == most).collect();
         let begun: Vec<_> = best
             .iter()
             .copied()
@@ -337,7 +342,7 @@ fn matching(words: &[String], level: Level) -> Vec<&'static Command> {
         return if begun.is_empty() { best } else { begun };
     }
     let typed = words.join(" ");
-    allowed().filter(|command| distance(command.words, &typed) <= 2).collect()
+    listed().filter(|command| distance(command.words, &typed) <= 2).collect()
 }
 
 /// How many edits lie between two short texts.
@@ -353,11 +358,11 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The help text: a title, the commands that match, and those always shown.
-fn listing(title: &str, words: &[String], level: Level) -> String {
-    let mut shown = if words.is_empty() { Vec::new() } else { matching(words, level) };
+/// The help text: a title, the commands that match, and those always shown. Every level sees all commands.
+fn listing(title: &str, words: &[String]) -> String {
+    let mut shown = if words.is_empty() { Vec::new() } else { matching(words) };
     if shown.is_empty() {
-        shown = COMMANDS.iter().filter(|c| c.level <= level && c.mode == Mode::Normal).collect();
+        shown = COMMANDS.iter().filter(|command| command.mode == Mode::Normal).collect();
     }
     shown.retain(|command| !LAST.contains(&command.words) && command.words != "_getsocks");
     shown.extend(COMMANDS.iter().filter(|command| LAST.contains(&command.words)));
@@ -370,7 +375,7 @@ fn listing(title: &str, words: &[String], level: Level) -> String {
 }
 
 fn help(call: &mut Call<'_>) -> Reply {
-    Reply::Text(listing("The following commands are valid at this level:", call.args, call.settings.level))
+    Reply::Text(listing("The following commands are valid at this level:", call.args))
 }
 
 /// A command as lists and references show it.
@@ -416,7 +421,7 @@ mod tests {
 
     #[test]
     fn an_unknown_command_gets_the_likeliest_ones() {
-        let names = |line| matching(&words(line), Admin).iter().map(|c| c.words).collect::<Vec<_>>();
+        let names = |line| matching(&words(line)).iter().map(|c| c.words).collect::<Vec<_>>();
         assert_eq!(
             names("set maxconn foo"),
             ["set maxconn frontend", "set maxconn global", "set maxconn server"]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use state::Ring;
 use state::ring::Reader;
 
-use crate::command::{Call, Reply, error};
+use crate::command::{Call, Reply, denied, error};
+use crate::view::Level;
 
 /// How much of a ring is shown at once.
 const BATCH: usize = 16 * 1024;
@@ -40,6 +41,10 @@ impl Follow {
 pub(crate) fn show_events(call: &mut Call<'_>) -> Reply {
     let view = call.runtime.view();
     let Some(name) = call.args.first() else { return Reply::Text(sinks(&view.rings)) };
+    // Anyone may see which sinks there are; what is in them may be anybody's requests.
+    if call.settings.level < Level::Operator {
+        return denied();
+    }
     let Some(ring) = view.rings.iter().find(|ring| *ring.name == **name) else {
         return error(match name.as_str() {
             "stdout" | "stderr" => "Nothing to report for this sink",

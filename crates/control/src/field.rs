@@ -15,6 +15,8 @@ pub enum Value {
     U32(u32),
     /// Unsigned 64 bits.
     U64(u64),
+    /// A number with a fraction.
+    F64(f64),
     /// Text.
     Str(Cow<'static, str>),
 }
@@ -63,6 +65,7 @@ impl Value {
             Self::S32(_) => "s32",
             Self::U32(_) => "u32",
             Self::U64(_) => "u64",
+            Self::F64(_) => "flt",
             Self::Str(_) => "str",
         }
     }
@@ -75,6 +78,7 @@ impl Value {
             Self::S32(value) => write!(out, "{value}"),
             Self::U32(value) => write!(out, "{value}"),
             Self::U64(value) => write!(out, "{value}"),
+            Self::F64(value) => write!(out, "{value:.6}"),
             Self::Str(value) => out.write_str(value),
         };
     }

@@ -29,38 +29,38 @@ pub(crate) const FIELDS: &[Column] = &[
     row("Memmax_MB",                   "CLP", "Worker process's hard limit on memory usage in MB (-m on command line)"),
     row("PoolAlloc_MB",                "MGP", "Amount of memory allocated in pools (in MB)"),
     row("PoolUsed_MB",                 "MGP", "Amount of pool memory currently used (in MB)"),
-    row("PoolFailed",                  "MCP", "Number of failed pool allocations since this worker was started"),
+    row("PoolFailed",                  "MCPV", "Number of failed pool allocations since this worker was started"),
     row("Ulimit-n",                    "CLP", "Hard limit on the number of per-process file descriptors"),
     row("Maxsock",                     "CLP", "Hard limit on the number of per-process sockets"),
     row("Maxconn",                     "CLP", "Hard limit on the number of per-process connections (configured or imposed by Ulimit-n)"),
     row("Hard_maxconn",                "CLP", "Hard limit on the number of per-process connections (imposed by Memmax_MB or Ulimit-n)"),
     row("CurrConns",                   "MGP", "Current number of connections on this worker process"),
-    row("CumConns",                    "MCP", "Total number of connections on this worker process since started"),
-    row("CumReq",                      "MCP", "Total number of requests on this worker process since started"),
+    row("CumConns",                    "MCPV", "Total number of connections on this worker process since started"),
+    row("CumReq",                      "MCPV", "Total number of requests on this worker process since started"),
     row("MaxSslConns",                 "MMP", "Hard limit on the number of per-process SSL endpoints (front+back), 0=unlimited"),
     row("CurrSslConns",                "MGP", "Current number of SSL endpoints on this worker process (front+back)"),
-    row("CumSslConns",                 "MCP", "Total number of SSL endpoints on this worker process since started (front+back)"),
+    row("CumSslConns",                 "MCPV", "Total number of SSL endpoints on this worker process since started (front+back)"),
     row("Maxpipes",                    "CLP", "Hard limit on the number of pipes for splicing, 0=unlimited"),
     row("PipesUsed",                   "MGP", "Current number of pipes in use in this worker process"),
     row("PipesFree",                   "MGP", "Current number of allocated and available pipes in this worker process"),
-    row("ConnRate",                    "MRP", "Number of front connections created on this worker process over the last second"),
+    row("ConnRate",                    "MRPV", "Number of front connections created on this worker process over the last second"),
     row("ConnRateLimit",               "CLP", "Hard limit for ConnRate (global.maxconnrate)"),
     row("MaxConnRate",                 "MMP", "Highest ConnRate reached on this worker process since started (in connections per second)"),
-    row("SessRate",                    "MRP", "Number of sessions created on this worker process over the last second"),
+    row("SessRate",                    "MRPV", "Number of sessions created on this worker process over the last second"),
     row("SessRateLimit",               "CLP", "Hard limit for SessRate (global.maxsessrate)"),
-    row("MaxSessRate",                 "MMP", "Highest SessRate reached on this worker process since started (in sessions per second)"),
-    row("SslRate",                     "MRP", "Number of SSL connections created on this worker process over the last second"),
+    row("MaxSessRate",                 "MRPV", "Highest SessRate reached on this worker process since started (in sessions per second)"),
+    row("SslRate",                     "MRPV", "Number of SSL connections created on this worker process over the last second"),
     row("SslRateLimit",                "CLP", "Hard limit for SslRate (global.maxsslrate)"),
     row("MaxSslRate",                  "MMP", "Highest SslRate reached on this worker process since started (in connections per second)"),
-    row("SslFrontendKeyRate",          "MRP", "Number of SSL keys created on frontends in this worker process over the last second"),
+    row("SslFrontendKeyRate",          "MGPV", "Number of SSL keys created on frontends in this worker process over the last second"),
     row("SslFrontendMaxKeyRate",       "MMP", "Highest SslFrontendKeyRate reached on this worker process since started"),
     row("SslFrontendSessionReuse_pct", "MGP", "Percent of frontend SSL connections which did not require a new key"),
-    row("SslBackendKeyRate",           "MRP", "Number of SSL keys created on backends in this worker process over the last second"),
+    row("SslBackendKeyRate",           "MRPV", "Number of SSL keys created on backends in this worker process over the last second"),
     row("SslBackendMaxKeyRate",        "MMP", "Highest SslBackendKeyRate reached on this worker process since started"),
-    row("SslCacheLookups",             "MCP", "Total number of SSL session ID lookups in the SSL session cache on this worker since started"),
-    row("SslCacheMisses",              "MCP", "Total number of SSL session ID lookups that didn't find a session in the cache"),
-    row("CompressBpsIn",               "MRP", "Number of bytes submitted to the HTTP compressor in this worker process over the last second"),
-    row("CompressBpsOut",              "MRP", "Number of bytes emitted by the HTTP compressor in this worker process over the last second"),
+    row("SslCacheLookups",             "MCPV", "Total number of SSL session ID lookups in the SSL session cache on this worker since started"),
+    row("SslCacheMisses",              "MCPV", "Total number of SSL session ID lookups that didn't find a session in the cache"),
+    row("CompressBpsIn",               "MRPV", "Number of bytes submitted to the HTTP compressor in this worker process over the last second"),
+    row("CompressBpsOut",              "MRPV", "Number of bytes emitted by the HTTP compressor in this worker process over the last second"),
     row("CompressBpsRateLim",          "CLP", "Limit of CompressBpsOut beyond which HTTP compression is automatically disabled"),
     row("ZlibMemUsage",                "MGP", "Amount of memory currently used by HTTP compression on the current worker process"),
     row("MaxZlibMemUsage",             "CLP", "Limit on the amount of memory used by HTTP compression"),
@@ -75,22 +75,22 @@ pub(crate) const FIELDS: &[Column] = &[
     row("Listeners",                   "MGP", "Current number of active listeners on the current worker process"),
     row("ActivePeers",                 "MGP", "Current number of verified active peers connections on the current worker process"),
     row("ConnectedPeers",              "MGP", "Current number of peers having passed the connection step on the current worker process"),
-    row("DroppedLogs",                 "MCP", "Total number of dropped logs for current worker process since started"),
+    row("DroppedLogs",                 "MGPV", "Total number of dropped logs for current worker process since started"),
     row("BusyPolling",                 "MGP", "1 if busy-polling is currently in use on the worker process, otherwise zero"),
-    row("FailedResolutions",           "MCP", "Total number of failed DNS resolutions in current worker process since started"),
-    row("TotalBytesOut",               "MCP", "Total number of bytes emitted by current worker process since started"),
-    row("TotalSplicedBytesOut",        "MCP", "Total number of bytes emitted by current worker process through a kernel pipe since started"),
-    row("BytesOutRate",                "MRP", "Number of bytes emitted by current worker process over the last second"),
-    row("DebugCommandsIssued",         "MCP", "Number of debug commands issued on this process (anything > 0 is unsafe)"),
-    row("CumRecvLogs",                 "MCP", "Total number of log messages received by log-forwarding listeners"),
+    row("FailedResolutions",           "MGPV", "Total number of failed DNS resolutions in current worker process since started"),
+    row("TotalBytesOut",               "MGPV", "Total number of bytes emitted by current worker process since started"),
+    row("TotalSplicedBytesOut",        "MGPV", "Total number of bytes emitted by current worker process through a kernel pipe since started"),
+    row("BytesOutRate",                "MRPV", "Number of bytes emitted by current worker process over the last second"),
+    row("DebugCommandsIssued",         "MGPV", "Number of debug commands issued on this process (anything > 0 is unsafe)"),
+    row("CumRecvLogs",                 "MCPV", "Total number of log messages received by log-forwarding listeners"),
     row("Build info",                  "POS", "Build info"),
-    row("Memmax_bytes",                "CLP", "Worker process's hard limit on memory usage in byes (-m on command line)"),
+    row("Memmax_bytes",                "CLP", "Worker process's hard limit on memory usage in bytes (-m on command line)"),
     row("PoolAlloc_bytes",             "MGP", "Amount of memory allocated in pools (in bytes)"),
     row("PoolUsed_bytes",              "MGP", "Amount of pool memory currently used (in bytes)"),
     row("Start_time_sec",              "MDP", "Start time in seconds"),
     row("Tainted",                     "SGP", "Experimental features used"),
-    row("TotalWarnings",               "MCP", "Total warnings issued"),
-    row("MaxconnReached",              "MCP", "Number of times an accepted connection resulted in Maxconn being reached"),
+    row("TotalWarnings",               "MCPV", "Total warnings issued"),
+    row("MaxconnReached",              "MCPV", "Number of times an accepted connection resulted in Maxconn being reached"),
     row("BootTime_ms",                 "MDP", "How long ago it took to parse and process the config before being ready (milliseconds)"),
     row("Niced_tasks",                 "MGP", "Total number of active tasks+tasklets in the current worker process (Run_queue) that are niced"),
     row("CurrStreams",                 "MGP", "Current number of streams on this worker process"),
@@ -102,7 +102,8 @@ pub(crate) const FIELDS: &[Column] = &[
 ];
 
 /// The values, by name; what does not exist here (compression, TLS, peers) is zero, as in a process that never used it.
-pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
+/// With `precise`, times have fractions (`float`).
+pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
     let view = runtime.view();
     let process = &runtime.process;
     let now = now_ms();
@@ -127,6 +128,9 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
     let streams: u64 = view.proxies.iter().map(attached).sum();
     let spliced: u64 = view.proxies.iter().map(|p| spliced_bytes(&p.state)).sum();
     let connections = process.connections.load(Relaxed);
+    // Connections to the runtime socket are streams too, and one request each.
+    let (commanders, commanded) = (runtime.sessions.load(Relaxed), process.commanded.load(Relaxed));
+    let (patterns_added, patterns_freed) = crate::patterns::totals(runtime);
     let memory = resident_bytes();
     let pipes = (runtime.pipes)();
     let zero = Value::U32(0);
@@ -139,6 +143,7 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "Nbproc" | "Process_num" => 1u32.into(),
             "Pid" => std::process::id().into(),
             "Uptime" => uptime_text(uptime).into(),
+            "Uptime_sec" if precise => Value::F64(now.saturating_sub(runtime.started_ms) as f64 / 1000.0),
             "Uptime_sec" => (uptime as u32).into(),
             "PoolAlloc_MB" | "PoolUsed_MB" => ((memory >> 20) as u32).into(),
             "PoolAlloc_bytes" | "PoolUsed_bytes" => memory.into(),
@@ -146,13 +151,13 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "PipesUsed" => (pipes[1] as u32).into(),
             "PipesFree" => (pipes[2] as u32).into(),
             "Memmax_MB" => ((view.memory_limit >> 20) as u32).into(),
-            "Memmax_bytes" => view.memory_limit.into(),
+            "Memmax_bytes" => narrow(view.memory_limit),
             "Ulimit-n" | "Maxsock" => (view.open_files as u32).into(),
             "Maxconn" => process.maxconn.load(Relaxed).into(),
             "Hard_maxconn" => process.hard_maxconn.load(Relaxed).into(),
             "CurrConns" => connections.into(),
-            "CumConns" => total(|c| c.connections.get()).into(),
-            "CumReq" => total(|c| c.requests.get()).into(),
+            "CumConns" => narrow(total(|c| c.connections.get()) + commanded),
+            "CumReq" => narrow(total(|c| c.requests.get()) + commanded),
             "ConnRate" => connection_rate.into(),
             "ConnRateLimit" => process.connection_limit.load(Relaxed).into(),
             "MaxConnRate" => connection_rate_max.into(),
@@ -163,11 +168,11 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "node" => view.node.clone().into(),
             "description" => view.description.clone().into(),
             "Stopping" => u32::from(process.stopping.load(Relaxed)).into(),
-            "Jobs" => (connections + listeners as u32).into(),
-            "Tasks" => (connections + listeners as u32).into(),
+            "Jobs" => (connections + listeners as u32 + commanders).into(),
+            "Tasks" => (connections + listeners as u32 + commanders).into(),
             "Listeners" => (listeners as u32).into(),
-            "DroppedLogs" => total(|c| c.dropped_logs.get()).into(),
-            "CumRecvLogs" => total(|c| c.received_logs.get()).into(),
+            "DroppedLogs" => narrow(total(|c| c.dropped_logs.get())),
+            "CumRecvLogs" => narrow(total(|c| c.received_logs.get())),
             "BusyPolling" => u32::from(view.busy_polling).into(),
             "TotalBytesOut" => total(|c| c.bytes_out.get()).into(),
             "TotalSplicedBytesOut" => spliced.into(),
@@ -175,17 +180,28 @@ pub(crate) fn values(runtime: &Runtime) -> Vec<(usize, Value)> {
             "BootTime_ms" => (runtime.started_ms as u32).into(),
             "BlockedTrafficWarnings" => process.held_up.load(Relaxed).into(),
             "MaxconnReached" => (total(|c| c.maxconn_reached.get()) as u32).into(),
+            "Start_time_sec" if precise => {
+                Value::F64(runtime.started.seconds as f64 + f64::from(runtime.started.nanos / 1000) / 1e6)
+            }
             "Start_time_sec" => (runtime.started.seconds as u32).into(),
             "Tainted" => "0".into(),
-            "CurrStreams" => streams.into(),
-            "CumStreams" => total(|c| c.requests.get()).into(),
+            "CurrStreams" => (streams + u64::from(commanders)).into(),
+            "CumStreams" => (total(|c| c.requests.get()) + commanded).into(),
+            "TotalWarnings" => narrow((runtime.warnings)()),
+            "PatternsAdded" => patterns_added.into(),
+            "PatternsFreed" => patterns_freed.into(),
             "NbThreadGroups" => (view.placement.groups.len().max(1) as u32).into(),
             // Not counted here: what is not there is not told.
-            "ZlibMemUsage" | "MaxZlibMemUsage" | "PatternsAdded" | "PatternsFreed" => Value::Empty,
+            "ZlibMemUsage" | "MaxZlibMemUsage" => Value::Empty,
             _ => zero.clone(),
         }
     };
     FIELDS.iter().map(|field| value(field.name)).enumerate().filter(|(_, v)| *v != Value::Empty).collect()
+}
+
+/// A number of 32 bits, as long as it is one.
+fn narrow(number: u64) -> Value {
+    u32::try_from(number).map_or(Value::U64(number), Value::U32)
 }
 
 /// Bytes that a frontend's clients were sent without passing through this process.
@@ -233,8 +249,8 @@ pub(crate) enum Format {
 }
 
 /// The output of `show info`.
-pub(crate) fn show_info(runtime: &Runtime, format: Format, describe: bool) -> String {
-    let values = values(runtime);
+pub(crate) fn show_info(runtime: &Runtime, format: Format, describe: bool, precise: bool) -> String {
+    let values = values(runtime, precise);
     let mut out = String::with_capacity(4096);
     if format == Format::Json {
         out.push('[');

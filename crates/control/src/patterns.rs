@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sample::pattern::{Line, List, Method, NewLine as Entry};
 
 use crate::command::{Call, Reply, error};
+use crate::view::Runtime;
 
 /// How many lines are shown before others of the worker get their turn.
 const PORTION: usize = 256;
@@ -59,6 +60,17 @@ fn list(call: &Call<'_>, kind: Kind) -> Result<(Option<u32>, Arc<List>, usize), 
         Some(list) => Ok((version, list, at + 1)),
         None => Err(error(format!("Unknown {} identifier. Please use #<id> or <file>.", kind.word()))),
     }
+}
+
+/// How many patterns were added in all, and how many of them are gone.
+pub(crate) fn totals(runtime: &Runtime) -> (u64, u64) {
+    let versions = runtime.versions.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let waiting: usize =
+        versions.0.values().flat_map(|prepared| prepared.waiting.values()).map(Vec::len).sum();
+    let view = runtime.view();
+    let counts = view.patterns.lists().iter().map(|list| list.counts());
+    let (added, present) = counts.fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+    (added + waiting as u64, added - present)
 }
 
 fn with_versions<R>(call: &Call<'_>, number: u32, work: impl FnOnce(&mut Prepared) -> R) -> R {

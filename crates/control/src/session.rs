@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use base::clock::now_ms;
+use state::process::ProcessCounters;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
 use crate::anonymous::Anonymous;
@@ -86,6 +88,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     if before >= view.max_sessions {
         return Ok(());
     }
+    runtime.process.commanded.fetch_add(1, Relaxed);
+    runtime.process.streams.fetch_add(1, Relaxed);
     let settings = Settings::new(level, severity, view.timeout);
     let session = Session {
         socket: BufReader::new(socket),
@@ -185,7 +189,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         match tokio::time::timeout(self.settings.timeout, self.socket.write_all(bytes)).await {
-            Ok(written) => written,
+            Ok(Ok(())) => {
+                let process = self.runtime.process.counters.mine();
+                process.bytes_out.add(bytes.len() as u64);
+                process.bytes_out_rate.tick_by(now_ms(), ProcessCounters::rate_units(bytes.len() as u64));
+                Ok(())
+            }
+            Ok(failed) => failed,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
     }

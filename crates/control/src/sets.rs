@@ -9,7 +9,7 @@ use base::units::{DefaultUnit, parse_duration};
 use state::proxy::Admission;
 use state::{Admin, Server};
 
-use crate::command::{Call, Reply, Severity, error};
+use crate::command::{Call, Reply, Severity, denied, error};
 use crate::view::{Level, ProxyView, Runtime, SeverityOutput, View};
 use crate::{admin, places};
 
@@ -283,33 +283,33 @@ pub(crate) fn dynamic_cookie_key(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn disable_frontend(call: &mut Call<'_>) -> Reply {
-    with_frontend(call, |_, proxy| match proxy.admission() {
+    with_frontend(call, |call, proxy| match proxy.admission() {
         Admission::Stopped => Reply::Message(Severity::Notice, format!("{SHUT_DOWN}disable.")),
         Admission::Paused => Reply::Message(Severity::Notice, "All sockets are already disabled.".into()),
         Admission::Open => {
-            proxy.set_admission(Admission::Paused);
+            admin::admit(call.runtime, proxy, Admission::Paused);
             Reply::Done
         }
     })
 }
 
 pub(crate) fn enable_frontend(call: &mut Call<'_>) -> Reply {
-    with_frontend(call, |_, proxy| match proxy.admission() {
+    with_frontend(call, |call, proxy| match proxy.admission() {
         Admission::Stopped => error(format!("{SHUT_DOWN}enable.")),
         Admission::Open => Reply::Message(Severity::Notice, "All sockets are already enabled.".into()),
         Admission::Paused => {
-            proxy.set_admission(Admission::Open);
+            admin::admit(call.runtime, proxy, Admission::Open);
             Reply::Done
         }
     })
 }
 
 pub(crate) fn shutdown_frontend(call: &mut Call<'_>) -> Reply {
-    with_frontend(call, |_, proxy| {
+    with_frontend(call, |call, proxy| {
         if proxy.admission() == Admission::Stopped {
             return error("Frontend was already shut down.");
         }
-        proxy.set_admission(Admission::Stopped);
+        admin::admit(call.runtime, proxy, Admission::Stopped);
         Reply::Done
     })
 }
@@ -420,7 +420,7 @@ pub(crate) fn user(call: &mut Call<'_>) -> Reply {
 /// The level only goes down, and takes expert and experimental mode with it.
 fn lower(call: &mut Call<'_>, level: Level) -> Reply {
     if call.settings.level < level {
-        return error("Permission denied");
+        return denied();
     }
     call.settings.level = level;
     call.settings.expert = false;
@@ -482,7 +482,7 @@ pub(crate) fn quit(_: &mut Call<'_>) -> Reply {
 pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
     let view = call.runtime.view();
     match call.arg(0) {
-        "all" | "server" if call.settings.level < Level::Admin => return error("Permission denied"),
+        "all" | "server" if call.settings.level < Level::Admin => return denied(),
         "server" => match server(&view, call.arg(1)) {
             Ok((_, server)) => {
                 state::counters::clear_server(&server, true);

@@ -62,19 +62,9 @@ pub(crate) fn env(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn info(call: &mut Call<'_>) -> Reply {
-    let mut format = Format::Plain;
-    let mut describe = false;
-    for word in call.args {
-        match word.as_str() {
-            "typed" => format = Format::Typed,
-            "json" => format = Format::Json,
-            "desc" => describe = true,
-            // Nothing here has more than an integer's precision.
-            "float" => {}
-            _ => return error(format!("'show info' does not know '{word}': typed, json, desc, float.")),
-        }
-    }
-    Reply::Text(info::show_info(call.runtime, format, describe))
+    let (format, describe) = stat_format(call.args);
+    let precise = call.args.iter().any(|word| word == "float");
+    Reply::Text(info::show_info(call.runtime, format, describe, precise))
 }
 
 /// Rows a piece of output may have: a few hundred µs of work.
@@ -215,7 +205,7 @@ impl Iterator for StatPieces {
 }
 
 /// Columns before the `-` that ends those every version has; the columns of protocols follow it.
-const COMMON_COLUMNS: usize = C::cache_hint_hits as usize + 1;
+pub(crate) const COMMON_COLUMNS: usize = C::cache_hint_hits as usize + 1;
 
 /// The title line of CSV.
 pub(crate) fn csv_header() -> String {
@@ -247,7 +237,7 @@ fn write_typed(row: &Row, describe: bool, out: &mut String) {
     for (position, (value, column)) in row.values.iter().zip(COLUMNS).enumerate() {
         if *value != field::Value::Empty {
             let _ = write!(out, "{letter}.{}.{}.{position}.{}.1", row.proxy, row.id, column.name);
-            column.write_typed(value, describe, out);
+            row.kind.describe(position, column).write_typed(value, describe, out);
         }
     }
 }
@@ -260,7 +250,7 @@ fn write_json(row: &Row, out: &mut String) {
         if *value != field::Value::Empty {
             out.push(separator);
             separator = ',';
-            column.write_json(&lead, position, value, out);
+            row.kind.describe(position, column).write_json(&lead, position, value, out);
         }
     }
     out.push(']');
@@ -359,7 +349,8 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
     let last = server.health.last.load();
     let &(_, _, status, passed) = last.meaning();
     let result = match last.status {
-        "" => 0,
+        "" | "UNK" | "INI" => 0,
+        "CHECKED" => 1,
         "L7OKC" => 4,
         _ if passed => 3,
         _ => 2,
@@ -395,7 +386,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
     let fqdn = fqdn.as_ref().map_or("-".into(), |name| anonymous.word(name));
     let record = server.srv_record.get().map_or("-", |name| name);
     format!(
-        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} 0 0 {fqdn} {} {record} 0 {check_port} {check_address} \
+        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} {} {} {fqdn} {} {record} 0 {check_port} {check_address} \
          {agent_address} {agent_port}\n",
         proxy.state.id,
         anonymous.word(&proxy.state.name),
@@ -407,6 +398,8 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         server.user_weight(),
         server.initial_weight,
         level,
+        u8::from(proxy.state.forced_id.load(Relaxed)),
+        u8::from(server.forced_id.load(Relaxed)),
         // Of a server without a port of its own, how far it is from the client's.
         server.port_offset().map_or(server.port(), |offset| offset.rem_euclid(1 << 16) as u16),
     )

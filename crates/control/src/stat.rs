@@ -58,7 +58,6 @@ impl Filter {
         self.proxy.is_none_or(|id| id == proxy.id)
             && self.scope.as_ref().is_none_or(|scope| proxy.name.contains(scope.as_str()))
             && (self.names.is_empty() || self.names.contains(&proxy.name))
-            && !(proxy.is_frontend && !proxy.is_backend && proxy.admission() == Admission::Stopped)
     }
 
     fn wants_server(&self, server: &Server) -> bool {
@@ -167,7 +166,8 @@ fn rates<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, now
 pub(crate) fn frontend_status(proxy: &Proxy) -> &'static str {
     match proxy.admission() {
         Admission::Open => "OPEN",
-        Admission::Paused | Admission::Stopped => "STOP",
+        Admission::Paused => "PAUSED",
+        Admission::Stopped => "STOP",
     }
 }
 
@@ -176,7 +176,8 @@ fn listener_status(proxy: &Proxy, listener: &Listener) -> &'static str {
     let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
     let full = reached(proxy.maxconn.load(Relaxed), proxy.connections.load(Relaxed))
         || reached(listener.maxconn, listener.connections.load(Relaxed));
-    if full && proxy.admission() == Admission::Open { "FULL" } else { frontend_status(proxy) }
+    // What its frontend was told to do is the frontend's status.
+    if full && proxy.admission() == Admission::Open { "FULL" } else { "OPEN" }
 }
 
 fn frontend_row(view: &ProxyView, show: Show) -> Row {
@@ -254,6 +255,8 @@ fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
     row.put(C::ereq, sum(shards, |l| l.traffic.request_errors.get()));
     row.put(C::dcon, sum(shards, |l| l.denied_connections.get()));
     row.put(C::dses, sum(shards, |l| l.denied_sessions.get()));
+    let refused = sum(shards, |l| l.denied_connections.get() + l.denied_sessions.get());
+    row.put(C::conn_tot, sum(shards, |l| l.traffic.sessions_total.get()) + refused);
     row.put(C::status, listener_status(&view.state, listener));
     row.put(C::proto, protocol(&listener.address));
     if show.legends {
@@ -385,7 +388,7 @@ fn of_servers(row: &mut Row, servers: &[Arc<Server>], http: bool) {
     let open = serving + servers.iter().map(idle).sum::<u32>();
     let (opened, streams) = (total(|s| s.connects.get()), total(|s| s.traffic.sessions_total.get()));
     protocols(row, http, open, opened, streams, (received, sent));
-    row.put(C::h1_open_streams, if http { serving } else { 0 });
+    row.put(C::h1_open_streams, u64::from(if http { serving } else { 0 }));
 }
 
 /// `address:port` as the statistics show it.
@@ -474,7 +477,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     row.put(C::need_conn_est, server.counters.all().map(|s| s.needed.get()).max().unwrap_or_default());
     row.put(C::priv_idle_cur, 0u32);
     row.put(C::srid, 0u32);
-    // In maintenance neither says anything.
+    // Checks say nothing in maintenance; agents are asked on.
     let rests = server.admin().in_maintenance();
     if server.checked.load(Relaxed) {
         let down = server.down_ms.load(Relaxed) + if server.is_up() { 0 } else { since };
@@ -487,7 +490,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
             check_columns(&mut row, server);
         }
     }
-    if server.agent_checked.load(Relaxed) && !rests {
+    if server.agent_checked.load(Relaxed) {
         agent_columns(&mut row, server);
     }
     if show.legends {

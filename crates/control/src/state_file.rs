@@ -1,203 +1,314 @@
 //! Server states from a file (`server-state-file`, `load-server-state-from-file`): what `show servers state` printed
 //! before a restart is put back. Pure but for the servers it changes; the binary reads the file at boot.
 
-use base::clock::now_ms;
-use state::server::{CHECK_STATUSES, CheckResult, Operational, ServerAddress};
-use state::{Admin, Server};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::view::View;
+use base::clock::now_ms;
+use state::saved::{Column, Row};
+use state::server::{CHECK_STATUSES, CheckResult, Health, Operational, ServerAddress};
+use state::transition::{self, EMERGENCY, Tell};
+use state::{Admin, Server};
 
-/// One line of the format's version 1, as far as it is put back.
+use crate::view::ProxyView;
+
+/// A line whose numbers are as they may be.
 struct Line<'a> {
-    backend: &'a str,
-    backend_id: u32,
-    server: &'a str,
-    server_id: u32,
-    address: Option<IpAddr>,
-    operational: u8,
+    row: &'a Row<'a>,
+    operational: Operational,
     admin: u32,
     user_weight: u32,
     initial_weight: u32,
+    /// Seconds since the last change.
     since: u64,
     /// The number of the last check's result.
     check_status: u32,
-    level: u32,
     /// Whether checks and the agent were there and had been turned off by hand.
     checks_off: bool,
     agent_off: bool,
-    /// The host name, unless there was none.
-    fqdn: Option<&'a str>,
     port: u16,
-    /// The name of the SRV records, unless there were none.
-    srv_record: Option<&'a str>,
-    /// Where checks and the agent asked, as far as it was told.
-    check: (Option<IpAddr>, u16),
-    agent: (Option<IpAddr>, u16),
 }
 
-/// Whether a state of checks, a set of flags, says that they are configured but not enabled.
-fn is_off(state: &str) -> Option<bool> {
-    state.parse::<u32>().ok().map(|state| state & 6 == 2)
+/// Reads the numbers of a line, and notes which of them cannot be.
+struct Numbers<'a> {
+    row: &'a Row<'a>,
+    wrong: Vec<String>,
 }
+
+impl Numbers<'_> {
+    fn read<N: FromStr>(&mut self, column: Column, name: &str, allowed: impl Fn(&N) -> bool) -> Option<N> {
+        let text = self.row.get(column);
+        let number = text.parse().ok().filter(allowed);
+        if number.is_none() {
+            self.wrong.push(format!("invalid {name} value '{text}'"));
+        }
+        number
+    }
+}
+
+/// Flags that what is told of a server's checks and agent may have.
+const CHECK_FLAGS: u32 = 31;
+/// Of these: there are checks, but they do not run.
+const CONFIGURED_AND_ENABLED: u32 = 6;
+const CONFIGURED: u32 = 2;
+/// The highest number that a check's result may have: that of the last status.
+const LAST_STATUS: u32 = 20;
+
+/// What is done to a server may come together in these ways; what it has from others, and a name given by hand, stand aside.
+const ADMIN_STATES: [u32; 6] = [
+    0,
+    Admin::FORCED_MAINT,
+    Admin::CONFIGURED_MAINT,
+    Admin::CONFIGURED_MAINT | Admin::FORCED_MAINT,
+    Admin::FORCED_DRAIN,
+    Admin::CONFIGURED_MAINT | Admin::FORCED_DRAIN,
+];
 
 impl<'a> Line<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        // Version 1 has grown at its end; what is read here was always there.
-        if words.len() < 19 {
-            return None;
-        }
-        let place = |address: usize, port: usize| {
-            let port = words.get(port).and_then(|word| word.parse().ok()).unwrap_or(0);
-            (words.get(address).and_then(|word| word.parse().ok()), port)
-        };
-        Some(Self {
-            backend_id: words[0].parse().ok()?,
-            backend: words[1],
-            server_id: words[2].parse().ok()?,
-            server: words[3],
-            address: words[4].parse().ok(),
-            operational: words[5].parse().ok()?,
-            admin: words[6].parse().ok()?,
-            user_weight: words[7].parse().ok()?,
-            initial_weight: words[8].parse().ok()?,
-            since: words[9].parse().ok()?,
-            check_status: words[10].parse().ok()?,
-            level: words[12].parse().ok()?,
-            checks_off: is_off(words[13])?,
-            agent_off: is_off(words[14])?,
-            fqdn: Some(words[17]).filter(|name| *name != "-"),
-            port: words[18].parse().ok()?,
-            srv_record: words.get(19).copied().filter(|name| *name != "-"),
-            check: place(22, 21),
-            agent: place(23, 24),
-        })
+    /// All that is wrong with a line, where anything is.
+    fn parse(row: &'a Row<'a>) -> Result<Self, Vec<String>> {
+        let mut numbers = Numbers { row, wrong: Vec::new() };
+        let n = &mut numbers;
+        let own =
+            !(Admin::INHERITED_MAINT | Admin::INHERITED_DRAIN | Admin::RESOLUTION_MAINT | Admin::FQDN_SET);
+        let weight = |weight: &u32| *weight <= 256;
+        let flags = |flags: &u32| *flags <= CHECK_FLAGS;
+        let truth = |number: &u32| *number <= 1;
+        let operational = n.read(Column::OperationalState, "srv_op_state", |state: &u32| *state <= 3);
+        let admin = n
+            .read(Column::AdminState, "srv_admin_state", |admin: &u32| ADMIN_STATES.contains(&(admin & own)));
+        let user_weight = n.read(Column::UserWeight, "srv_uweight", weight);
+        let initial_weight = n.read(Column::InitialWeight, "srv_iweight", weight);
+        let since = n.read(Column::TimeSinceLastChange, "srv_last_time_change", |_: &i64| true);
+        let check_status =
+            n.read(Column::CheckStatus, "srv_check_status", |status: &u32| *status <= LAST_STATUS);
+        n.read(Column::CheckResult, "srv_check_result", |result: &u32| *result <= 4);
+        // The level itself follows from the state.
+        n.read(Column::CheckHealth, "srv_check_health", |_: &i64| true);
+        let checks = n.read(Column::CheckState, "srv_check_state", flags);
+        let agent = n.read(Column::AgentState, "srv_agent_state", flags);
+        n.read(Column::BackendForcedId, "bk_f_forced_id", truth);
+        n.read(Column::ServerForcedId, "srv_f_forced_id", truth);
+        let port = n.read(Column::Port, "srv_port", |_: &u16| true);
+        let is_off = |state: u32| state & CONFIGURED_AND_ENABLED == CONFIGURED;
+        let line = (|| {
+            Some(Self {
+                row,
+                operational: match operational? {
+                    0 => Operational::Stopped,
+                    1 => Operational::Starting,
+                    3 => Operational::Stopping,
+                    _ => Operational::Running,
+                },
+                admin: admin?,
+                user_weight: user_weight?,
+                initial_weight: initial_weight?,
+                since: since?.try_into().unwrap_or(0),
+                check_status: check_status?,
+                checks_off: is_off(checks?),
+                agent_off: is_off(agent?),
+                port: port?,
+            })
+        })();
+        line.filter(|_| numbers.wrong.is_empty()).ok_or(numbers.wrong)
     }
 
-    /// Puts back the host name that an SRV record or an operator gave the server, and the record's port. The address itself
-    /// is what `init-addr` makes of it.
-    fn apply_name(&self, server: &Server, now: u64) {
-        let Some(fqdn) = self.fqdn else { return };
-        if let Some(own) = server.srv_record.get() {
-            if self.srv_record != Some(own) {
-                return;
+    /// Puts back the host name that an SRV record or an operator gave the server, and the port. The address itself is what `init-addr`
+    /// makes of it. An error says why the record's name and port are not put back.
+    fn apply_name(&self, server: &Server, now: u64) -> Result<(), String> {
+        let (record, fqdn) = (self.row.word(Column::SrvRecord), self.row.word(Column::Fqdn));
+        match (server.srv_record.get().map(|own| &**own), record) {
+            (Some(own), Some(record)) if own != record => {
+                return Err(format!(
+                    "SRV record mismatch between configuration ('{own}') and state file ('{record}') for server '{}'. \
+                     Previous state not applied",
+                    server.name
+                ));
             }
-            server.set_fqdn(Some(fqdn));
-            server.service_port.store(self.port.into(), Relaxed);
-            if let ServerAddress::Ip(address) = &**server.address.load() {
-                server.set_address(ServerAddress::Ip(SocketAddr::new(address.ip(), self.port)));
+            (Some(_), Some(_)) => server.set_fqdn(fqdn),
+            (None, Some(_)) if !server.resolved.load(Relaxed) => {
+                return Err(format!(
+                    "no SRV resolution for server '{}'. Previous state not applied",
+                    server.name
+                ));
             }
-        } else if self.admin & Admin::FQDN_SET != 0 && server.resolved.load(Relaxed) {
-            server.set_fqdn(Some(fqdn));
-            server.change_admin(Admin::FQDN_SET, 0, now);
+            (None, None) if self.admin & Admin::FQDN_SET != 0 && server.resolved.load(Relaxed) => {
+                let own = server.fqdn.load();
+                if fqdn.is_some() && own.as_ref().map(|own| &***own) != fqdn {
+                    server.set_fqdn(fqdn);
+                    server.change_admin(Admin::FQDN_SET, 0, now);
+                }
+            }
+            _ => {}
         }
+        self.apply_port(server);
+        Ok(())
+    }
+
+    /// Puts back the port: of a server without one of its own, how far it is from the client's.
+    fn apply_port(&self, server: &Server) {
+        if server.port_offset().is_some() {
+            server.set_port_offset(Some(i32::from(self.port.cast_signed())));
+            return;
+        }
+        server.service_port.store(self.port.into(), Relaxed);
+        if let ServerAddress::Ip(own) = **server.address.load()
+            && own.port() != self.port
+        {
+            server.set_address(ServerAddress::Ip(SocketAddr::new(own.ip(), self.port)));
+        }
+    }
+
+    /// What checks found. A server that tracks another is what that one is.
+    fn apply_operational(&self, proxy: &state::Proxy, server: &Arc<Server>, now: u64, tell: Tell<'_>) {
+        if let Some(&(status, ..)) = CHECK_STATUSES.iter().find(|row| row.2 == self.check_status) {
+            server.health.last.store(Arc::new(CheckResult { status, ..CheckResult::default() }));
+        }
+        if server.tracked().is_some() {
+            return;
+        }
+        let (rise, fall) = (server.health.rise.load(Relaxed), server.health.fall.load(Relaxed));
+        let (state, level) = match self.operational {
+            Operational::Stopped => (Operational::Stopped, 0),
+            Operational::Stopping => (Operational::Stopping, rise),
+            // Its weight does not begin to rise again.
+            Operational::Starting => (Operational::Running, rise),
+            Operational::Running => (Operational::Running, (rise + fall).saturating_sub(1)),
+        };
+        server.health.level.store(level, Relaxed);
+        transition::decide(proxy, server, state, ", changed from server-state after a reload", now, tell);
     }
 
     /// What an administrator did to the server. Where the configuration now says `disabled` and did not, or no longer does, that counts
-    /// and not what was done; draining that came from a weight of 0 ends with it.
-    fn apply_admin(&self, server: &Server, now: u64) {
+    /// and not what was done; draining that came from a weight of 0 ends with it. Only what ends is told.
+    fn apply_admin(&self, proxy: &state::Proxy, server: &Server, now: u64, tell: Tell<'_>) {
         let was = |flag| self.admin & flag != 0;
         let disabled = server.admin().0 & Admin::CONFIGURED_MAINT != 0;
         let maintenance =
             if was(Admin::CONFIGURED_MAINT) == disabled { was(Admin::FORCED_MAINT) } else { disabled };
-        let (set, clear) = if maintenance { (Admin::FORCED_MAINT, 0) } else { (0, Admin::FORCED_MAINT) };
-        server.change_admin(set, clear, now);
-        if !maintenance && was(Admin::FORCED_DRAIN) && (self.initial_weight > 0 || server.initial_weight == 0)
-        {
+        let weighed = self.initial_weight > 0 || server.initial_weight == 0;
+        let drains = !maintenance && was(Admin::FORCED_DRAIN) && weighed;
+        if maintenance {
+            server.change_admin(Admin::FORCED_MAINT, 0, now);
+        } else {
+            transition::administer(proxy, server, (0, Admin::FORCED_MAINT), "", now, tell);
+        }
+        if drains {
             server.change_admin(Admin::FORCED_DRAIN, 0, now);
         }
+        transition::inherit(server, now, &|_, _, _| ());
     }
 
-    /// What checks found, whether they run, and where they ask.
-    fn apply_checks(&self, server: &Server, now: u64) {
-        let known = server.health.configured.load(Relaxed) || server.checked.load(Relaxed);
-        // In maintenance the state is shown as stopped whatever it was.
-        if known && !Admin(self.admin).in_maintenance() {
-            let state = match self.operational {
-                0 => Operational::Stopped,
-                3 => Operational::Stopping,
-                _ => Operational::Running,
-            };
-            server.health.level.store(self.level, Relaxed);
-            let seen = CHECK_STATUSES.iter().find(|row| row.2 == self.check_status && self.check_status > 1);
-            if let Some(&(status, ..)) = seen {
-                server.health.last.store(Arc::new(CheckResult { status, ..CheckResult::default() }));
-            }
-            server.set_operational(state, now);
-        }
+    /// Whether checks and the agent run, and where they ask. An error says why the latter is not put back.
+    fn apply_checks(&self, server: &Server) -> Result<(), String> {
+        use Column::{AgentAddress, AgentPort, CheckAddress, CheckPort};
         let parts = [
-            (&server.health, &server.checked, self.checks_off, self.check),
-            (&server.agent, &server.agent_checked, self.agent_off, self.agent),
+            ("health", &server.health, &server.checked, self.checks_off, (CheckAddress, CheckPort)),
+            ("agent", &server.agent, &server.agent_checked, self.agent_off, (AgentAddress, AgentPort)),
         ];
-        for (health, enabled, off, (address, port)) in parts {
-            if !health.configured.load(Relaxed) {
-                continue;
-            }
-            if let Some(address) = address {
-                health.address.store(Some(Arc::new(address)));
-            }
-            if port > 0 {
-                health.port.store(port.into(), Relaxed);
-            }
-            if off {
+        let mut result = Ok(());
+        for (what, health, enabled, off, (address, port)) in parts {
+            let place = (self.row.word(address), self.row.word(port).filter(|port| *port != "0"));
+            result = result.and(apply_place(what, health, place));
+            if off && health.configured.load(Relaxed) {
                 enabled.store(false, Relaxed);
             }
         }
+        result
     }
 
-    /// Puts the state back; the weight only if the configuration's is still the one it was set against, nothing operational without
-    /// checks.
-    fn apply(&self, server: &Server) {
+    /// Puts the state back; the weight only if the configuration's is still the one it was set against. What of it could not be.
+    fn apply(&self, proxy: &state::Proxy, server: &Arc<Server>, tell: Tell<'_>) -> Vec<String> {
         let now = now_ms();
-        if let (Some(ip), ServerAddress::Ip(own)) = (self.address, &**server.address.load())
-            && own.ip().is_unspecified()
-        {
-            let own_port = self.port == 0 || server.port_offset().is_some();
-            let port = if own_port { own.port() } else { self.port };
-            server.set_address(ServerAddress::Ip(SocketAddr::new(ip, port)));
-        }
-        self.apply_name(server, now);
+        let named = self.apply_name(server, now);
         if self.initial_weight == server.initial_weight {
             server.set_weight(self.user_weight);
         }
-        self.apply_admin(server, now);
-        self.apply_checks(server, now);
+        self.apply_operational(proxy, server, now, tell);
+        self.apply_admin(proxy, server, now, tell);
+        let checked = self.apply_checks(server);
         server.changed_at.store(now.saturating_sub(self.since.saturating_mul(1000)), Relaxed);
+        [named, checked].into_iter().filter_map(Result::err).collect()
     }
 }
 
-/// Puts the states in `text` back into the servers of `view`, or of the one backend named. Lines about what no longer
-/// exists are passed over. How many servers were found.
-///
-/// # Errors
-/// A message when the first line is not a version this reads.
-pub fn load(text: &str, view: &View, backend: Option<&str>) -> Result<usize, String> {
-    let mut lines = text.lines();
-    match lines.next().map(str::trim) {
-        Some("1") => {}
-        other => {
-            let version = other.unwrap_or_default();
-            return Err(format!("the server states begin with version '{version}', where only 1 is known"));
+/// Puts back where checks or an agent ask: all of it, or nothing.
+fn apply_place(
+    what: &str,
+    health: &Health,
+    (address, port): (Option<&str>, Option<&str>),
+) -> Result<(), String> {
+    if address.is_none() && port.is_none() {
+        return Ok(());
+    }
+    if !health.configured.load(Relaxed) {
+        return Err(format!("{what} checks are not enabled on this server"));
+    }
+    let number = |text: &str| text.parse::<i64>().map_err(|_| "provided port is not an integer".to_owned());
+    let in_range = |port| u16::try_from(port).map_err(|_| "provided port is invalid".to_owned());
+    let port = port.map(|port| number(port).and_then(in_range)).transpose()?;
+    let parse = |text: &str| text.parse::<IpAddr>().map_err(|_| format!("invalid addr '{text}'"));
+    if let Some(address) = address.map(parse).transpose()? {
+        health.address.store(Some(Arc::new(address)));
+    }
+    if let Some(port) = port {
+        health.port.store(port.into(), Relaxed);
+    }
+    Ok(())
+}
+
+/// Lines by the names of backend and server.
+pub type Rows<'a> = HashMap<(&'a str, &'a str), Row<'a>>;
+
+/// Puts the states of the servers of one backend back; what no longer exists is passed over. `say` hears of what changes and of what could not be put back.
+pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
+    let proxy = &backend.state;
+    // That a backend has no server left is seen when it is asked for one.
+    let tell = |_: &state::Proxy, level, text: &str| {
+        if level != EMERGENCY {
+            say(text);
+        }
+    };
+    for server in proxy.servers.load().iter() {
+        let name = server.name.to_string();
+        let Some(row) = rows.get(&(&*proxy.name, &*name)) else { continue };
+        let (how, wrong) = match Line::parse(row) {
+            Ok(line) => ("partially applied", line.apply(proxy, server, &tell)),
+            Err(wrong) => ("application failed", wrong),
+        };
+        if !wrong.is_empty() {
+            say(&format!("server-state {how} for server '{}/{name}', {}", proxy.name, wrong.join(", ")));
         }
     }
-    let mut found = 0;
-    for line in lines.filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
-        let Some(line) = Line::parse(line) else { continue };
-        if backend.is_some_and(|backend| backend != line.backend) {
-            continue;
+}
+
+/// The rows of a file of one backend's own that are about it; `say` hears of the others.
+pub fn of_backend<'a>(rows: Vec<Row<'a>>, backend: &ProxyView, say: &dyn Fn(&str)) -> Vec<Row<'a>> {
+    let proxy = &backend.state;
+    let is_own = |row: &Row<'_>| {
+        let (name, id) = (row.get(Column::BackendName), row.get(Column::BackendId));
+        let server = row.get(Column::ServerName);
+        if *name != *proxy.name {
+            say(&format!(
+                "backend name mismatch: from server state file: '{name}', from running config '{}'",
+                proxy.name
+            ));
+            return false;
         }
-        let proxy = view.backend(line.backend).or_else(|| view.backend(&format!("#{}", line.backend_id)));
-        let server = proxy.and_then(|proxy| {
-            let by_id = || proxy.state.server(&format!("#{}", line.server_id));
-            proxy.state.server(line.server).or_else(by_id)
-        });
-        if let Some(server) = server {
-            line.apply(&server);
-            found += 1;
+        if id != proxy.id.to_string() {
+            say(&format!(
+                "backend ID mismatch: from server state file: '{id}', from running config '{}'",
+                proxy.id
+            ));
         }
-    }
-    Ok(found)
+        let found = proxy.server(server).is_some();
+        if !found {
+            say(&format!("can't find server '{server}' in backend '{}'", proxy.name));
+        }
+        found
+    };
+    rows.into_iter().filter(is_own).collect()
 }

@@ -141,7 +141,7 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
         Output::Typed => ("text/plain", pieces(Format::Typed)),
         Output::Json => ("application/json", pieces(Format::Json)),
         Output::Schema => ("application/json", one(shows::schema_text())),
-        Output::Info => ("text/plain", one(crate::info::show_info(runtime, Format::Plain, false))),
+        Output::Info => ("text/plain", one(crate::info::show_info(runtime, Format::Plain, false, false))),
         Output::Html => {
             let page = page::Page::new(runtime.clone(), settings.clone(), options.clone(), request.admin);
             let rows =

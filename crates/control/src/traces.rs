@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::command::{Call, Reply, error};
+use crate::command::{Call, Reply, denied, error};
+use crate::view::Level;
 
 const SOURCES: &str = "Supported trace sources and states (.=stopped, w=waiting, R=running) :\n";
 
@@ -20,6 +21,7 @@ pub(crate) fn trace(call: &mut Call<'_>) -> Reply {
 pub(crate) fn show(call: &mut Call<'_>) -> Reply {
     match call.arg(0) {
         "" => Reply::Text(SOURCES.to_owned()),
+        _ if call.settings.level < Level::Operator => denied(),
         _ => error("No such trace source\n"),
     }
 }

@@ -176,6 +176,8 @@ pub struct Runtime {
     pub date: &'static str,
     /// How many pipes of splicing there may be, are in use and are kept; zeros where nothing asks for splicing.
     pub pipes: fn() -> [usize; 3],
+    /// How many warnings were said on standard error (`TotalWarnings`).
+    pub warnings: fn() -> u64,
     /// When the process started.
     pub started: WallTime,
     /// Likewise, of the monotonic clock, which begins with the program: what reading the configuration took.
@@ -209,6 +211,7 @@ impl Runtime {
             version: concat!("3.5.0-weir", env!("CARGO_PKG_VERSION")),
             date: "2026/11/21",
             pipes: || [0; 3],
+            warnings: || 0,
             started: WallTime::now(),
             started_ms: now_ms(),
             anonymous_key: std::sync::atomic::AtomicU32::new(0),

@@ -56,11 +56,16 @@ pub(crate) fn prepare(subject: &Subject) {
     };
     health.level.store(level, Relaxed);
     if level < rise {
-        // To begin so is not to go down.
-        let downs = server.downs.load(Relaxed);
-        server.set_operational(Operational::Stopped, now_ms());
-        server.downs.store(downs, Relaxed);
+        begin_down(server);
     }
+}
+
+/// Lets a server begin as down, and those that track it: to begin so is not to go down.
+fn begin_down(server: &state::Server) {
+    let downs = server.downs.load(Relaxed);
+    server.set_operational(Operational::Stopped, now_ms());
+    server.downs.store(downs, Relaxed);
+    server.followers().iter().for_each(|(_, follower)| begin_down(follower));
 }
 
 /// Waits for the time of the next check, meeting what real traffic asks meanwhile; a server that was removed is not waited for.

@@ -87,7 +87,8 @@ async fn answer(x: &mut Exchange, reply: ServiceReply, name: &'static str) -> St
     if gather(&mut body, &mut x.reply_body).await {
         x.pieces = Some(body);
         x.txn.response.append(b"transfer-encoding", b"chunked");
-    } else {
+    } else if x.txn.request.method_id() != http::Method::Head || status != 200 {
+        // How long a page would be is known only once it is made, which HEAD spares.
         x.txn.response.set_content_length(x.reply_body.len() as u64);
     }
     x.txn.termination.set(Cause::Local, Phase::Request);

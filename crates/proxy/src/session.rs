@@ -156,7 +156,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Connection> {
         stream.reset_on_close();
     }
     let wall = WallTime::now();
-    let id = worker.stream_id();
+    let id = worker.session_id();
     let session = Session {
         source,
         destination,

@@ -267,8 +267,10 @@ pub struct Worker {
     pub(crate) outbox: RefCell<Outbox>,
     /// The workers of its group: those that serve the same listeners and share idle connections.
     pub(crate) group: std::ops::Range<usize>,
-    /// The next stream's number: workers count apart, in steps of the number of workers.
-    next_stream: Cell<u64>,
+    /// The next session's number, and the next stream's where nothing reads those: workers count apart, in steps of the number of workers.
+    next_number: Cell<u64>,
+    /// Whether something reads the numbers of streams.
+    numbers_streams: bool,
 }
 
 impl Worker {
@@ -285,7 +287,8 @@ impl Worker {
             locals: Locals::new(shared.clone()),
             pools: Pools::new(&shared),
             outbox: RefCell::new(Outbox::new(&shared)),
-            next_stream: Cell::new(index as u64),
+            next_number: Cell::new(index as u64),
+            numbers_streams: shared.plan.variables.wants_stream_numbers(),
             shared,
         });
         CURRENT.with(|current| {
@@ -296,9 +299,20 @@ impl Worker {
     }
 
     /// The number of a new stream, unique in the process.
+    #[inline]
     pub(crate) fn stream_id(&self) -> u64 {
-        let id = self.next_stream.get();
-        self.next_stream.set(id + runtime::shard::workers() as u64);
+        if self.numbers_streams {
+            runtime::shared::Shared::add(&self.shared.process.streams, 1)
+        } else {
+            self.session_id()
+        }
+    }
+
+    /// The number of a new session, unique in the process.
+    #[inline]
+    pub(crate) fn session_id(&self) -> u64 {
+        let id = self.next_number.get();
+        self.next_number.set(id + runtime::shard::workers() as u64);
         id
     }
 

@@ -230,6 +230,10 @@ impl Followers {
             let all = found.taken.get(&(backend, address)).copied().unwrap_or(0);
             all - u32::from(mine == Some(address) && all > 0)
         };
+        // An address set by hand stays as long as the name has the one that it took the place of.
+        if own.is_some() && own != mine && mine.is_some_and(|mine| found.set.contains(&mine)) {
+            return;
+        }
         // Nearly always the server has what is best for it, and nothing need be compared.
         if let Some(own) = own.filter(|own| mine == Some(*own) && found.set.contains(own))
             && others(found, own) == 0
@@ -264,11 +268,12 @@ impl Followers {
                     None => "DNS cache".to_owned(),
                 };
                 self.set_address(at, address, None, &source);
+                self.bring_back(&self.list[at]);
             }
         }
     }
 
-    /// Sets a server's address, and its port if it changes too, and puts the server into service again.
+    /// Sets a server's address, and its port if it changes too.
     fn set_address(&self, at: usize, address: IpAddr, port: Option<u16>, source: &str) {
         let follower = &self.list[at];
         let (server, proxy) = (follower.server(), &follower.backend.state);
@@ -288,7 +293,6 @@ impl Followers {
             let text = format!("{}/{}: {} by '{source}'.", proxy.name, server.name, changes.join(", "));
             (self.tell.notify)(proxy, NOTICE, &text);
         }
-        self.bring_back(follower);
     }
 
     /// Ends the maintenance that came of a name without an address.
@@ -407,7 +411,6 @@ impl Followers {
         let new = self.list[at].record.is_none();
         if new {
             self.list[at].record = Some((service.target.clone(), service.port));
-            server.set_fqdn(Some(&service.target));
         }
         let ignore = self.list[at].settings().is_some_and(|own| own.wishes.ignore_weight);
         // 0 to 65535 become 0 to 256, and only 0 becomes 0.
@@ -419,10 +422,34 @@ impl Followers {
         if let Some(address) = service.address {
             self.leave_host(at, turn);
             self.set_address(at, address, Some(service.port), "DNS additional record");
-        } else if self.list[at].host.is_none() {
-            server.service_port.store(service.port.into(), Relaxed);
+            self.name_by_record(at, new, &service.target);
+            self.bring_back(&self.list[at]);
+            return;
+        }
+        self.name_by_record(at, new, &service.target);
+        // Whatever was set by hand, the record says the port.
+        match self.list[at].address().filter(|_| server.port() != service.port) {
+            Some(own) => server.set_address(ServerAddress::Ip(SocketAddr::new(own, service.port))),
+            None => server.service_port.store(service.port.into(), Relaxed),
+        }
+        if self.list[at].host.is_none() {
             self.follow_host(at, &service.target, turn);
         }
+    }
+
+    /// A server that stands for a `new` record has the name that the record says.
+    fn name_by_record(&self, at: usize, new: bool, name: &str) {
+        if !new {
+            return;
+        }
+        let (server, proxy) = (self.list[at].server(), &self.list[at].backend.state);
+        let old = server.fqdn.load();
+        let shown = old.as_ref().map_or("(null)", |old| old);
+        let text =
+            format!("{}/{} changed its FQDN from {shown} to {name} by 'SRV record'", proxy.name, server.name);
+        server.set_fqdn(Some(name));
+        server.change_admin(Admin::FQDN_SET, 0, base::clock::now_ms());
+        (self.tell.notify)(proxy, NOTICE, &text);
     }
 
     /// A server's record is gone: it waits for another one.

@@ -325,6 +325,9 @@ impl Compiler<'_, '_> {
         if !self.merge_blanks && matches!(name, "r" | "HM" | "HP" | "HPO" | "HQ" | "HU" | "HV") {
             self.scope.variables.borrow_mut().want_request_line();
         }
+        if name == "rt" {
+            self.scope.variables.borrow_mut().want_stream_numbers();
+        }
         if matches!(name, "bi" | "bp") {
             self.scope.variables.borrow_mut().want_backend_source();
         }

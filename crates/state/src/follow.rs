@@ -4,7 +4,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use crate::{Proxy, Server};
+use runtime::timer;
+
+use crate::{Proxy, Server, transition};
 
 /// The links of one server.
 #[derive(Debug, Default)]
@@ -20,6 +22,9 @@ impl Server {
         if self.follow.tracked.set(tracked.clone()).is_ok() {
             let mut followers = tracked.follow.followers.lock().unwrap_or_else(PoisonError::into_inner);
             followers.push((Arc::downgrade(proxy), Arc::downgrade(self)));
+            drop(followers);
+            // What holds the tracked server back holds this one too, and those that follow it already.
+            transition::inherit(tracked, timer::now_ms(), &|_, _, _| ());
         }
     }
 

@@ -19,6 +19,7 @@ pub mod recent;
 pub mod resolvers;
 pub mod ring;
 mod rise;
+pub mod saved;
 pub mod served;
 pub mod server;
 pub mod sessions;

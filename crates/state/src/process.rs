@@ -121,8 +121,11 @@ pub struct Process {
     pub close_window: AtomicU64,
     /// Likewise.
     pub close_until: AtomicU64,
-    /// Sequence of stream ids (`%rt`): a worker takes them in blocks.
+    /// Sequence of streams (`%rt`), where something reads it. Written by every worker with each request then, and with each connection
+    /// of the runtime socket.
     pub streams: AtomicU64,
+    /// Connections of the runtime socket so far. Written by whoever takes one.
+    pub commanded: AtomicU64,
     /// The last malformed messages.
     pub errors: Errors,
 }

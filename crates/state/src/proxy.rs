@@ -55,6 +55,8 @@ pub enum Admission {
 pub struct Proxy {
     /// `id`: unique in the process, starting at 2 for the first proxy as HAProxy counts.
     pub id: u32,
+    /// Whether the configuration says that number; set once, by the configuration.
+    pub forced_id: AtomicBool,
     /// Its name.
     pub name: Box<str>,
     /// What it forwards.
@@ -146,6 +148,7 @@ impl Proxy {
     pub fn new(seed: ProxySeed) -> Self {
         Self {
             id: seed.id,
+            forced_id: AtomicBool::new(false),
             name: seed.name,
             mode: seed.mode,
             is_frontend: seed.is_frontend,

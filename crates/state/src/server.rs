@@ -104,6 +104,8 @@ const NOT_MAPPED: i32 = i32::MAX;
 pub struct Server {
     /// `id`, unique within the backend.
     pub id: u32,
+    /// Whether that is its line's own `id`; set by the configuration.
+    pub forced_id: AtomicBool,
     /// Its name.
     pub name: ServerName,
     /// The name of its backend.
@@ -232,6 +234,7 @@ impl Server {
         };
         Arc::new(Self {
             id: seed.id,
+            forced_id: AtomicBool::new(false),
             name: seed.name.into(),
             proxy: seed.proxy,
             backup: seed.backup,

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::proxy::Admission;
 use crate::server::Operational;
 use crate::{Admin, Proxy, Server};
 
@@ -15,8 +16,28 @@ pub type Note = (u8, String);
 pub const EMERGENCY: u8 = 0;
 /// A server went down.
 pub const ALERT: u8 = 1;
+/// A frontend was paused, resumed or stopped.
+pub const WARNING: u8 = 4;
 /// Anything else that changed.
 pub const NOTICE: u8 = 5;
+
+/// What is told when what a proxy does with connections has changed `from` that; nothing where it has not.
+pub fn admitted(proxy: &Proxy, from: Admission) -> Option<String> {
+    let name = &proxy.name;
+    match (from, proxy.admission()) {
+        (Admission::Open, Admission::Paused) => Some(format!("Paused frontend {name}.")),
+        (Admission::Paused, Admission::Open) => Some(format!("Resumed frontend {name}.")),
+        (Admission::Open | Admission::Paused, Admission::Stopped) => Some(stopped(proxy)),
+        _ => None,
+    }
+}
+
+/// What is told when a proxy ends.
+pub fn stopped(proxy: &Proxy) -> String {
+    let frontend: u64 = proxy.frontend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
+    let backend: u64 = proxy.backend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
+    format!("Proxy {} stopped (cumulated conns: FE: {frontend}, BE: {backend}).", proxy.name)
+}
 
 /// Active and backup servers that may get requests.
 pub fn online(proxy: &Proxy) -> (usize, usize) {
@@ -119,6 +140,49 @@ pub fn administer(
     }
     inherit(server, now_ms, tell);
     true
+}
+
+/// Sets what checks would have found of a server of `proxy`, tells it with `why` it is so (`, changed from CLI`), and lets those that track
+/// the server follow.
+pub fn decide(proxy: &Proxy, server: &Server, state: Operational, why: &str, now_ms: u64, tell: Tell<'_>) {
+    decide_via(proxy, server, state, (why, ""), now_ms, tell);
+}
+
+/// Who follows another server is told of by that server's name, ` via be/s1`, and not with why.
+fn decide_via(
+    proxy: &Proxy,
+    server: &Server,
+    state: Operational,
+    (why, via): (&str, &str),
+    now_ms: u64,
+    tell: Tell<'_>,
+) {
+    let requeued = server.queue.len();
+    let changed = match (server.operational(), state) {
+        // Its weight rises already.
+        (Operational::Starting, Operational::Running) => false,
+        (Operational::Stopped, Operational::Running) => server.come_up(now_ms),
+        _ => server.set_operational(state, now_ms),
+    };
+    if !changed {
+        return;
+    }
+    let (level, text) = match state {
+        Operational::Stopped => {
+            server.queue.wake_all();
+            (ALERT, left(proxy, server, &format!("is DOWN{via}"), why, requeued))
+        }
+        Operational::Stopping => (NOTICE, joined(proxy, server, &format!("is stopping{via}"), why, requeued)),
+        _ => (NOTICE, joined(proxy, server, &format!("is UP{via}"), why, 0)),
+    };
+    tell(proxy, level, &text);
+    if let Some((level, text)) = refresh_backend(proxy, now_ms) {
+        tell(proxy, level, &text);
+    }
+    let via = format!(" via {}/{}", server.proxy, server.name);
+    for (proxy, follower) in server.followers() {
+        decide_via(&proxy, &follower, state, ("", &via), now_ms, tell);
+    }
 }
 
 /// A server that leaves maintenance is up until its next check says otherwise, unless `init-state` says what it begins with; one that

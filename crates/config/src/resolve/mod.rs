@@ -530,6 +530,7 @@ fn make_states<'a>(
             session_limit: settings.session_limit,
             disabled: settings.disabled,
         }));
+        state.forced_id.store(settings.id.is_some(), Relaxed);
         publish_settings(&state, &settings);
         if let Some(guid) = settings.guid {
             context.guids.name(guid.as_str().to_owned(), &state.guid, guid, context.diagnostics);

@@ -248,6 +248,7 @@ fn make_server<'a>(
     {
         value.store(number, Relaxed);
     }
+    state.forced_id.store(draft.id.is_some(), Relaxed);
     if let Some(guid) = draft.guid {
         context.guids.name(guid.as_str().to_owned(), &state.guid, guid, context.diagnostics);
     }
@@ -319,9 +320,7 @@ fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>)
         match method {
             InitAddr::Last => {
                 let file = state_file(&proxy.settings, context);
-                let host = shown_name(line);
-                let found =
-                    file.and_then(|file| context.last.find(&file, proxy.settings.name, &line.name, host));
+                let found = file.and_then(|file| context.last.find(&file, proxy.settings.name, &line.name));
                 if found.is_some() {
                     return found;
                 }

@@ -29,7 +29,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("last_rule_file",       &[],       Type::Str,  Columns::INTERNAL,       "the file of that rule",                             last_rule_file),
     row("prio_class",           &[],       Type::Int,  Columns::INTERNAL,       "the priority class in queues",                      prio_class),
     row("prio_offset",          &[],       Type::Int,  Columns::INTERNAL,       "the priority offset in queues, in ms",              prio_offset),
-    row("txn.id32",             &[],       Type::Int,  Columns::INTERNAL,       "the stream's number, in 32 bits",                   txn_id32),
+    row("txn.id32",             &[],       Type::Int,  Columns::INTERNAL,       "the stream's number, in 32 bits",                   txn_id32).prepared(number),
     row("txn.sess_term_state",  &[],       Type::Str,  Columns::INTERNAL,       "the termination state, as in logs",                 txn_sess_term_state),
     row("txn.conn_retries",     &[],       Type::Int,  Columns::RESPONSE_KEPT,  "connection retries",                                txn_conn_retries),
     row("txn.redispatched",     &[],       Type::Bool, Columns::RESPONSE_KEPT,  "whether the request went to another server",        txn_redispatched),
@@ -98,6 +98,12 @@ fn wait_end<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
 /// Tasks are measured only where an expression asks.
 fn measure(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_turns();
+    Ok(())
+}
+
+/// Streams are numbered in one sequence only where an expression asks.
+fn number(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    scope.variables.borrow_mut().want_stream_numbers();
     Ok(())
 }
 

@@ -95,6 +95,11 @@ impl Entries {
         Ok(entries)
     }
 
+    /// How many lines there ever were, in this and in what it continues.
+    pub(crate) fn added(&self) -> u64 {
+        self.last_id
+    }
+
     #[inline]
     fn resolve(&self, text: Text) -> Option<&[u8]> {
         match text.length {

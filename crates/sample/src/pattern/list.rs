@@ -290,6 +290,16 @@ impl List {
         self.read(|contents| contents.entries.len())
     }
 
+    /// How many lines it ever had, and how many it has.
+    pub fn counts(&self) -> (u64, u64) {
+        let of = |entries: &Entries| (entries.added(), entries.len() as u64);
+        match (&self.fixed, self.contents.get()) {
+            // What nobody changed need not be copied to be counted.
+            (Some(fixed), None) => of(&fixed.entries),
+            _ => self.read(|contents| of(&contents.entries)),
+        }
+    }
+
     /// Whether there is no line.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

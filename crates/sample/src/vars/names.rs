@@ -33,6 +33,7 @@ pub struct Variables {
     wants_server_tcp: bool,
     wants_turns: bool,
     wants_bodies: bool,
+    wants_stream_numbers: bool,
 }
 
 impl Variables {
@@ -128,6 +129,16 @@ impl Variables {
     /// Whether one does: then rules see what of a body came with its head, even where nothing waits for more.
     pub fn wants_bodies(&self) -> bool {
         self.wants_bodies
+    }
+
+    /// Notes that an expression or format reads the number of a stream.
+    pub fn want_stream_numbers(&mut self) {
+        self.wants_stream_numbers = true;
+    }
+
+    /// Whether one does: then streams of all workers are numbered in one sequence, else each worker has its own.
+    pub fn wants_stream_numbers(&self) -> bool {
+        self.wants_stream_numbers
     }
 
     /// A copy for expressions that are compiled while the plan is in use: they mean the same slots.

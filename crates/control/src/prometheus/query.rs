@@ -1,0 +1,86 @@
+//! What a scrape asks for: the parameters of HAProxy's exporter.
+
+use std::borrow::Cow;
+
+use crate::prometheus::SCOPES;
+
+/// Scopes that HAProxy knows and that are empty here.
+const EMPTY_SCOPES: &[&str] = &["sticktable"];
+
+/// Name servers are a scope of either name.
+const RESOLVER: &str = "resolver";
+const RESOLVERS: &str = "resolvers";
+
+/// A name or value of the query without its percent signs.
+fn decoded(text: &[u8]) -> Result<Cow<'_, str>, &'static str> {
+    let text = std::str::from_utf8(text).map_err(|_| "Invalid parameter.")?;
+    Ok(if text.contains('%') { Cow::Owned(crate::statistics::decode(text)) } else { Cow::Borrowed(text) })
+}
+
+/// What the query string asks for.
+#[derive(Default)]
+pub(super) struct Wanted {
+    /// The scopes; `None` for all.
+    scopes: Option<Vec<String>>,
+    pub(super) no_maintenance: bool,
+    /// `metrics=`: names to write alone, and names to leave out.
+    only: Vec<String>,
+    without: Vec<String>,
+    /// `desc-labels`.
+    pub(super) describe: bool,
+    /// `extra-counters`.
+    pub(super) modules: bool,
+}
+
+impl Wanted {
+    /// Reads the parameters in their order: an empty scope forgets those before it.
+    pub(super) fn read(query: &str) -> Result<Self, &'static str> {
+        let mut wanted = Self::default();
+        for (name, value) in http::uri::params(query.as_bytes(), false, None) {
+            let name = decoded(name)?;
+            let value = value.map(decoded).transpose()?;
+            match (&*name, value.as_deref()) {
+                ("scope", Some("*")) => wanted.scopes = None,
+                ("scope", Some("")) => wanted.scopes = Some(Vec::new()),
+                ("scope", None) => return Err("Missing scope."),
+                ("metrics", None) => return Err("Missing names of metrics."),
+                ("scope", Some(scope)) => {
+                    let known = ["global", RESOLVER, RESOLVERS].contains(&scope)
+                        || SCOPES.iter().any(|row| row.0 == scope)
+                        || EMPTY_SCOPES.contains(&scope);
+                    if !known {
+                        return Err("Unknown scope.");
+                    }
+                    let scope = if scope == RESOLVERS { RESOLVER } else { scope };
+                    wanted.scopes.get_or_insert_default().push(scope.to_owned());
+                }
+                ("metrics", Some(names)) => {
+                    for name in names.split(',').filter(|name| !name.is_empty()) {
+                        match name.strip_prefix('-') {
+                            Some(name) => wanted.without.push(name.to_owned()),
+                            None => wanted.only.push(name.to_owned()),
+                        }
+                    }
+                }
+                ("no-maint", _) => wanted.no_maintenance = true,
+                ("desc-labels", _) => wanted.describe = true,
+                ("extra-counters", _) => wanted.modules = true,
+                _ => {}
+            }
+        }
+        Ok(wanted)
+    }
+
+    pub(super) fn scope(&self, name: &str) -> bool {
+        self.scopes.as_ref().is_none_or(|scopes| scopes.iter().any(|scope| scope == name))
+    }
+
+    /// Whether the metric `name` of `object` is to be written.
+    pub(super) fn metric(&self, object: &str, name: &str) -> bool {
+        if self.only.is_empty() && self.without.is_empty() {
+            return true;
+        }
+        let full = format!("haproxy_{object}_{name}");
+        (self.only.is_empty() || self.only.contains(&full)) && !self.without.contains(&full)
+    }
+}
