@@ -162,3 +162,33 @@ fn a_page_asked_for_by_head_says_no_length_that_it_does_not_have() {
         assert!(get.is_some_and(|get| get.status == 200 && !get.body.is_empty()), "{path}");
     }
 }
+
+/// Threads have their peaks at different times: their sum is no peak.
+#[test]
+fn no_row_has_had_more_sessions_than_there_may_be_connections() {
+    let origin = Origin::text("x");
+    let port = free_port();
+    let text = format!(
+        "global\n  stats socket runtime level admin\n  nbthread 4\n  maxconn 4\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port} name l\n  option socket-stats\n  default_backend b\n\
+         backend b\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let weir = Weir::start(&text, &[port]);
+    for _ in 0..40 {
+        let mut clients: Vec<_> = (0..4).map(|_| client::Client::connect(port)).collect();
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        }
+        for client in &mut clients {
+            assert!(!client.read_to_end().is_empty());
+        }
+    }
+    let table = weir.ask("show stat");
+    let column = table.split(',').position(|name| name == "smax").expect("the column");
+    for row in table.lines().filter(|row| row.starts_with("f,") || row.starts_with("b,")) {
+        let most: u32 = row.split(',').nth(column).and_then(|most| most.parse().ok()).expect("a number");
+        assert!((1..=4).contains(&most), "{row}");
+    }
+}

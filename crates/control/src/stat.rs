@@ -246,9 +246,8 @@ fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
     let uncounted = Sharded::default();
     let shards = listener.counters.get().unwrap_or(&uncounted);
     let current = listener.connections.load(Relaxed);
-    let max: i64 = shards.all().map(|l| l.traffic.sessions.max()).sum();
     row.put(C::scur, current);
-    row.put(C::smax, (max.max(0) as u32).max(current));
+    row.put(C::smax, peak(shards, |l| &l.traffic, current, show.maxconn.min(listener.maxconn)));
     row.put(C::slim, listener.maxconn);
     traffic(&mut row, shards, |l| &l.traffic);
     row.put(C::dreq, sum(shards, |l| l.traffic.denied_requests.get()));
@@ -316,6 +315,14 @@ pub(crate) fn backend_is_up(proxy: &Proxy) -> bool {
     proxy.total_weight() > 0 || proxy.servers.load().is_empty()
 }
 
+/// The most sessions at once. Each worker knows its own peak, and they need not have been at the same time: their sum is no
+/// less than the true peak, which is no more than the `limit` on connections.
+fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limit: u32) -> u32 {
+    let sum: i64 = shards.all().map(|shard| of(shard).sessions.max()).sum();
+    let limit = if limit == 0 { u32::MAX } else { limit };
+    u32::try_from(sum.max(0)).unwrap_or(u32::MAX).min(limit).max(current)
+}
+
 fn backend_row(view: &ProxyView, show: Show) -> Row {
     let proxy = &view.state;
     let shards = &proxy.backend;
@@ -323,11 +330,10 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     let mut row = Row::new(Kind::Backend, proxy, 0, "BACKEND".to_owned());
     backend_side(&mut row, shards, http, show);
     let current = counters::current(shards, |b| b.traffic.sessions.get()) as u32;
-    let max: i64 = shards.all().map(|b| b.traffic.sessions.max()).sum();
     row.put(C::qcur, proxy.queue.len());
     row.put(C::qmax, proxy.queue.max.load(Relaxed));
     row.put(C::scur, current);
-    row.put(C::smax, (max.max(0) as u32).max(current));
+    row.put(C::smax, peak(shards, |b| &b.traffic, current, show.maxconn));
     row.put(C::slim, proxy.fullconn.load(Relaxed));
     row.put(C::dreq, sum(shards, |b| b.traffic.denied_requests.get()));
     let servers = proxy.servers.load();
