@@ -247,7 +247,7 @@ fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
     let shards = listener.counters.get().unwrap_or(&uncounted);
     let current = listener.connections.load(Relaxed);
     row.put(C::scur, current);
-    row.put(C::smax, peak(shards, |l| &l.traffic, current, show.maxconn.min(listener.maxconn)));
+    row.put(C::smax, peak(shards, |l| &l.traffic, current, [show.maxconn, listener.maxconn]));
     row.put(C::slim, listener.maxconn);
     traffic(&mut row, shards, |l| &l.traffic);
     row.put(C::dreq, sum(shards, |l| l.traffic.denied_requests.get()));
@@ -316,10 +316,10 @@ pub(crate) fn backend_is_up(proxy: &Proxy) -> bool {
 }
 
 /// The most sessions at once. Each worker knows its own peak, and they need not have been at the same time: their sum is no
-/// less than the true peak, which is no more than the `limit` on connections.
-fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limit: u32) -> u32 {
+/// less than the true peak, which is no more than the `limits` on connections, of which 0 is none.
+fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limits: [u32; 2]) -> u32 {
     let sum: i64 = shards.all().map(|shard| of(shard).sessions.max()).sum();
-    let limit = if limit == 0 { u32::MAX } else { limit };
+    let limit = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(u32::MAX);
     u32::try_from(sum.max(0)).unwrap_or(u32::MAX).min(limit).max(current)
 }
 
@@ -333,7 +333,7 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     row.put(C::qcur, proxy.queue.len());
     row.put(C::qmax, proxy.queue.max.load(Relaxed));
     row.put(C::scur, current);
-    row.put(C::smax, peak(shards, |b| &b.traffic, current, show.maxconn));
+    row.put(C::smax, peak(shards, |b| &b.traffic, current, [show.maxconn, 0]));
     row.put(C::slim, proxy.fullconn.load(Relaxed));
     row.put(C::dreq, sum(shards, |b| b.traffic.denied_requests.get()));
     let servers = proxy.servers.load();
