@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::process::Command;
 
 use weir_tests::client::Client;
 use weir_tests::{Origin, Weir, eventually, free_port};
@@ -128,4 +129,43 @@ fn a_response_with_a_long_head_passes_beside_slow_readers() {
     }));
     let answer = Client::connect(port).send("GET /long HTTP/1.1\r\nHost: a\r\n\r\n").response();
     assert_eq!(answer.expect("an answer").text(), "ok");
+}
+
+/// The memory of the program that is its own, in KiB.
+fn own_memory(weir: &Weir) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("the program runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells");
+    line.trim_end_matches("kB").trim().parse().expect("a number")
+}
+
+#[test]
+fn memory_does_not_grow_with_requests() {
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "global\n  nbthread 2\ndefaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
+             listen l\n  bind 127.0.0.1:{port}\n  http-request return status 200 if {{ path /own }}\n  \
+             http-request set-header x-test %[src]\n  server s 127.0.0.1:{port}\n  http-request set-path /own\n"
+        ),
+        &[port],
+    );
+    // Answered here and through itself: clients' and servers' connections of all kinds.
+    let load = |path: &str, fields: &str| {
+        let url = format!("http://127.0.0.1:{port}{path}");
+        let run = Command::new("wrk").args(["-t1", "-c50", "-d2s", "-H", fields, &url]).output();
+        let report = String::from_utf8_lossy(&run.expect("wrk is missing: `make tools` installs it").stdout)
+            .into_owned();
+        let answered = report.split(" requests in").next().and_then(|front| front.rsplit(' ').next());
+        answered.and_then(|count| count.parse::<usize>().ok()).unwrap_or_else(|| panic!("{report}"))
+    };
+    let all = || {
+        [("/own", "x: y"), ("/", "x: y"), ("/own", "Connection: close")]
+            .map(|(path, fields)| load(path, fields))
+    };
+    all();
+    let before = own_memory(&weir);
+    let answered: usize = all().into_iter().chain(all()).sum();
+    let grown = own_memory(&weir).saturating_sub(before);
+    assert!(answered > 1000, "only {answered} were answered");
+    assert!(grown < 1024, "{grown} KiB more after {answered} requests, from {before}");
 }

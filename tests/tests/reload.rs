@@ -11,6 +11,9 @@ use std::thread::JoinHandle;
 use weir_tests::client::Client;
 use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
 
+/// How often a process is replaced under load, each way.
+const RELOADS: usize = 50;
+
 /// Clients that ask without a pause and remember what went wrong.
 struct Load {
     stop: Arc<AtomicBool>,
@@ -93,17 +96,20 @@ fn a_new_process_takes_the_sockets_over_while_clients_ask_on() {
     let socket = directory.join("runtime").display().to_string();
     let text = configuration(&socket, port, &origin);
     let mut weir = Weir::start(&text, &[port]);
-    let load = Load::start(port, true);
-    for _ in 0..5 {
-        load.go_on(100);
+    // Half of the clients keep their connections, half have one for each request.
+    let loads = [Load::start(port, true), Load::start(port, false)];
+    for _ in 0..RELOADS {
+        loads.iter().for_each(|load| load.go_on(20));
         let pid = weir.pid().to_string();
         let next = Weir::start_with(&text, &["-db", "-x", &socket, "-sf", &pid], &[port]);
         assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
         assert!(!next.messages().contains("Failed"), "{}", next.messages());
         weir = next;
     }
-    load.go_on(100);
-    assert_eq!(load.end(), Vec::<String>::new());
+    for load in loads {
+        load.go_on(100);
+        assert_eq!(load.end(), Vec::<String>::new());
+    }
     assert!(ask(Path::new(&socket), "show info").contains(&format!("Pid: {}\n", weir.pid())));
     let _ = std::fs::remove_dir_all(directory);
 }
@@ -219,13 +225,13 @@ fn a_master_reloads_while_clients_ask_on() {
     let port = free_port();
     let text = configuration("runtime", port, &origin);
     let mut weir = Weir::start_with(&text, &["-W", "-S", "./master"], &[port]);
-    let load = Load::start(port, true);
+    let loads = [Load::start(port, true), Load::start(port, false)];
     let worker = || {
         let answer = master(&weir, "@1 show info");
         answer.lines().find_map(|line| line.strip_prefix("Pid: ")).map(str::to_owned)
     };
-    for turn in 0..5 {
-        load.go_on(100);
+    for turn in 0..RELOADS {
+        loads.iter().for_each(|load| load.go_on(20));
         let before = worker().expect("a worker");
         if turn % 2 == 0 {
             weir.signal("USR2");
@@ -235,15 +241,17 @@ fn a_master_reloads_while_clients_ask_on() {
         }
         assert!(eventually(|| worker().is_some_and(|now| now != before)), "{}", weir.messages());
     }
-    load.go_on(100);
-    assert_eq!(load.end(), Vec::<String>::new(), "{}", weir.messages());
+    for load in loads {
+        load.go_on(100);
+        assert_eq!(load.end(), Vec::<String>::new(), "{}", weir.messages());
+    }
     assert!(
         eventually(|| !master(&weir, "show proc").contains("old workers")),
         "{}",
         master(&weir, "show proc")
     );
     let answer = master(&weir, "show proc");
-    assert!(answer.contains("5 [failed: 0]"), "{answer}");
+    assert!(answer.contains(&format!("{RELOADS} [failed: 0]")), "{answer}");
     weir.signal("TERM");
     assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
 }
