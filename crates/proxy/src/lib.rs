@@ -7,6 +7,7 @@
 
 pub mod accept;
 mod assign;
+mod bell;
 mod cacheable;
 mod conclude;
 mod connect;

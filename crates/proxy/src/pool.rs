@@ -1,9 +1,9 @@
 //! Idle connections to servers, one set a worker (`http-reuse`, `pool-*`, `max-reuse`).
 //!
 //! A connection that has been idle is taken only if the kernel has told nothing of it since: no system call.
-//! One task a worker, the sweeper, is told of every event on an idle connection and drops what was closed.
+//! One task a worker, the sweeper, is told of every server with an event on an idle connection and drops what was closed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use runtime::timer::{Timer, now_ms};
 use sample::Endpoint;
 use state::{Process, Server};
 
+use crate::bell::{Bell, Board, Place};
 use crate::glitch;
 use crate::local::{LocalServer, Locals};
 use crate::worker::{Shared, Worker};
@@ -182,6 +183,8 @@ pub(crate) struct ServerPool {
     expected: u32,
     purge_at: u64,
     elsewhere: Elsewhere,
+    /// What its idle connections ring, as a bell and as a waker; made with the first of them.
+    bell: Option<(Arc<Bell>, Waker)>,
 }
 
 /// What other workers hold of a server, as of the last look at it.
@@ -196,7 +199,7 @@ struct Elsewhere {
 
 /// What one worker's idle connections have in common; the connections stand with their servers ([`LocalServer::pool`]).
 pub(crate) struct Pools {
-    sweeper: RefCell<Waker>,
+    board: Arc<Board>,
     process: Arc<Process>,
     /// From how many odd responses on a connection is not kept.
     glitches: Glitches,
@@ -216,7 +219,7 @@ pub(crate) struct Ask<'a> {
 impl Pools {
     pub(crate) fn new(shared: &Shared) -> Self {
         Self {
-            sweeper: RefCell::new(Waker::noop().clone()),
+            board: Arc::default(),
             process: shared.process.clone(),
             glitches: shared.plan.global.tune.glitches,
             purge_at: Cell::new(u64::MAX),
@@ -303,15 +306,18 @@ impl Pools {
             }
         }
         // Tells the sweeper of whatever happens on it from now on.
-        let sweeper = self.sweeper.borrow();
-        if upstream.stream.poll_read_ready(&mut Context::from_waker(&sweeper)).is_ready() {
+        let (_, waker) = pool.bell.get_or_insert_with(|| {
+            let bell = Bell::new((settings.backend, settings.index), &self.board);
+            (bell.clone(), bell.into())
+        });
+        if upstream.stream.poll_read_ready(&mut Context::from_waker(waker)).is_ready() {
             return Some(upstream);
         }
         if pool.idle.is_empty() && pool.purge_at == 0 {
             pool.purge_at = now_ms() + settings.pool_purge_delay.as_millis() as u64;
             if pool.purge_at < self.purge_at.get() {
                 self.purge_at.set(pool.purge_at);
-                sweeper.wake_by_ref();
+                self.board.wake_sweeper();
             }
         }
         own.idle.up();
@@ -341,28 +347,26 @@ impl Pools {
         locals.each_server(|server| !self.evict(server));
     }
 
-    /// Drops what the kernel has told something of; closes half of what nobody needed where it is time.
-    /// Returns the next instant to look.
-    fn sweep(&self, locals: &Locals, now: u64) -> u64 {
+    /// Drops what the kernel has told something of, at the servers that `places` is filled with; closes half of what nobody
+    /// needed where it is time. Returns the next instant to look.
+    fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<Place>) -> u64 {
+        self.board.take(places);
+        for (backend, index) in places.iter() {
+            if let Some(server) = locals.known_server(*backend, *index) {
+                server.pool.borrow_mut().look(&server);
+            }
+        }
+        if now < self.purge_at.get() {
+            return self.purge_at.get();
+        }
         let mut next = u64::MAX;
-        let purge = now >= self.purge_at.get();
-        let sweeper = self.sweeper.borrow();
-        let mut context = Context::from_waker(&sweeper);
         locals.each_server(|server| {
             let pool = &mut *server.pool.borrow_mut();
             if pool.idle.is_empty() && pool.purge_at == 0 {
                 return true;
             }
-            let is_up = server.state.is_up();
-            pool.idle.retain_mut(|idle| {
-                let keep = idle.stream.poll_read_ready(&mut context).is_pending() && is_up;
-                if !keep {
-                    count_out(server, idle);
-                }
-                keep
-            });
-            pool.spare = pool.spare.min(pool.idle.len());
-            if purge && now >= pool.purge_at {
+            pool.look(server);
+            if now >= pool.purge_at {
                 pool.purge(now, server);
             }
             if pool.purge_at > 0 {
@@ -376,6 +380,22 @@ impl Pools {
 }
 
 impl ServerPool {
+    /// Drops the idle connections that the kernel has told something of, all of them where the server is down.
+    fn look(&mut self, server: &LocalServer) {
+        let Some((bell, waker)) = &self.bell else { return };
+        bell.reset();
+        let mut context = Context::from_waker(waker);
+        let is_up = server.state.is_up();
+        self.idle.retain_mut(|idle| {
+            let keep = idle.stream.poll_read_ready(&mut context).is_pending() && is_up;
+            if !keep {
+                count_out(server, idle);
+            }
+            keep
+        });
+        self.spare = self.spare.min(self.idle.len());
+    }
+
     /// What other workers hold. They write it on every request, and whoever reads it takes the lines from them: once a millisecond
     /// will do.
     fn elsewhere(&mut self, server: &Server) -> Elsewhere {
@@ -414,13 +434,12 @@ impl ServerPool {
 /// Watches a worker's idle connections for as long as the worker lives.
 pub(crate) async fn sweep(worker: Rc<Worker>) {
     let timer = Timer::new();
+    let mut places = Vec::new();
     poll_fn(|context| {
         let pools = &worker.pools;
-        if !pools.sweeper.borrow().will_wake(context.waker()) {
-            *pools.sweeper.borrow_mut() = context.waker().clone();
-        }
+        pools.board.set_sweeper(context.waker());
         loop {
-            timer.set(pools.sweep(&worker.locals, now_ms()));
+            timer.set(pools.sweep(&worker.locals, now_ms(), &mut places));
             if timer.poll_expired(context).is_pending() {
                 return Poll::<()>::Pending;
             }
