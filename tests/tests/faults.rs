@@ -625,6 +625,50 @@ fn show_errors_names_the_server_and_finds_a_response_by_either_proxy() {
     assert!(!scene.weir.ask("show errors f request").contains("invalid response"));
 }
 
+/// Whoever ends sessions from outside closes them at once: no answer is made up for the client.
+#[test]
+fn sessions_that_are_ended_from_outside_close_at_once() {
+    let stalling = |answer: &'static str| {
+        Origin::raw(move |mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer.as_bytes());
+            while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {}
+        })
+    };
+    let part = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc";
+    for (command, cause) in [("shutdown sessions server b/s", "K"), ("set server b/s health down", "D")] {
+        for (answer, status) in [("", 500), (part, 200)] {
+            let origin = stalling(answer);
+            let server = format!("server s 127.0.0.1:{} on-marked-down shutdown-sessions", origin.port());
+            let scene = Scene::start("", "", &server);
+            let mut client = Client::connect(scene.port);
+            client.send(GET);
+            let head = if answer.is_empty() { String::new() } else { client.read_head() };
+            assert!(eventually(|| scene.weir.ask("show sess").contains(" srv=s ")));
+            scene.weir.ask(command);
+            let rest = client.read_to_end();
+            assert_eq!(
+                (head.is_empty(), rest.len()),
+                (answer.is_empty(), if answer.is_empty() { 0 } else { 3 })
+            );
+            let line = std::iter::repeat_with(|| scene.line())
+                .find(|line| line.starts_with("b/s "))
+                .unwrap_or_default();
+            assert!(line.contains(&format!(" {status} {cause}C-- ")), "{command}: {line}");
+        }
+    }
+    let origin = stalling("abc");
+    let server = format!("server s 127.0.0.1:{}", origin.port());
+    let scene = Scene::start("mode tcp", "", &server);
+    let mut client = Client::connect(scene.port);
+    client.send("hello");
+    assert!(eventually(|| scene.weir.ask("show sess").contains(" srv=s ")));
+    scene.weir.ask("shutdown sessions server b/s");
+    client.read_to_end();
+    let line = scene.line();
+    assert!(line.contains(" KC"), "{line}");
+}
+
 #[test]
 fn a_client_that_has_not_asked_yet_is_shut_down_too() {
     let scene = Scene::start("", "", "");

@@ -83,14 +83,15 @@ impl Fault {
             Self::BadRequestBody | Self::RequestCut | Self::ClientLeft => 400,
             Self::RequestTimeout | Self::ClientTimeout => 408,
             Self::RequestAborted | Self::ClientAborted | Self::ClientReset | Self::ClientCut => return None,
+            // Whoever ends a session from outside wants it closed at once.
+            Self::Killed(_) => return None,
             Self::NoBackend
             | Self::NoServer
             | Self::QueueFull
             | Self::QueueTimeout
             | Self::ConnectFailed(_)
             | Self::ConnectTimeout
-            | Self::Resource(_)
-            | Self::Killed(_) => 503,
+            | Self::Resource(_) => 503,
             Self::EmptyResponse
             | Self::ResponseCut
             | Self::BadResponse(_)
@@ -105,7 +106,11 @@ impl Fault {
 
     /// The status that is logged where nothing is sent: what the client would have been told.
     pub(crate) fn untold_status(self) -> Option<u16> {
-        matches!(self, Self::RequestAborted | Self::ClientReset | Self::ClientCut).then_some(400)
+        match self {
+            Self::RequestAborted | Self::ClientReset | Self::ClientCut => Some(400),
+            Self::Killed(_) => Some(500),
+            _ => None,
+        }
     }
 
     /// Who and when, as logs tell it; `phase` is where the stream was.
@@ -131,7 +136,9 @@ impl Fault {
             Self::Truncated => (Cause::Server, Phase::Data),
             Self::ServerTimeout => (Cause::ServerTimeout, phase),
             Self::Internal => (Cause::Internal, phase),
-            Self::Killed(cause) => (cause, phase),
+            Self::Killed(cause) if phase == Phase::Request => (cause, phase),
+            // As HAProxy logs it, wherever the stream was.
+            Self::Killed(cause) => (cause, Phase::Connect),
         }
     }
 
