@@ -194,7 +194,7 @@ fn an_agents_code_is_shown_where_its_status_has_one() {
 }
 
 #[test]
-fn what_checks_and_agents_said_is_not_shown_in_maintenance() {
+fn what_checks_said_is_not_shown_in_maintenance_while_agents_are_asked_on() {
     let runtime = runtime();
     let s1 = be(&runtime).server("s1").unwrap();
     s1.agent.configured.store(true, Relaxed);
@@ -207,7 +207,7 @@ fn what_checks_and_agents_said_is_not_shown_in_maintenance() {
     ask(&runtime, "set server be/s1 state maint\n");
     assert_eq!(
         (shown("check_status"), shown("agent_status"), shown("chkfail")),
-        ("".into(), "".into(), "0".into())
+        ("".into(), "INI".into(), "0".into())
     );
     ask(&runtime, "set server be/s1 state ready;disable agent be/s1\n");
     assert_eq!((shown("check_status"), shown("agent_status")), ("INI".into(), "".into()));
