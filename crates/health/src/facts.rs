@@ -1,7 +1,6 @@
 //! What expressions and formats of a check see: the backend, the server, what was received, and variables of the
 //! scopes `sess` and `check`, which live as long as one check.
 
-use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +10,7 @@ use sample::expression::Expression;
 use sample::format::Format;
 use sample::value::{Type, Value};
 use sample::vars::Slots;
-use sample::{Endpoint, Env, Session, Transaction};
+use sample::{Accepted, Endpoint, Ends, Env, Session, Transaction};
 use state::proxy::ProxySeed;
 use state::{Listener, Mode, Process, Proxy};
 
@@ -52,23 +51,14 @@ impl Facts {
     pub(crate) fn new(subject: &Subject, process: &Arc<Process>) -> Self {
         let (frontend, listener) = frontend();
         let (now, wall) = (now_us(), WallTime::now());
-        let session = Session {
-            source: Endpoint::Local,
-            destination: Endpoint::Local,
-            error: Default::default(),
-            received_proxy: false,
-            rare: None,
-            accepted_wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.micros()),
-            accepted_us: now,
-            ready_us: now,
+        let session = Session::new(Accepted {
+            ends: Ends { source: Endpoint::Local, destination: Endpoint::Local },
+            wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.micros()),
+            us: now,
             frontend,
             listener,
-            requests: 0,
-            glitches: 0,
             id: 0,
-            vars: OnceCell::new(),
-            log_level: None,
-        };
+        });
         let transaction = Transaction {
             backend: Some(Local::new(subject.backend().state.clone())),
             server: Some(Local::new(subject.server().clone())),

@@ -5,7 +5,6 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use balance::Wish;
 use config::plan::Proxy;
@@ -14,11 +13,11 @@ use sample::transaction::TimeoutSlot;
 use state::server::Tally;
 use state::{Answer, Queue, Ticket};
 
-use crate::connection::Connection;
+use crate::client::{Client, Presence};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::local::{LocalProxy, LocalServer};
-use crate::pool::Upstream;
+use crate::server::h1::Connection;
+use crate::server::local::{LocalProxy, LocalServer};
 
 /// A place at a server, given back when dropped: the next in line is then told.
 pub(crate) struct Lease {
@@ -96,7 +95,7 @@ fn dynamic_limit(backend: &Proxy, server: &state::Server, most: u32) -> u32 {
 
 /// Finds a server and takes a place there, waiting for it if need be. `avoid` just failed.
 pub(crate) async fn assign(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
     avoid: Option<&LocalServer>,
@@ -118,7 +117,7 @@ enum Assigned {
 }
 
 fn try_assign(
-    client: &Connection,
+    client: &Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
     avoid: Option<usize>,
@@ -165,11 +164,13 @@ fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
 
 /// The server that the client authenticated to over a connection of its own (NTLM), or that of the connection's last request (`option
 /// prefer-last-server`), if it may be used, its queue is not longer than `max-keep-alive-queue` allows, and no hash decides.
-fn preferred(client: &Connection, backend: &LocalProxy, avoid: Option<usize>) -> Option<Rc<LocalServer>> {
-    if client.private.is_none() && !backend.options.prefer_last_server || backend.balance.algorithm.hashes() {
+fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Option<Rc<LocalServer>> {
+    if client.private.borrow().is_none() && !backend.options.prefer_last_server
+        || backend.balance.algorithm.hashes()
+    {
         return None;
     }
-    let last = || client.last_server.upgrade().filter(|_| backend.options.prefer_last_server);
+    let last = || client.last_server.borrow().upgrade().filter(|_| backend.options.prefer_last_server);
     let server = bound(client, backend).or_else(last).filter(|server| server.backend == backend.index)?;
     if Some(server.index) == avoid {
         return None;
@@ -185,12 +186,13 @@ fn preferred(client: &Connection, backend: &LocalProxy, avoid: Option<usize>) ->
 }
 
 /// The server of a connection that authentication bound to this client.
-fn bound(client: &Connection, backend: &LocalProxy) -> Option<Rc<LocalServer>> {
-    let private = &client.private.as_deref()?.0;
-    let binds = |kept: &&Upstream| {
+fn bound(client: &Client, backend: &LocalProxy) -> Option<Rc<LocalServer>> {
+    let private = client.private.borrow();
+    let private = &private.as_deref()?.0;
+    let binds = |kept: &&Connection| {
         kept.private
             && kept.server().backend == backend.index
-            && kept.stream.is_quiet()
+            && kept.socket.stream.is_quiet()
             && kept.open.is_current()
     };
     private.iter().rev().map(Box::as_ref).find(binds).map(|kept| kept.open.server.clone())
@@ -234,7 +236,7 @@ impl Drop for InLine<'_> {
 }
 
 async fn wait(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
     server: Option<Rc<LocalServer>>,
@@ -248,7 +250,7 @@ async fn wait(
     client.timer.set_after(timer::now_ms(), allowed);
     let (class, offset) = x.txn.priority;
     let mut line: Option<InLine<'_>> = None;
-    let watch = aborts_on_close(client, backend);
+    let watch = client.aborts_on_close(backend);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         match &line {
             None => {
@@ -317,7 +319,7 @@ fn take_place(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>) -> Option<Leas
 }
 
 fn waiting<T>(
-    client: &mut Connection,
+    client: &mut Client,
     x: &Exchange,
     context: &mut Context<'_>,
     watch: bool,
@@ -334,70 +336,15 @@ fn waiting<T>(
 /// What became of a client for which no server was reached yet: a broken connection ends its stream, a closed side does where it is to
 /// be watched.
 pub(crate) fn left(
-    client: &mut Connection,
+    client: &mut Client,
     x: &Exchange,
     context: &mut Context<'_>,
     watch: bool,
 ) -> Option<Fault> {
-    match presence(client, context) {
+    match client.poll_presence(context) {
         Presence::Here => None,
         Presence::Closed => watch.then_some(Fault::ClientAborted),
         Presence::Broken if x.txn.is_http => Some(Fault::ClientAborted),
         Presence::Broken => Some(Fault::ClientReset),
     }
-}
-
-/// What a client does that is only waited with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Presence {
-    /// Nothing new, or more requests.
-    Here,
-    /// It closed its side.
-    Closed,
-    /// Its connection broke.
-    Broken,
-}
-
-/// Whether the client is still there (`option abortonclose`); what it sent meanwhile is kept.
-pub(crate) fn presence(client: &mut Connection, context: &mut Context<'_>) -> Presence {
-    loop {
-        if client.stream.poll_read_ready(context).is_pending()
-            || client.input.as_ref().is_some_and(|input| input.room_len() == 0)
-        {
-            return Presence::Here;
-        }
-        match client.poll_fill(context) {
-            Poll::Pending => {
-                client.release_input();
-                return Presence::Here;
-            }
-            Poll::Ready(Ok(0)) => return Presence::Closed,
-            Poll::Ready(Ok(_)) => {}
-            Poll::Ready(Err(_)) => return Presence::Broken,
-        }
-    }
-}
-
-/// Lets `pause` pass; where a client is to be watched, its leaving ends that.
-///
-/// # Errors
-/// It left meanwhile, or an operator ended the connection.
-pub(crate) async fn pause(client: &mut Connection, pause: Duration, watch: bool) -> Result<(), Fault> {
-    client.timer.set_after(timer::now_ms(), Some(pause));
-    poll_fn(|context| {
-        if let Poll::Ready(killed) = client.poll_killed(context) {
-            return Poll::Ready(Err(killed));
-        }
-        if watch && presence(client, context) != Presence::Here {
-            return Poll::Ready(Err(Fault::ClientAborted));
-        }
-        client.timer.poll_expired(context).map(Ok)
-    })
-    .await
-}
-
-/// Whether `option abortonclose` is in force: by default it is, for HTTP.
-pub(crate) fn aborts_on_close(client: &Connection, backend: &Proxy) -> bool {
-    let configured = backend.options.abortonclose.or(client.frontend.options.abortonclose);
-    configured.unwrap_or(backend.mode == state::Mode::Http)
 }

@@ -4,11 +4,11 @@
 use config::plan::Proxy;
 use http::{Head, KnownName, Method};
 
-use crate::connection::Connection;
+use crate::client::Client;
+use crate::evaluate;
 use crate::exchange::{Exchange, Stop};
 use crate::log::Line;
 use crate::respond;
-use crate::rules_step;
 
 /// Statuses that a cache may keep without being told to (manual, `option checkcache`).
 const CACHEABLE: &[u16] = &[200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 501];
@@ -17,11 +17,11 @@ const CACHEABLE: &[u16] = &[200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 50
 const SAFE: &[&[u8]] = &[b"private", b"no-cache", b"no-store", b"max-age=0", b"s-maxage=0"];
 
 /// Refuses the response with a 502 where its cookie might be cached, and says so in the log.
-pub(crate) fn check(client: &Connection, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
+pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     if !is_risky(x.txn.request.method_id(), &x.txn.response) {
         return Ok(());
     }
-    rules_step::count_denied_response(client, x, backend);
+    evaluate::count_denied_response(client, x, backend);
     let server = x.txn.server.as_ref().map_or("<NOSRV>", |server| &server.name);
     let name = &backend.state.name;
     let text = format!("Blocking cacheable cookie in response from instance {name}, server {server}.");

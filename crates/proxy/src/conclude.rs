@@ -7,31 +7,31 @@ use std::rc::Rc;
 use config::plan::Proxy;
 use config::plan::proxy::{ConnectionMode, Reuse};
 use http::{Head, KnownName};
-use runtime::Buffer;
 use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use sample::{End, Ending, Link, Phase};
 
 use crate::assign::Lease;
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::pool::Upstream;
+use crate::server::Upstream;
+use crate::server::h1::Connection;
 use crate::session::{Next, is_crowded};
 use crate::{finish, sockets};
 
 /// What becomes of the two connections after a whole response.
 pub(crate) fn after_response(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
-    mut upstream: Box<Upstream>,
+    upstream: Upstream,
     lease: Lease,
 ) -> Next {
     x.phase = Phase::None;
     let uploaded = x.upload.is_finished();
     if !x.keep_alive && uploaded {
         // At once: the client may be waiting for just that.
-        client.stream.shutdown_write();
+        client.side.finish();
     }
     sockets::leave(client, x);
     if x.txn.times.closed == 0 {
@@ -39,38 +39,44 @@ pub(crate) fn after_response(
     }
     let server = &lease.server().state;
     server.last_session.put(finish::second_of(x.txn.times.closed));
-    let head = &x.txn.response;
-    let reusable = uploaded
-        && !upstream.private
-        && head.keep_alive()
-        && !x.txn.request.must_close()
-        && x.download.is_received()
-        && !x.server_closes
-        && !x.closes_server
-        && keeps_server(client, backend)
-        && upstream.input.as_ref().is_none_or(Buffer::is_empty);
-    let mut kept = true;
-    if reusable {
-        upstream.input = None;
-        note_last(client, backend, &upstream);
-        if backend.reuse == Reuse::Never || is_bound_to_client(head) {
-            upstream.private = is_bound_to_client(head);
-            keep_private(client, upstream);
-        } else {
-            client.worker.pools.put(upstream);
-        }
-    } else if upstream.private && uploaded && head.keep_alive() && !x.server_closes && !x.closes_server {
-        note_last(client, backend, &upstream);
-        keep_private(client, upstream);
-    } else {
-        kept = false;
-        if uploaded && x.download.is_received() {
-            upstream.discard();
-        }
-    }
+    let kept = keep_upstream(client, x, backend, upstream);
     x.txn.ending = ending(x, kept);
     drop(lease);
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
+}
+
+/// Keeps the connection to the server for other requests, or for this client alone, or closes it; says whether it is kept.
+fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
+    let Upstream::H1(mut connection) = upstream;
+    let head = &x.txn.response;
+    let uploaded = x.upload.is_finished();
+    let lasts = uploaded && head.keep_alive() && !x.server_closes && !x.closes_server;
+    let reusable = lasts
+        && !connection.private
+        && !x.txn.request.must_close()
+        && x.download.is_received()
+        && keeps_server(client, backend)
+        && connection.socket.is_drained();
+    if reusable {
+        connection.socket.input = None;
+        note_last(client, backend, &connection);
+        if backend.reuse == Reuse::Never || is_bound_to_client(head) {
+            connection.private = is_bound_to_client(head);
+            keep_private(client, connection);
+        } else {
+            client.worker.pools.put(connection);
+        }
+        return true;
+    }
+    if connection.private && lasts {
+        note_last(client, backend, &connection);
+        keep_private(client, connection);
+        return true;
+    }
+    if uploaded && x.download.is_received() {
+        connection.discard();
+    }
+    false
 }
 
 /// What the layers saw of it (`term_events`).
@@ -85,25 +91,26 @@ fn ending(x: &Exchange, kept: bool) -> Ending {
 }
 
 /// Notes the server of the connection's last request where the next one may ask for it (`option prefer-last-server`).
-fn note_last(client: &mut Connection, backend: &Proxy, upstream: &Upstream) {
+fn note_last(client: &Client, backend: &Proxy, connection: &Connection) {
     if backend.options.prefer_last_server {
-        client.last_server = Rc::downgrade(&upstream.open.server);
+        client.last_server.replace(Rc::downgrade(&connection.open.server));
     }
 }
 
-fn keep_private(client: &mut Connection, mut upstream: Box<Upstream>) {
-    upstream.input = None;
-    if upstream.stream.watch().is_err() {
+fn keep_private(client: &Client, mut connection: Box<Connection>) {
+    connection.socket.input = None;
+    if connection.socket.stream.watch().is_err() {
         return;
     }
     // `max-session-srv-conns`: the longest kept goes first.
     let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
-    let private = &mut client.private.get_or_insert_default().0;
+    let private = &mut client.private.borrow_mut();
+    let private = &mut private.get_or_insert_default().0;
     if private.len() >= most && !private.is_empty() {
         private.remove(0);
     }
     if most > 0 {
-        private.push(upstream);
+        private.push(connection);
     }
 }
 
@@ -122,13 +129,13 @@ fn is_bound_to_client(head: &Head) -> bool {
 }
 
 /// Whether the server's connection is kept: `option httpclose` of the backend closes it, `option http-server-close` of either.
-pub(crate) fn keeps_server(client: &Connection, backend: &Proxy) -> bool {
+pub(crate) fn keeps_server(client: &Client, backend: &Proxy) -> bool {
     backend.options.connection == ConnectionMode::KeepAlive
         && client.frontend.options.connection != ConnectionMode::ServerClose
 }
 
 /// Whether the client's connection may take another request, as far as the proxy is concerned.
-pub(crate) fn may_keep_client(client: &Connection) -> bool {
+pub(crate) fn may_keep_client(client: &Client) -> bool {
     let mode = client.frontend.options.connection;
     mode != ConnectionMode::Close && !client.worker.is_stopping() && !is_crowded(client)
 }

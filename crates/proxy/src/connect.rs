@@ -20,22 +20,25 @@ use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Endpoint, Env};
 use state::server::ServerAddress;
 
-use crate::assign::{self, Lease, aborts_on_close};
-use crate::connection::{Connection, Private};
+use crate::assign::{self, Lease};
+use crate::client::Client;
 use crate::envs;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::local::LocalServer;
-use crate::pool::{self, Ask, Open, Upstream};
+use crate::flow::Socket;
+use crate::server::h1::Connection;
+use crate::server::local::LocalServer;
+use crate::server::pool::Ask;
+use crate::server::{self, Open, Private, Upstream};
 use crate::worker::Worker;
 
 /// A connection for this request, and whether it served others before.
 pub(crate) async fn obtain(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     lease: &Lease,
-) -> Result<Box<Upstream>, Fault> {
+) -> Result<Upstream, Fault> {
     let settings = lease.server();
     let key = pool_key(client, x, settings);
     let mut idle = None;
@@ -48,27 +51,22 @@ pub(crate) async fn obtain(
             }
         }
     }
-    if let Some(mut upstream) = idle {
-        upstream.send_at_once();
-        upstream.uses += 1;
+    if let Some(mut connection) = idle {
+        connection.send_at_once();
+        connection.uses += 1;
         settings.state.counters.mine().reuses.add(1);
         backend.state.backend.mine().reuses.add(1);
         // The clock is read again only where time has passed since: deadlines are counted from here.
         x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
-        return Ok(upstream);
+        return Ok(Upstream::H1(connection));
     }
     Box::pin(open(client, x, backend, settings, key)).await
 }
 
-fn reuse(
-    client: &mut Connection,
-    backend: &Proxy,
-    server: &LocalServer,
-    key: &[u8],
-) -> Option<Box<Upstream>> {
-    if let Some(Private(private)) = client.private.as_deref_mut() {
-        private.retain(|private| private.stream.is_quiet() && private.open.is_current());
-        let fits = |private: &Upstream| private.server().is(server) && *private.key == *key;
+fn reuse(client: &Client, backend: &Proxy, server: &LocalServer, key: &[u8]) -> Option<Box<Connection>> {
+    if let Some(Private(private)) = client.private.borrow_mut().as_deref_mut() {
+        private.retain(|private| private.socket.stream.is_quiet() && private.open.is_current());
+        let fits = |private: &Connection| private.server().is(server) && *private.key == *key;
         if let Some(at) = private.iter().position(|private| fits(private)) {
             return Some(private.swap_remove(at));
         }
@@ -79,9 +77,9 @@ fn reuse(
 
 /// Whether the request is its client connection's first, which nobody but us could send again if the server's end is gone; where
 /// `retry-on` lets us do that whatever became of it, none is.
-fn is_first(client: &Connection, backend: &Proxy) -> bool {
+fn is_first(client: &Client, backend: &Proxy) -> bool {
     let on = &backend.retry_on;
-    client.session.requests <= 1 && !(on.conn_failure && on.empty_response && on.response_timeout)
+    client.session.requests.get() <= 1 && !(on.conn_failure && on.empty_response && on.response_timeout)
 }
 
 /// Whether another worker of the group may have an idle connection for this request.
@@ -110,7 +108,7 @@ struct Handed {
     glitches: u32,
     ends: Option<(Endpoint, Endpoint)>,
     late_nodelay: bool,
-    open: pool::Handed,
+    open: server::Handed,
 }
 
 /// Takes over an idle connection of another worker of the group.
@@ -118,7 +116,7 @@ pub(crate) async fn take_over(
     worker: &Worker,
     settings: &Rc<LocalServer>,
     Ask { key, reuse, first }: Ask<'_>,
-) -> Option<Box<Upstream>> {
+) -> Option<Box<Connection>> {
     let own = worker.index;
     let counts: Vec<i64> = settings.state.counters.all().map(|shard| shard.idle.get()).collect();
     let others = worker.group.clone().filter(|index| *index != own && counts[*index] > 0);
@@ -129,10 +127,18 @@ pub(crate) async fn take_over(
             let handed = crate::worker::current().and_then(|worker| {
                 let ask = Ask { key: &key_wanted, reuse, first };
                 let server = worker.locals.known_server(proxy, server)?;
-                let upstream = worker.pools.take(&server, ask)?;
-                let Upstream { stream, uses, glitches, ends, late_nodelay, open, .. } = *upstream;
-                let (is_tcp, open) = (stream.is_tcp(), open.hand_over());
-                Some(Handed { socket: stream.into_fd(), is_tcp, uses, glitches, ends, late_nodelay, open })
+                let connection = worker.pools.take(&server, ask)?;
+                let Connection { socket, uses, glitches, ends, late_nodelay, open, .. } = *connection;
+                let (is_tcp, open) = (socket.stream.is_tcp(), open.hand_over());
+                Some(Handed {
+                    socket: socket.stream.into_fd(),
+                    is_tcp,
+                    uses,
+                    glitches,
+                    ends,
+                    late_nodelay,
+                    open,
+                })
             });
             // Who asked may be gone; the connection is then closed.
             let _ = send.send(handed);
@@ -141,9 +147,8 @@ pub(crate) async fn take_over(
             continue;
         }
         if let Ok(Some(handed)) = receive.await {
-            return Some(Box::new(Upstream {
-                stream: Stream::from_fd(handed.socket, handed.is_tcp),
-                input: None,
+            return Some(Box::new(Connection {
+                socket: Socket::new(Stream::from_fd(handed.socket, handed.is_tcp)),
                 key: key.into(),
                 uses: handed.uses,
                 glitches: handed.glitches,
@@ -158,7 +163,7 @@ pub(crate) async fn take_over(
 }
 
 /// What distinguishes connections to this server for this request.
-fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
+fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
     let foreign = settings.source.as_ref().map(|source| &source.transparent);
     let by_source = settings.send_proxy != SendProxy::None
         || !matches!(foreign, None | Some(UseSource::No | UseSource::Fixed(_)));
@@ -192,12 +197,12 @@ fn pool_key(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Box
 }
 
 async fn open(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     settings: &Rc<LocalServer>,
     key: Box<[u8]>,
-) -> Result<Box<Upstream>, Fault> {
+) -> Result<Upstream, Fault> {
     // Before the address: a change between the two makes the connection outdated, never current by mistake.
     let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(ConnectionError::SOCKET))?;
@@ -208,7 +213,7 @@ async fn open(
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
     // In HTTP mode a request is ready to be sent, and carries the acknowledgement for nothing.
     let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
-    let watch = aborts_on_close(client, backend);
+    let watch = client.aborts_on_close(backend);
     let stream = match settings.socks4 {
         None => dial(client, x, settings, &target, allowed, (late_ack, watch)).await,
         Some(proxy) => through(client, x, settings, proxy, &target, allowed, watch).await,
@@ -229,9 +234,8 @@ async fn open(
         _ => (Endpoint::Local, Endpoint::Local),
     });
     x.preamble = proxy_header(client, x, settings);
-    Ok(Box::new(Upstream {
-        stream,
-        input: None,
+    Ok(Upstream::H1(Box::new(Connection {
+        socket: Socket::new(stream),
         key,
         uses: 1,
         glitches: 0,
@@ -239,12 +243,12 @@ async fn open(
         ends,
         late_nodelay: may_wait(x, settings),
         open: opened,
-    }))
+    })))
 }
 
 /// Counts the connection to be opened. Where descriptors run short (`tune.pool-high-fd-ratio`), or a server takes no
 /// more connections than its `maxconn` (`strict-maxconn`), an idle one is closed for it.
-async fn place(client: &Connection, server: &Rc<LocalServer>) -> Result<Open, Fault> {
+async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault> {
     let worker = &client.worker;
     let process = &worker.shared.process;
     if process.uses(&process.crowded_from_fds) {
@@ -288,7 +292,7 @@ async fn place(client: &Connection, server: &Rc<LocalServer>) -> Result<Open, Fa
 
 /// Connects by way of a SOCKS4 proxy, all within `allowed`.
 async fn through(
-    client: &mut Connection,
+    client: &mut Client,
     x: &Exchange,
     settings: &ServerSettings,
     proxy: SocketAddr,
@@ -325,7 +329,7 @@ fn socks4_fault(why: socks4::Failure) -> Fault {
 
 /// Connects within `allowed`. Where a client is to be watched (`option abortonclose`), its leaving ends the attempt.
 async fn dial(
-    client: &mut Connection,
+    client: &mut Client,
     x: &Exchange,
     settings: &ServerSettings,
     target: &Target,
@@ -399,7 +403,7 @@ fn connect_fault(error: &io::Error) -> Fault {
 }
 
 /// Where to connect to: the server's address, the client's port where it has none, or what `set-dst` said.
-fn target(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
+fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
     if let Some(address) = x.server_address {
         return Some(Target::Ip(address));
     }
@@ -427,7 +431,7 @@ fn target(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Optio
 }
 
 fn source_address(
-    client: &Connection,
+    client: &Client,
     x: &Exchange,
     settings: &ServerSettings,
     target: &Target,
@@ -458,7 +462,7 @@ fn source_address(
 }
 
 /// The PROXY header that this server wants before anything else; empty for none.
-pub(crate) fn proxy_header(client: &Connection, x: &Exchange, settings: &ServerSettings) -> Vec<u8> {
+pub(crate) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSettings) -> Vec<u8> {
     let mut out = Vec::new();
     let addresses = match (x.source(client), x.destination(client)) {
         (Endpoint::Ip(source), Endpoint::Ip(destination)) => Some((source, destination)),

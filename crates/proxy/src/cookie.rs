@@ -10,10 +10,10 @@ use config::plan::servers::ServerAt;
 use http::{KnownName, Method};
 
 use crate::assign::{Bound, Lease};
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::local::{LocalProxy, LocalServer};
 use crate::route::holds;
+use crate::server::local::{LocalProxy, LocalServer};
 
 /// What the request's cookie said.
 #[derive(Default)]
@@ -96,7 +96,7 @@ fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
 
 /// Reads the persistence cookie, binds the request to the server it names, and takes out of the request what
 /// the server is not to see.
-pub(crate) fn of_request(client: &Connection, x: &mut Exchange, backend: &LocalProxy) {
+pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     let Some(cookie) = &backend.cookie else { return };
     let ignored = !backend.ignore_persist.is_empty()
         && crate::envs::with(client, x, |env| backend.ignore_persist.iter().any(|one| holds(Some(one), env)));
@@ -202,7 +202,7 @@ fn age_of(cookie: &Cookie, dates: Option<&[u8]>) -> Age {
 }
 
 /// Writes, rewrites or prefixes the cookie in the response.
-pub(crate) fn of_response(client: &Connection, x: &mut Exchange, backend: &LocalProxy, lease: &Lease) {
+pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProxy, lease: &Lease) {
     let frontend = &client.frontend;
     if !frontend.response_captures.is_empty() || frontend.cookie_capture.is_some() {
         capture(client, x);
@@ -321,7 +321,7 @@ fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Optio
 }
 
 /// `capture response header`, and `capture cookie` of the server's.
-fn capture(client: &Connection, x: &mut Exchange) {
+fn capture(client: &Client, x: &mut Exchange) {
     let frontend = &client.frontend;
     for (index, capture) in frontend.response_captures.iter().enumerate() {
         let Some(name) = &capture.header else { continue };

@@ -2,12 +2,12 @@
 
 use sample::{ConnectionError, End, Ending, Link, Phase};
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 
 /// Notes what made the stream stop.
-pub(crate) fn note(client: &Connection, x: &mut Exchange, stop: Stop) {
+pub(crate) fn note(client: &Client, x: &mut Exchange, stop: Stop) {
     let connected = if x.txn.server_ends.is_some() { Link::Closed } else { Link::None };
     let (end, server) = match stop {
         Stop::Fault(Fault::ConnectFailed(_)) => (End::Refused, Link::Failed),
@@ -29,8 +29,8 @@ pub(crate) fn note(client: &Connection, x: &mut Exchange, stop: Stop) {
     x.txn.ending = Ending { end, server, client_closed: false };
 }
 
-fn of_fault(client: &Connection, x: &Exchange, fault: Fault) -> End {
-    let is_reset = client.session.error != ConnectionError::default();
+fn of_fault(client: &Client, x: &Exchange, fault: Fault) -> End {
+    let is_reset = client.session.error.get() != ConnectionError::default();
     let by_reset = |yes: End, no: End| if is_reset { yes } else { no };
     let no_request = x.txn.is_http && x.txn.request.method().is_empty();
     match fault {
@@ -39,12 +39,10 @@ fn of_fault(client: &Connection, x: &Exchange, fault: Fault) -> End {
         Fault::BadRequestBody => End::BadRequestBody,
         Fault::RequestTimeout if no_request => End::NoRequest,
         Fault::RequestTimeout => End::Denied,
-        Fault::RequestAborted | Fault::RequestCut if no_request => {
-            match client.input.as_ref().is_some_and(|input| !input.is_empty()) {
-                true => by_reset(End::HeadReset, End::HeadCut),
-                false => by_reset(End::ResetSilently, End::ClosedSilently),
-            }
-        }
+        Fault::RequestAborted | Fault::RequestCut if no_request => match !client.side.is_drained() {
+            true => by_reset(End::HeadReset, End::HeadCut),
+            false => by_reset(End::ResetSilently, End::ClosedSilently),
+        },
         Fault::RequestAborted | Fault::RequestCut | Fault::ClientCut => {
             by_reset(End::ClientCutReset, End::ClientCut)
         }

@@ -3,12 +3,12 @@
 use runtime::timer::now_ms;
 use sample::Env;
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::sockets::Sockets;
 
 /// Calls `look` with the view of `client` and `x`, nothing more to come.
-pub(crate) fn with<R>(client: &Connection, x: &Exchange, look: impl FnOnce(&Env<'_>) -> R) -> R {
+pub(crate) fn with<R>(client: &Client, x: &Exchange, look: impl FnOnce(&Env<'_>) -> R) -> R {
     let sockets = Sockets::of(client, x);
     look(&Env {
         sockets: Some(&sockets),

@@ -10,24 +10,23 @@ use config::plan::Proxy;
 use config::plan::server::{Observe, ServerSettings};
 use http::BodyLength;
 use net::splice::Pipe;
-use runtime::Buffer;
 use runtime::timer::now_us;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, LogOrigin, Phase, Transaction};
 use state::Answer;
 
 use crate::assign::{self, Bound, Lease};
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::cookie;
 use crate::fault::{Fault, RetryKind};
-use crate::flow::Flow;
-use crate::local::{LocalProxy, LocalServer};
-use crate::pool::Upstream;
+use crate::flow::{Flow, Stored};
+use crate::server::Upstream;
+use crate::server::local::{LocalProxy, LocalServer};
 use crate::session::{Arrival, Next};
 use crate::sockets::{self, ServerSocket};
 use crate::{
-    cacheable, conclude, connect, ending, fields, finish, report, request, respond, response, retry, route,
-    rules_step, tunnel, upload,
+    cacheable, conclude, connect, ending, evaluate, fields, finish, report, request, respond, response,
+    retry, route, tunnel, upload,
 };
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
@@ -56,9 +55,7 @@ pub(crate) struct Exchange {
     /// Bytes of the request's body that a retry sends again.
     pub(crate) replay: Vec<u8>,
     /// The body of an answer made here.
-    pub(crate) reply_body: Vec<u8>,
-    /// What follows `reply_body`, of an answer made in pieces.
-    pub(crate) pieces: Option<crate::service::Pieces>,
+    pub(crate) reply: Stored,
     /// How the request's body ends, as it came: rules cannot change it.
     pub(crate) request_length: BodyLength,
     /// How the response's body ends, as the server sends it.
@@ -162,16 +159,10 @@ impl Exchange {
         self.upload_pipe = None;
         self.download_pipe = None;
         self.backend = None;
-        for bytes in [
-            &mut self.body,
-            &mut self.response_bytes,
-            &mut self.replay,
-            &mut self.reply_body,
-            &mut self.preamble,
-        ] {
+        for bytes in [&mut self.body, &mut self.response_bytes, &mut self.replay, &mut self.preamble] {
             bytes.clear();
         }
-        self.pieces = None;
+        self.reply.clear();
         self.request_length = BodyLength::None;
         self.response_length = BodyLength::None;
         self.drops_body = false;
@@ -206,28 +197,31 @@ impl Exchange {
     }
 
     /// The client's address as this request sees it.
-    pub(crate) fn source(&self, client: &Connection) -> Endpoint {
-        self.txn.source.unwrap_or(client.session.source)
+    pub(crate) fn source(&self, client: &Client) -> Endpoint {
+        self.txn.source.unwrap_or_else(|| client.session.source())
     }
 
     /// The address it was sent to, likewise.
-    pub(crate) fn destination(&self, client: &Connection) -> Endpoint {
-        self.txn.destination.unwrap_or(client.session.destination)
+    pub(crate) fn destination(&self, client: &Client) -> Endpoint {
+        self.txn.destination.unwrap_or_else(|| client.session.destination())
     }
 
     /// What expressions see of the request's content.
-    pub(crate) fn request_bytes<'a>(&'a self, client: &'a Connection) -> &'a [u8] {
-        if self.txn.is_http { &self.body } else { client.input.as_ref().map_or(&[], |input| input.filled()) }
+    pub(crate) fn request_bytes<'a>(&'a self, client: &'a Client) -> &'a [u8] {
+        if self.txn.is_http { &self.body } else { client.side.received() }
     }
 }
 
 /// Serves one request of `client`. The connection comes back with what to do next.
-pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
-    let mut x = client.upgraded.take().unwrap_or_else(Exchange::take);
+pub(crate) async fn exchange(mut client: Box<Client>, arrival: Arrival) -> (Box<Client>, Next) {
+    let (mut x, arrival) = match arrival {
+        Arrival::Upgraded(stream) => (stream, Arrival::Ready),
+        arrival => (Exchange::take(), arrival),
+    };
     x.txn.is_http = true;
     x.phase = Phase::Request;
     x.txn.times.idle_from = client.idle_from;
-    client.entry.requests.set(client.session.requests + 1);
+    client.entry.requests.set(client.session.requests.get() + 1);
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
         Err(stop) => {
@@ -242,13 +236,13 @@ pub(crate) async fn exchange(mut client: Box<Connection>, arrival: Arrival) -> (
     x.give();
     if next == Next::Linger {
         // The request is over, counted and logged.
-        Box::pin(respond::linger(&mut client)).await;
+        Box::pin(client.linger()).await;
         return (client, Next::Close);
     }
     (client, next)
 }
 
-async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<Next, Stop> {
+async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<Next, Stop> {
     request::receive(client, x, arrival).await?;
     if x.upgrade == Upgrade::None {
         report::accepted(client, x);
@@ -257,11 +251,11 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     let backend = match (x.upgrade, x.backend.clone()) {
         (Upgrade::ByBackend, Some(backend)) => backend,
         _ => {
-            rules_step::of_frontend(client, x).await?;
+            evaluate::of_frontend(client, x).await?;
             route::choose(client, x)?
         }
     };
-    rules_step::of_backend(client, x, &backend).await?;
+    evaluate::of_backend(client, x, &backend).await?;
     upload::prepare(client, x, &backend).await?;
     if x.cut_short {
         return Err(Fault::RequestAborted.into());
@@ -271,7 +265,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
     cookie::of_request(client, x, &backend);
     x.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
-    rules_step::of_response(client, x, &backend, &mut upstream).await?;
+    evaluate::of_response(client, x, &backend, &mut upstream).await?;
     if backend.options.checkcache {
         cacheable::check(client, x, &backend)?;
     }
@@ -295,10 +289,10 @@ async fn serve(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> R
 /// Sends the request to a server and waits for the head of its final response; tries again where that is
 /// allowed (`retries`, `retry-on`, `option redispatch`).
 async fn obtain_response(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
-) -> Result<(Box<Upstream>, Lease), Stop> {
+) -> Result<(Upstream, Lease), Stop> {
     let retries = retry::most(x, backend);
     let mut avoid: Option<Rc<LocalServer>> = None;
     loop {
@@ -358,20 +352,20 @@ fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
     head.append(b"cache-control", b"no-cache");
     head.append(b"location", &location);
     head.set_content_length(0);
-    x.reply_body.clear();
+    x.reply.bytes.clear();
     x.txn.termination.set(sample::Cause::Local, Phase::Connect);
     Err(Stop::Reply)
 }
 
 async fn attempt(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
     lease: &Lease,
-) -> Result<Box<Upstream>, (Fault, bool)> {
+) -> Result<Upstream, (Fault, bool)> {
     count_attempt(x, lease);
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
-    let reused = upstream.uses > 1;
+    let reused = upstream.uses() > 1;
     sockets::take(x, &upstream);
     report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
@@ -383,10 +377,10 @@ async fn attempt(
         Ok(()) => Ok(upstream),
         Err(fault) => {
             // Something is outstanding, which its server need not finish.
-            upstream.stream.reset_on_close();
+            upstream.reset();
             sockets::leave(client, x);
             // Half a head came back: that is no stale connection.
-            let nothing_came = upstream.input.as_ref().is_none_or(Buffer::is_empty);
+            let nothing_came = upstream.received().is_empty();
             Err((fault, reused && nothing_came))
         }
     }
@@ -394,7 +388,7 @@ async fn attempt(
 
 /// Notes the server that was chosen, `instead` of another that had failed.
 pub(crate) fn note_server(
-    client: &Connection,
+    client: &Client,
     x: &mut Exchange,
     lease: &Lease,
     backend: &Proxy,

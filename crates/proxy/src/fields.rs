@@ -1,4 +1,4 @@
-//! The header fields that the proxy itself adds, changes or removes on the way: `Connection` and its kin,
+//! The header fields that the proxy itself adds, changes or removes on the way: `Client` and its kin,
 //! `option forwardfor|originalto|forwarded`, the unique id.
 
 use std::io::Write;
@@ -8,12 +8,12 @@ use config::plan::Proxy;
 use config::plan::proxy::{ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 use http::{BodyLength, KnownName, Method, Name};
 
+use crate::client::{Client, Framed};
 use crate::conclude::{keeps_server, may_keep_client};
-use crate::connection::Connection;
 use crate::envs;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::flow::Recoding;
+use crate::flow::{Coding, Path};
 
 /// How `h1-case-adjust` wants `name` to be written.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
@@ -22,7 +22,7 @@ pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Op
 }
 
 /// Makes the request's head what the server is to see.
-pub(crate) fn of_request(client: &mut Connection, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
+pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     unique_id_header(client, x);
     let both = [&client.frontend, backend];
     let (source, destination) = (x.source(client).ip(), x.destination(client).ip());
@@ -70,7 +70,7 @@ fn frame_request(x: &mut Exchange) -> Result<(), Fault> {
 }
 
 /// `unique-id-format` and `unique-id-header`.
-fn unique_id_header(client: &Connection, x: &mut Exchange) {
+fn unique_id_header(client: &Client, x: &mut Exchange) {
     make_unique_id(client, x);
     let Some(name) = &client.frontend.unique_id_header else { return };
     if let Some(id) = x.txn.kept(x.txn.unique_id) {
@@ -80,7 +80,7 @@ fn unique_id_header(client: &Connection, x: &mut Exchange) {
 }
 
 /// Makes the unique id, once.
-pub(crate) fn make_unique_id(client: &Connection, x: &mut Exchange) {
+pub(crate) fn make_unique_id(client: &Client, x: &mut Exchange) {
     let Some(format) = &client.frontend.unique_id_format else { return };
     if x.txn.unique_id.is_none() {
         let mut id = Vec::new();
@@ -112,7 +112,7 @@ fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<I
 }
 
 /// `option forwarded` (RFC 7239).
-fn forwarded(client: &Connection, x: &mut Exchange, option: &Forwarded) {
+fn forwarded(client: &Client, x: &mut Exchange, option: &Forwarded) {
     let mut value = Vec::new();
     if option.proto {
         push(&mut value, "proto", b"http", false);
@@ -144,7 +144,7 @@ fn forwarded(client: &Connection, x: &mut Exchange, option: &Forwarded) {
 }
 
 fn node(
-    client: &Connection,
+    client: &Client,
     x: &Exchange,
     option: &ForwardedNode,
     ip: Option<IpAddr>,
@@ -265,17 +265,17 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
 ///
 /// # Errors
 /// Rules made a response of it that cannot be sent with the body that it has.
-pub(crate) fn of_response(client: &mut Connection, x: &mut Exchange) -> Result<(), Fault> {
+pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     // What rules made of it is what the client gets.
     x.txn.status = x.txn.response.status();
     let length = x.response_length;
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
     let is_framed = frame_response(x)?;
-    let mut recoding = adapt_connection(client, x, length, is_framed);
+    let mut path = frame_for_client(client, x, length, is_framed);
     if is_bodiless(x) && !x.is_tunnel && length != BodyLength::None {
-        recoding = Recoding::Discard;
+        path = Path::Payload(Coding::Nothing);
     }
-    x.download.start(length, recoding);
+    x.download.start(length, path);
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;
     let bogus = client.frontend.options.h1_case_adjust_bogus_client && !adjust.is_empty();
     let staged = &mut x.download.staged;
@@ -314,49 +314,22 @@ fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
     }
 }
 
-/// Says in the response whether its connection stays, and recodes a body that the client could not read, or that
-/// `is_framed` says nothing more tells the end of.
-pub(crate) fn adapt_connection(
-    client: &Connection,
+/// Has the response say what the client must know of its connection and of the body's end; the way that its body goes.
+pub(crate) fn frame_for_client(
+    client: &Client,
     x: &mut Exchange,
     length: BodyLength,
     is_framed: bool,
-) -> Recoding {
-    let modern = x.txn.request.version().is_11_or_above();
-    let mut recoding = Recoding::None;
-    if x.is_tunnel {
-        x.keep_alive = false;
-        // What follows is no body (RFC 9110, 9.3.6).
-        x.txn.response.remove_body_length();
-        return recoding;
-    }
-    // As above.
-    let closes = x.txn.response.take_close();
-    x.txn.response.clean_upgrade();
-    if x.txn.response.status() == 204 {
-        // It has no body, and must not name a length (RFC 9110, 8.6).
-        x.txn.response.remove_body_length();
-    }
-    if !is_framed || length == BodyLength::Chunked && !modern {
-        if length == BodyLength::Chunked {
-            recoding = Recoding::Dechunk;
-        }
-        x.txn.response.remove_body_length();
-    } else if length == BodyLength::Chunked && client.frontend.options.http_drop_response_trailers {
-        recoding = Recoding::DropTrailers;
-    }
-    let old = !x.txn.response.version().is_11_or_above();
-    // A coding that HTTP/1.0 does not know makes the end of the message doubtful (RFC 9112, 6.1).
-    let doubtful = old && length == BodyLength::Chunked;
-    let endless = length == BodyLength::UntilClose || recoding == Recoding::Dechunk || doubtful || !is_framed;
-    x.keep_alive = x.keep_alive && !closes && !endless && may_keep_client(client);
-    if !x.keep_alive {
-        // HTTP/1.0 means just that by saying nothing.
-        if !old {
-            x.txn.response.append(b"connection", b"close");
-        }
-    } else if !modern || old {
-        x.txn.response.append(b"connection", b"keep-alive");
-    }
-    recoding
+) -> Path {
+    let framed = Framed {
+        length,
+        is_framed,
+        is_tunnel: x.is_tunnel,
+        is_modern: x.txn.request.version().is_11_or_above(),
+        drops_trailers: client.frontend.options.http_drop_response_trailers,
+    };
+    let may = || may_keep_client(client);
+    let (path, kept) = client.side.frame_response(&mut x.txn.response, framed, x.keep_alive, may);
+    x.keep_alive = kept;
+    path
 }

@@ -9,7 +9,7 @@ use sample::{Cause, Endpoint, LogOrigin, Phase};
 use state::errors::Captured;
 use state::process::ProcessCounters;
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::report;
 
@@ -20,7 +20,7 @@ pub(crate) fn second_of(instant_us: u64) -> u64 {
 }
 
 /// Counts the request and writes its log line.
-pub(crate) fn finish(client: &mut Connection, x: &mut Exchange) {
+pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     if x.txn.times.closed == 0 {
         x.txn.times.closed = now_us();
     }
@@ -94,7 +94,7 @@ impl<'a> Moved<'a> {
 }
 
 /// Counts the bytes of the stream so far, `bytes_in` and `bytes_out` in all, that were not counted yet by `now_ms`.
-fn count_bytes(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: u64, now_ms: u64) {
+fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64, now_ms: u64) {
     let new_in = bytes_in.saturating_sub(moved.counted.0);
     let new_out = bytes_out.saturating_sub(moved.counted.1);
     *moved.counted = (bytes_in, bytes_out);
@@ -114,7 +114,7 @@ fn count_bytes(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: 
 }
 
 /// `option contstats`: counts what has moved of a stream that goes on.
-pub(crate) fn count_moved(client: &Connection, moved: Moved<'_>, bytes_in: u64, bytes_out: u64) {
+pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64) {
     if client.frontend.options.contstats {
         count_bytes(client, moved, bytes_in, bytes_out, timer::now_ms());
     }
@@ -134,7 +134,7 @@ fn averages(x: &Exchange) -> [u64; 4] {
 
 /// Keeps a malformed message for `show errors`: of the client's, or what `sender` said.
 pub(crate) fn note_malformed(
-    client: &Connection,
+    client: &Client,
     sender: Option<(usize, &state::Server)>,
     bytes: &[u8],
     error: &ParseError,
@@ -149,7 +149,7 @@ pub(crate) fn note_malformed(
         frontend: named(&client.frontend.state),
         backend: backend.map(|index| named(&shared.proxies[index].plan.state)),
         server: sender.map(|(_, server)| (server.name.to_string().into(), server.id)),
-        source: match client.session.source {
+        source: match client.session.source() {
             Endpoint::Ip(address) => Some(address),
             Endpoint::Local => None,
         },

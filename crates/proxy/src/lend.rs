@@ -13,17 +13,20 @@ use net::Stream;
 use sample::Endpoint;
 
 use crate::connect::{has_idle_elsewhere, take_over};
-use crate::local::LocalServer;
-use crate::pool::{Ask, Key, Open, Upstream};
+use crate::flow::Socket;
+use crate::server::Open;
+use crate::server::h1::{Connection, Key};
+use crate::server::local::LocalServer;
+use crate::server::pool::Ask;
 use crate::worker::{Worker, current};
 
 /// An idle connection on loan: closed when it is dropped.
-pub struct Lent(Box<Upstream>);
+pub struct Lent(Box<Connection>);
 
 impl Lent {
     /// The connection.
     pub fn stream(&mut self) -> &mut Stream {
-        &mut self.0.stream
+        &mut self.0.socket.stream
     }
 
     /// Ends the loan: nothing is outstanding on it.
@@ -43,10 +46,10 @@ pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> 
     if idle.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         idle = take_over(&worker, &local, ask).await;
     }
-    let mut upstream = idle?;
-    upstream.send_at_once();
-    upstream.uses += 1;
-    Some(Lent(upstream))
+    let mut connection = idle?;
+    connection.send_at_once();
+    connection.uses += 1;
+    Some(Lent(connection))
 }
 
 /// Keeps a connection that a check opened when the address of `server` had changed `moves` times, on which nothing is outstanding.
@@ -72,9 +75,8 @@ pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: S
     let asked = worker.shared.plan.variables.wants_backend_source();
     let ours = stream.local().filter(|_| asked).map_or(Endpoint::Local, Endpoint::Ip);
     let ends = Some((ours, stream.peer().map_or(Endpoint::Local, Endpoint::Ip)));
-    worker.pools.put(Box::new(Upstream {
-        stream,
-        input: None,
+    worker.pools.put(Box::new(Connection {
+        socket: Socket::new(stream),
         key: key(name),
         uses: 1,
         glitches: 0,

@@ -1,6 +1,5 @@
 //! One TCP stream from its first byte to its log line.
 
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -12,24 +11,24 @@ use state::sessions::Activity;
 use state::{Answer, Mode};
 
 use crate::assign::{self, Lease};
-use crate::connection::Connection;
+use crate::client::{Client, Watch};
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
-use crate::flow::Recoding;
-use crate::local::LocalProxy;
-use crate::pool::Upstream;
-use crate::{connect, ending, finish, report, route, rules_step, sockets, tunnel};
+use crate::flow::Path;
+use crate::server::Upstream;
+use crate::server::local::LocalProxy;
+use crate::{connect, ending, evaluate, finish, report, route, sockets, tunnel};
 
 /// Serves a TCP connection until it ends.
 ///
 /// A stream that goes on in HTTP mode comes back with its connection.
-pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>> {
+pub(crate) async fn relay(mut client: Box<Client>) -> Option<(Box<Client>, Box<Exchange>)> {
     let mut x = Exchange::take();
     x.phase = Phase::Request;
-    client.session.requests = 1;
+    client.session.requests.set(1);
     x.txn.id = client.worker.stream_id();
     let times = &mut x.txn.times;
-    times.idle_from = client.session.ready_us;
+    times.idle_from = client.session.ready_us.get();
     times.started = client.session.accepted_us;
     times.started_wall = client.session.accepted_wall_us;
     times.request = now_us();
@@ -46,10 +45,9 @@ pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>
                 x.upgrade = upgrade;
                 let timeouts = &client.frontend.timeouts;
                 client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
-                client.session.requests = 0;
-                client.idle_from = client.session.ready_us;
-                client.upgraded = Some(x);
-                return Some(client);
+                client.session.requests.set(0);
+                client.idle_from = client.session.ready_us.get();
+                return Some((client, x));
             }
             Stop::Upgrade(_) => x.txn.termination.set(sample::Cause::Proxy, Phase::Request),
             Stop::Reply | Stop::Close | Stop::Silent => {}
@@ -66,15 +64,15 @@ pub(crate) async fn relay(mut client: Box<Connection>) -> Option<Box<Connection>
 }
 
 /// Whether the listener lets streams become streams of HTTP (`proto none` does not).
-fn may_upgrade(client: &Connection) -> bool {
+fn may_upgrade(client: &Client) -> bool {
     let own = &client.session.listener;
     let mut binds = client.frontend.binds.iter();
     !binds.any(|bind| bind.stays_raw && std::ptr::eq(&*bind.listener, &**own))
 }
 
-async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
+async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     report::accepted(client, x);
-    rules_step::of_tcp_frontend(client, x).await?;
+    evaluate::of_tcp_frontend(client, x).await?;
     if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
         // Whether the client ever says something is only known when it ends; see `finish`.
         x.phase = Phase::Request;
@@ -85,7 +83,7 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
         return Err(Stop::Upgrade(Upgrade::ByBackend));
     }
     report::step(client, x, LogOrigin::Request);
-    rules_step::of_tcp_backend(client, x, &backend).await?;
+    evaluate::of_tcp_backend(client, x, &backend).await?;
     crate::fields::make_unique_id(client, x);
     route::bind_server(client, x, &backend);
     x.hash = route::hash(client, x, &backend);
@@ -96,11 +94,11 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     backend.state.last_session.put(second);
     x.phase = Phase::Data;
     client.entry.activity.set(Activity::Tunnel);
-    x.upload.start(BodyLength::UntilClose, Recoding::None);
+    x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.upload.staged.append(&mut x.preamble);
-    x.download.start(BodyLength::UntilClose, Recoding::None);
+    x.download.start(BodyLength::UntilClose, Path::Verbatim);
     report::early(client, x, LogOrigin::Connect);
-    rules_step::of_tcp_response(client, x, &backend, &mut upstream).await?;
+    evaluate::of_tcp_response(client, x, &backend, &mut upstream).await?;
     report::step(client, x, LogOrigin::Response);
     let limits = tunnel::Limits::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;
@@ -109,18 +107,18 @@ async fn serve(client: &mut Connection, x: &mut Exchange) -> Result<(), Stop> {
     outcome.map_err(Stop::from)
 }
 
-fn has_bytes(client: &Connection) -> bool {
-    client.input.as_ref().is_some_and(|input| !input.is_empty())
+fn has_bytes(client: &Client) -> bool {
+    !client.side.is_drained()
 }
 
 /// Connects to a server; tries again where that is allowed.
 async fn reach(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
-) -> Result<(Box<Upstream>, Lease), Stop> {
+) -> Result<(Upstream, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
-    let mut avoid: Option<Rc<crate::local::LocalServer>> = None;
+    let mut avoid: Option<Rc<crate::server::local::LocalServer>> = None;
     loop {
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid.as_deref()).await?;
@@ -147,25 +145,24 @@ async fn reach(
 }
 
 /// Waits for more bytes of the client, for rules that look at them; says whether there are.
-pub(crate) async fn more(client: &mut Connection, until_ms: u64) -> bool {
-    if client.input().room_len() == 0 {
-        client.input().compact();
-        if client.input().room_len() == 0 {
-            return false;
-        }
+///
+/// # Errors
+/// An operator ended the stream.
+pub(crate) async fn more(client: &mut Client, until_ms: u64) -> Result<bool, Fault> {
+    if !client.side.has_room() {
+        return Ok(false);
     }
     client.timer.set(until_ms);
-    poll_fn(|context: &mut Context<'_>| {
+    let more = |client: &mut Client, context: &mut Context<'_>| {
         if let Poll::Ready(read) = client.poll_fill(context) {
             return Poll::Ready(read.is_ok_and(|n| n > 0));
         }
         client.timer.poll_expired(context).map(|()| false)
-    })
-    .await
-        && timer::now_ms() < until_ms
+    };
+    Ok(client.wait(Watch::KILL, more).await? && timer::now_ms() < until_ms)
 }
 
-fn count(client: &Connection, x: &Exchange, fault: Fault) {
+fn count(client: &Client, x: &Exchange, fault: Fault) {
     let Some(backend) = &x.backend else {
         if matches!(fault, Fault::RequestAborted | Fault::RequestTimeout) {
             client.count(|traffic| traffic.request_errors.add(1));
@@ -192,7 +189,6 @@ fn count(client: &Connection, x: &Exchange, fault: Fault) {
 }
 
 /// Takes what the client sent and nobody reads any more, so that closing is no reset to it.
-fn discard(client: &Connection, x: &mut Exchange) {
-    let held = client.input.as_ref().map_or(0, |input| input.filled().len());
-    x.txn.bytes_in += (held + client.stream.discard_received()) as u64;
+fn discard(client: &Client, x: &mut Exchange) {
+    x.txn.bytes_in += client.side.discard_received() as u64;
 }

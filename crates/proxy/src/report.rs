@@ -7,7 +7,7 @@ use base::clock::WallTime;
 use runtime::timer::now_ms;
 use sample::{Cause, Endpoint, Env, LogOrigin, LogProfile};
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::envs;
 use crate::exchange::Exchange;
 use crate::log::{Line, Report};
@@ -17,7 +17,7 @@ const ERROR: u8 = 3;
 
 /// Writes the line of a step, if the frontend logs there.
 #[inline]
-pub(crate) fn step(client: &Connection, x: &Exchange, origin: LogOrigin) {
+pub(crate) fn step(client: &Client, x: &Exchange, origin: LogOrigin) {
     if client.frontend.log_steps.holds(origin) && client.prepared().logs {
         log(client, x, origin);
     }
@@ -25,7 +25,7 @@ pub(crate) fn step(client: &Connection, x: &Exchange, origin: LogOrigin) {
 
 /// The beginning of a stream: its own line, or that of frontends that chose no format.
 #[inline]
-pub(crate) fn accepted(client: &Connection, x: &Exchange) {
+pub(crate) fn accepted(client: &Client, x: &Exchange) {
     if client.prepared().logs {
         if client.frontend.log_format.is_none() && !client.frontend.log_steps.is_given() {
             connect_line(client, x);
@@ -36,7 +36,7 @@ pub(crate) fn accepted(client: &Connection, x: &Exchange) {
 
 /// The server has answered, or of a TCP stream is connected: the line of that step, or the only one, if it need not wait
 /// for the end.
-pub(crate) fn early(client: &Connection, x: &mut Exchange, origin: LogOrigin) {
+pub(crate) fn early(client: &Client, x: &mut Exchange, origin: LogOrigin) {
     let asap = client.frontend.logs_early;
     if !(asap || client.frontend.log_steps.holds(origin)) || !client.prepared().logs {
         return;
@@ -50,7 +50,7 @@ pub(crate) fn early(client: &Connection, x: &mut Exchange, origin: LogOrigin) {
 }
 
 /// Of a backend that persists by cookie and found none, or set none, the flags say so.
-pub(crate) fn close_cookie_states(client: &Connection, x: &mut Exchange) {
+pub(crate) fn close_cookie_states(client: &Client, x: &mut Exchange) {
     let persists = x.backend.as_ref().unwrap_or(&client.frontend).cookie.is_some();
     if persists && x.txn.is_http {
         let end = &mut x.txn.termination;
@@ -61,7 +61,7 @@ pub(crate) fn close_cookie_states(client: &Connection, x: &mut Exchange) {
 }
 
 /// Writes a line, unless the options or a rule silence it.
-fn log(client: &Connection, x: &Exchange, origin: LogOrigin) {
+fn log(client: &Client, x: &Exchange, origin: LogOrigin) {
     let frontend = &client.frontend;
     let options = &frontend.options;
     let failed = x.txn.termination.cause != Cause::None && x.txn.termination.cause != Cause::Local;
@@ -78,7 +78,7 @@ fn log(client: &Connection, x: &Exchange, origin: LogOrigin) {
 }
 
 /// What arrived was no request, or none in time: a line of a connection that failed, at whatever steps requests are logged.
-pub(crate) fn no_request(client: &Connection, x: &Exchange) {
+pub(crate) fn no_request(client: &Client, x: &Exchange) {
     if !client.prepared().logs {
         return;
     }
@@ -90,14 +90,14 @@ pub(crate) fn no_request(client: &Connection, x: &Exchange) {
 }
 
 /// The level of a line: the one that a rule set, or the usual one; `None` when a rule silences it.
-fn level(client: &Connection, x: Option<&Exchange>, erroneous: bool) -> Option<u8> {
+fn level(client: &Client, x: Option<&Exchange>, erroneous: bool) -> Option<u8> {
     let usual = if erroneous && client.frontend.options.log_separate_errors { ERROR } else { INFO };
-    x.and_then(|x| x.txn.log_level).or(client.session.log_level).unwrap_or(Some(usual))
+    x.and_then(|x| x.txn.log_level).or(client.session.log_level.get()).unwrap_or(Some(usual))
 }
 
 /// `do-log`: writes a line now, of a stream or of a connection that has none yet.
 pub(crate) fn on_demand(
-    client: &Connection,
+    client: &Client,
     x: Option<&Exchange>,
     origin: LogOrigin,
     profile: Option<&LogProfile>,
@@ -113,7 +113,7 @@ pub(crate) fn on_demand(
     }
 }
 
-fn write(client: &Connection, env: &Env<'_>, origin: LogOrigin, report: &Report<'_>) {
+fn write(client: &Client, env: &Env<'_>, origin: LogOrigin, report: &Report<'_>) {
     let worker = &client.worker;
     let env = Env { log_origin: origin, may_change: env.may_change.clone(), ..*env };
     worker.outbox.borrow_mut().write(&worker.shared, &client.frontend, &env, report);
@@ -121,14 +121,14 @@ fn write(client: &Connection, env: &Env<'_>, origin: LogOrigin, report: &Report<
 }
 
 /// The view of a connection without a stream.
-fn of_session<R>(client: &Connection, look: impl FnOnce(&Env<'_>) -> R) -> R {
+fn of_session<R>(client: &Client, look: impl FnOnce(&Env<'_>) -> R) -> R {
     let process = &client.worker.shared.process;
     look(&Env { session: Some(&client.session), ..Env::new(process, now_ms()) })
 }
 
 /// The line of frontends without a format (8.2.1), when a stream begins.
 #[cold]
-fn connect_line(client: &Connection, x: &Exchange) {
+fn connect_line(client: &Client, x: &Exchange) {
     let frontend = &client.frontend;
     let (name, mode) = (&frontend.state.name, frontend.mode.name().to_uppercase());
     let text = match (x.source(client), x.destination(client)) {
@@ -144,7 +144,7 @@ fn connect_line(client: &Connection, x: &Exchange) {
 
 /// A connection that failed before it became a stream (8.2.5): `error-log-format`, or the line of old. `why` is in
 /// HAProxy's words.
-pub(crate) fn session_error(client: &Connection, why: &str) {
+pub(crate) fn session_error(client: &Client, why: &str) {
     if !client.prepared().logs {
         return;
     }
@@ -155,7 +155,7 @@ pub(crate) fn session_error(client: &Connection, why: &str) {
         return of_session(client, |env| write(client, env, LogOrigin::SessionError, &report));
     }
     let session = &client.session;
-    let from = match session.source {
+    let from = match session.source() {
         Endpoint::Ip(address) => format!("{}:{}", address.ip().to_canonical(), address.port()),
         Endpoint::Local => format!("unix:{}", session.listener.id),
     };
@@ -173,7 +173,7 @@ pub(crate) fn session_error(client: &Connection, why: &str) {
     send(client, level, &format!("{from} [{date}] {}/{bind}: {why}", frontend.state.name));
 }
 
-fn send(client: &Connection, level: u8, text: &str) {
+fn send(client: &Client, level: u8, text: &str) {
     let (worker, frontend) = (&client.worker, &client.frontend);
     let line = Line::own(level, &frontend.log_tag, text.as_bytes());
     worker.outbox.borrow_mut().send_all(&worker.shared, &frontend.loggers, &line);

@@ -5,18 +5,18 @@ use std::io;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
-use http::{BodyLength, ChunkDecoder, ErrorKind, Method, Status, parse_request};
+use http::Method;
 use runtime::timer::{self, now_us};
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::flow::Recoding;
+use crate::flow::Path;
 use crate::glitch;
 use crate::session::Arrival;
 
 /// Receives the head of the next request into the transaction.
-pub(crate) async fn receive(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
+pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
     let received = receive_head(client, x, arrival).await;
     if let Err(stop) = received {
         // Half a head is none: nothing may look into it.
@@ -31,9 +31,9 @@ pub(crate) async fn receive(client: &mut Connection, x: &mut Exchange, arrival: 
     received
 }
 
-async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
+async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
     let mut begun = false;
-    if client.input.is_some() {
+    if !client.side.is_drained() {
         begin(client, x);
         begun = true;
         if parse(client, x)? {
@@ -41,7 +41,7 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
         }
         limit(client, x)?;
     }
-    if arrival == Arrival::Expired {
+    if matches!(arrival, Arrival::Expired) {
         begin(client, x);
         return Err(empty(client, x, Fault::RequestTimeout));
     }
@@ -73,7 +73,7 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
             begun = true;
         }
         if n == 0 {
-            let silent = client.input().is_empty();
+            let silent = client.side.is_drained();
             return Err(match (silent, broken) {
                 (true, true) => empty(client, x, Fault::RequestAborted),
                 (true, false) => empty(client, x, Fault::RequestCut),
@@ -91,7 +91,7 @@ async fn receive_head(client: &mut Connection, x: &mut Exchange, arrival: Arriva
 }
 
 /// The whole head has to come within `timeout http-request`, however many pieces it comes in.
-fn limit(client: &Connection, x: &Exchange) -> Result<(), Fault> {
+fn limit(client: &Client, x: &Exchange) -> Result<(), Fault> {
     let timeouts = &client.frontend.timeouts;
     client.timer.set_after(x.txn.times.started / 1000, timeouts.http_request.or(timeouts.client));
     if client.timer.deadline() <= timer::now_ms() { Err(Fault::RequestTimeout) } else { Ok(()) }
@@ -99,9 +99,9 @@ fn limit(client: &Connection, x: &Exchange) -> Result<(), Fault> {
 
 /// A connection that ended or expired without a byte: an error only the first time and unless `option
 /// http-ignore-probes` says otherwise, and worth a word unless `option dontlognull` does.
-fn empty(client: &Connection, x: &mut Exchange, fault: Fault) -> Stop {
+fn empty(client: &Client, x: &mut Exchange, fault: Fault) -> Stop {
     let options = &client.frontend.options;
-    if client.session.requests > 0 || options.http_ignore_probes {
+    if client.session.requests.get() > 0 || options.http_ignore_probes {
         return Stop::Silent;
     }
     if options.dontlognull {
@@ -114,7 +114,7 @@ fn empty(client: &Connection, x: &mut Exchange, fault: Fault) -> Stop {
 }
 
 /// Notes that a request begins.
-fn begin(client: &mut Connection, x: &mut Exchange) {
+fn begin(client: &mut Client, x: &mut Exchange) {
     let now = now_us();
     let times = &mut x.txn.times;
     times.started = now;
@@ -122,24 +122,22 @@ fn begin(client: &mut Connection, x: &mut Exchange) {
         let wall = WallTime::now();
         times.started_wall = wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000);
     }
-    if times.idle_from > now || client.session.requests > 0 && times.idle_from == 0 {
+    if times.idle_from > now || client.session.requests.get() > 0 && times.idle_from == 0 {
         times.idle_from = now;
     }
 }
 
 /// Tries the bytes at hand: whether the head is complete.
-fn parse(client: &mut Connection, x: &mut Exchange) -> Result<bool, Stop> {
-    let worker = client.worker.clone();
-    let options = &worker.proxy(client.frontend.index).request_options;
-    let input = client.input();
-    match parse_request(input.filled(), &mut x.txn.request, options) {
-        Ok(Status::Partial) => Ok(false),
-        Ok(Status::Complete { len }) => {
-            x.txn.bytes_in += len as u64;
+fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
+    let options = &client.link.prepared().request_options;
+    match client.side.read_head(&mut x.txn.request, options) {
+        Ok(None) => Ok(false),
+        Ok(Some(length)) => {
+            x.txn.bytes_in += length as u64;
             if let Some(breach) = x.txn.request.violation() {
                 note_glitch(client, &breach)?;
             }
-            client.input().consume(len);
+            client.side.consume_head(length);
             Ok(true)
         }
         Err(error) => {
@@ -149,68 +147,52 @@ fn parse(client: &mut Connection, x: &mut Exchange) -> Result<bool, Stop> {
     }
 }
 
-/// Looks at what came of the body together with the head: a request that is known to be badly coded goes nowhere.
-fn check_chunks(client: &mut Connection) -> Result<(), Stop> {
-    let input = client.input.as_ref().map_or(&[][..], |input| input.filled());
-    let Err(error) = ChunkDecoder::new().track(input) else { return Ok(()) };
-    let error = http::ParseError { kind: ErrorKind::Chunk, offset: error.offset };
-    capture_error(client, &error);
-    Err(Fault::BadRequest(error.kind).into())
-}
-
 /// A request with a breach of the rules that is let pass: kept for `show errors` all the same, and too many of them end the
 /// connection.
 #[cold]
-fn note_glitch(client: &mut Connection, breach: &http::ParseError) -> Result<(), Stop> {
+fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Stop> {
     capture_error(client, breach);
-    client.session.glitches += 1;
+    client.session.glitches.set(client.session.glitches.get() + 1);
     let most = client.worker.shared.plan.global.tune.glitches;
-    if glitch::is_enough(client.session.glitches, most.client, most.cpu_usage) {
+    if glitch::is_enough(client.session.glitches.get(), most.client, most.cpu_usage) {
         return Err(Stop::Silent);
     }
     Ok(())
 }
 
 /// Keeps a malformed request for `show errors`.
-fn capture_error(client: &mut Connection, error: &http::ParseError) {
-    let input = client.input.as_ref().map_or(&[][..], |input| input.filled());
+fn capture_error(client: &mut Client, error: &http::ParseError) {
+    let input = client.side.received();
     crate::finish::note_malformed(client, None, input, error);
 }
 
 /// Counts the request, complete `now`, and notes what logs and later steps need of it as it was received.
-fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), Stop> {
-    let length = match x.txn.request.method_id() {
-        Method::Connect => BodyLength::None,
-        _ => x.txn.request.request_body(),
-    };
+fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop> {
+    let length = client.side.body_length(&x.txn.request).map_err(|error| {
+        capture_error(client, &error);
+        Fault::BadRequest(error.kind)
+    })?;
     x.request_length = length;
-    if length == BodyLength::Chunked {
-        check_chunks(client)?;
-    }
     x.txn.times.request = now;
-    client.session.requests += 1;
+    client.session.requests.set(client.session.requests.get() + 1);
     x.txn.id = client.worker.stream_id();
     let counters = client.frontend.state.frontend.mine();
     counters.requests_total.add(1);
     counters.request_rate.tick(now / 1000);
     client.worker.shared.process.counters.mine().requests.add(1);
     let head = &mut x.txn.request;
-    // Rules do not see what is between the client and us.
-    head.clean_connection();
-    head.clean_upgrade();
-    head.clean_vain_upgrade();
+    x.keep_alive = client.side.clean_request(head);
     head.watch_framing();
     x.head_only = head.method_id() == Method::Head;
-    x.keep_alive = head.keep_alive();
-    if client.session.glitches > 0 {
+    if client.session.glitches.get() > 0 {
         let most = client.worker.shared.plan.global.tune.glitches;
-        x.keep_alive &= !glitch::is_nearly_enough(client.session.glitches, most.client, most.cpu_usage);
+        x.keep_alive &= !glitch::is_nearly_enough(client.session.glitches.get(), most.client, most.cpu_usage);
     }
     if client.frontend.options.http_use_proxy_header {
         x.txn.to_proxy = !matches!(head.target().first(), None | Some(b'/' | b'*'));
     }
     x.expects_continue = head.expects_continue() && head.version().is_11_or_above();
-    x.upload.start(length, Recoding::None);
+    x.upload.start(length, Path::Verbatim);
     let wanted = client.worker.shared.plan.variables.wants_request_line();
     if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
         note_request_line(client, x);
@@ -223,18 +205,18 @@ fn complete(client: &mut Connection, x: &mut Exchange, now: u64) -> Result<(), S
     Ok(())
 }
 
-fn note_request_line(client: &Connection, x: &mut Exchange) {
+fn note_request_line(client: &Client, x: &mut Exchange) {
     let longest = client.worker.shared.plan.global.tune.log_uri_length;
-    let mut line = std::mem::take(&mut x.reply_body);
+    let mut line = std::mem::take(&mut x.reply.bytes);
     x.txn.request.write_start_line(&mut line);
     line.truncate(line.len().saturating_sub(2).min(longest.saturating_sub(1)));
     x.txn.request_line = x.txn.keep(&line);
     line.clear();
-    x.reply_body = line;
+    x.reply.bytes = line;
 }
 
 /// `capture request header`, and `capture cookie` of the client's.
-fn capture(client: &Connection, x: &mut Exchange) {
+fn capture(client: &Client, x: &mut Exchange) {
     let frontend = &client.frontend;
     x.txn.request_captures.resize(frontend.request_captures.len(), None);
     for (index, capture) in frontend.request_captures.iter().enumerate() {

@@ -3,27 +3,25 @@
 
 use state::server::Trouble;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use config::plan::Proxy;
 use config::plan::server::Observe;
-use http::{BodyLength, Status, parse_response};
+use http::BodyLength;
 use net::splice::Pipe;
-use runtime::Buffer;
 use runtime::timer::{self, NEVER, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Phase};
 
-use crate::assign::{Presence, aborts_on_close, presence};
-use crate::connection::Connection;
+use crate::client::{Client, Presence, Watch};
 use crate::exchange::{Exchange, Stop, tell};
 use crate::fault::Fault;
+use crate::filters;
 use crate::finish::{self, Moved};
 use crate::flow::{Flow, FlowError};
-use crate::gate;
-use crate::pool::Upstream;
 use crate::retry;
+use crate::server::{NoHead, Upstream};
 
 /// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
 struct Deadlines {
@@ -38,7 +36,7 @@ struct Deadlines {
 }
 
 impl Deadlines {
-    fn new(client: &Connection, x: &Exchange, backend: &Proxy) -> Self {
+    fn new(client: &Client, x: &Exchange, backend: &Proxy) -> Self {
         Self {
             client: x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client),
             server: x.timeout(TimeoutSlot::Server, backend.timeouts.server),
@@ -50,7 +48,7 @@ impl Deadlines {
     }
 
     /// Counts anew from `now`: for the client if `client` is waited for, likewise the server.
-    fn restart(&mut self, connection: &Connection, now: u64, client: bool, server: bool) {
+    fn restart(&mut self, connection: &Client, now: u64, client: bool, server: bool) {
         let at = |waited: bool, timeout: Option<Duration>| match timeout {
             Some(timeout) if waited => now.saturating_add(timeout.as_millis() as u64),
             _ => NEVER,
@@ -62,7 +60,7 @@ impl Deadlines {
 
     /// As [`restart`](Self::restart) after something moved. Where `option independent-streams` says so, bytes sent to a
     /// side do not count as its activity: only those received from it do, or its taking what had to wait.
-    fn moved(&mut self, connection: &Connection, x: &Exchange, client: bool, server: bool) {
+    fn moved(&mut self, connection: &Client, x: &Exchange, client: bool, server: bool) {
         let before = (self.client_at, self.server_at);
         self.restart(connection, timer::now_ms(), client, server);
         if self.independent == (false, false) {
@@ -93,7 +91,7 @@ enum Expired {
 
 /// Sends the request and receives the head of the final response into the transaction.
 pub(crate) async fn await_head(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     upstream: &mut Upstream,
@@ -101,7 +99,7 @@ pub(crate) async fn await_head(
     let mut deadlines = Deadlines::new(client, x, backend);
     let now_ms = x.txn.times.connected.max(x.txn.times.queued) / 1000;
     deadlines.restart(client, now_ms, !x.upload.is_received(), true);
-    let watch = aborts_on_close(client, backend);
+    let watch = client.aborts_on_close(backend);
     let (mut send_failed, mut client_left) = (false, false);
     let mut first = true;
     loop {
@@ -128,7 +126,7 @@ pub(crate) async fn await_head(
                 Poll::Pending => {}
             }
             if !client_left && x.upload.is_finished() {
-                match presence(client, context) {
+                match client.poll_presence(context) {
                     Presence::Here => {}
                     Presence::Closed if watch => return Poll::Ready(Err(Fault::ClientLeft)),
                     // It may be waiting for its response.
@@ -173,135 +171,103 @@ pub(crate) async fn await_head(
 }
 
 /// Moves the request on; says whether anything moved.
+#[inline]
 fn poll_upload(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     upstream: &mut Upstream,
     context: &mut Context<'_>,
 ) -> Result<bool, Fault> {
     x.upload.moved = false;
-    let input = client.input.get_or_insert_with(Buffer::small);
     let before = x.upload.received;
-    let pumped = x.upload.poll_pump_through(
-        context,
-        &mut client.stream,
-        input,
-        &mut upstream.stream,
-        &mut x.upload_pipe,
-    );
+    let pumped = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink(), &mut x.upload_pipe);
     x.txn.bytes_in += x.upload.received - before;
     match pumped {
-        Poll::Ready(Ok(())) | Poll::Pending => client.release_input(),
-        Poll::Ready(Err(FlowError::Write(error))) => {
-            x.txn.server_error = error;
-            return Err(Fault::SendFailed);
-        }
-        Poll::Ready(Err(FlowError::Read(error))) => {
-            client.session.error = error;
-            return Err(Fault::ClientAborted);
-        }
-        Poll::Ready(Err(FlowError::Coding)) => return Err(Fault::BadRequestBody),
+        Poll::Ready(Ok(())) | Poll::Pending => Ok(x.upload.moved),
+        Poll::Ready(Err(error)) => Err(upload_fault(client, x, &error)),
     }
-    Ok(x.upload.moved)
 }
 
-/// Reads until the head is complete.
+#[cold]
+fn upload_fault(client: &Client, x: &mut Exchange, error: &FlowError) -> Fault {
+    match *error {
+        FlowError::Write(error) => {
+            x.txn.server_error = error;
+            Fault::SendFailed
+        }
+        FlowError::Read(error) => {
+            client.session.error.set(error);
+            Fault::ClientAborted
+        }
+        FlowError::Coding => Fault::BadRequestBody,
+    }
+}
+
+/// Receives the head of a response into the transaction.
+#[inline]
 fn poll_head(
-    client: &mut Connection,
+    client: &Client,
     x: &mut Exchange,
     upstream: &mut Upstream,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Fault>> {
-    let worker = client.worker.clone();
-    let options = &worker.proxy(upstream.server().backend).response_options;
-    if upstream.input.as_ref().is_some_and(|input| !input.is_empty())
-        && parse_head(client, x, upstream, options)?
-    {
-        return Poll::Ready(Ok(()));
+    let options = &client.worker.proxy(upstream.server().backend).response_options;
+    let length = match ready!(upstream.poll_head(context, &mut x.txn.response, options)) {
+        Ok(length) => length,
+        Err(none) => return Poll::Ready(Err(head_fault(client, x, upstream, none))),
+    };
+    if let Some(breach) = x.txn.response.violation() {
+        note_glitch(client, upstream, &breach);
     }
-    loop {
-        // No buffer is held while the server thinks.
-        if upstream.input.is_none() && upstream.stream.poll_read_ready(context).is_pending() {
-            return Poll::Pending;
-        }
-        let input = upstream.input.get_or_insert_with(Buffer::for_body);
-        if input.room_len() == 0 {
-            // Interim responses lay before.
-            input.compact();
-        }
-        let n = match upstream.stream.poll_read(context, input.room()) {
-            Poll::Pending => {
-                if input.is_empty() {
-                    upstream.input = None;
-                }
-                return Poll::Pending;
-            }
-            Poll::Ready(Ok(n)) => n,
-            Poll::Ready(Err(error)) => {
-                x.txn.server_error = ConnectionError::of_kernel(&error);
-                0
-            }
-        };
-        if n == 0 {
-            let silent = input.is_empty();
-            return Poll::Ready(Err(if silent { Fault::EmptyResponse } else { Fault::ResponseCut }));
-        }
-        input.fill(n);
-        if parse_head(client, x, upstream, options)? {
-            return Poll::Ready(Ok(()));
-        }
-    }
+    x.txn.server_glitches = upstream.glitches();
+    upstream.consume_head(length);
+    Poll::Ready(Ok(()))
 }
 
-fn parse_head(
-    client: &Connection,
-    x: &mut Exchange,
-    upstream: &mut Upstream,
-    options: &http::ParseOptions,
-) -> Result<bool, Fault> {
-    let backend = upstream.server().backend;
-    let input = upstream.input();
-    match parse_response(input.filled(), &mut x.txn.response, options) {
-        Ok(Status::Partial) => Ok(false),
-        Ok(Status::Complete { len }) => {
-            if let Some(breach) = x.txn.response.violation() {
-                note_glitch(client, upstream, &breach);
-            }
-            x.txn.server_glitches = upstream.glitches;
-            upstream.input().consume(len);
-            Ok(true)
+#[cold]
+fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHead) -> Fault {
+    let (fault, error) = match none {
+        NoHead::Nothing(error) => (Fault::EmptyResponse, error),
+        NoHead::Cut(error) => (Fault::ResponseCut, error),
+        NoHead::Malformed(error) => {
+            let server = upstream.server();
+            finish::note_malformed(
+                client,
+                Some((server.backend, &server.state)),
+                upstream.received(),
+                &error,
+            );
+            return Fault::BadResponse(error.kind);
         }
-        Err(error) => {
-            let input = upstream.input.as_ref().map_or(&[][..], |input| input.filled());
-            finish::note_malformed(client, Some((backend, &upstream.server().state)), input, &error);
-            Err(Fault::BadResponse(error.kind))
-        }
+    };
+    if let Some(error) = error {
+        x.txn.server_error = ConnectionError::of_kernel(&error);
     }
+    fault
 }
 
 /// A response with a breach of the rules that is let pass: kept for `show errors` all the same.
 #[cold]
-fn note_glitch(client: &Connection, upstream: &mut Upstream, breach: &http::ParseError) {
-    upstream.glitches += 1;
-    let input = upstream.input.as_ref().map_or(&[][..], |input| input.filled());
+fn note_glitch(client: &Client, upstream: &mut Upstream, breach: &http::ParseError) {
+    upstream.note_glitch();
     let server = upstream.server();
-    finish::note_malformed(client, Some((server.backend, &server.state)), input, breach);
+    finish::note_malformed(client, Some((server.backend, &server.state)), upstream.received(), breach);
 }
 
 /// Forwards an interim response (1xx) as it is, to clients that know of them.
-async fn interim(client: &mut Connection, x: &mut Exchange) -> Result<(), Fault> {
+async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if x.txn.response.status() == 100 {
         x.expects_continue = false;
     }
     if x.txn.request.version().is_11_or_above() {
-        let mut bytes = std::mem::take(&mut x.reply_body);
+        let mut bytes = std::mem::take(&mut x.reply.bytes);
         // It has no body, and must not name a length (RFC 9110, 8.6; RFC 9112, 6.1).
         x.txn.response.remove_body_length();
         x.txn.response.write_to(&mut bytes);
-        let written = crate::upload::write_all(client, &bytes).await;
+        let written = client.send_interim(&bytes).await;
         x.txn.bytes_out += bytes.len() as u64;
         bytes.clear();
-        x.reply_body = bytes;
+        x.reply.bytes = bytes;
         written?;
     }
     x.txn.response.clear();
@@ -328,7 +294,7 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
 
 /// Forwards the response to the client, and what is left of the request to the server.
 pub(crate) async fn forward(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     upstream: &mut Upstream,
@@ -336,7 +302,7 @@ pub(crate) async fn forward(
     x.phase = Phase::Data;
     x.answered = true;
     let mut deadlines = Deadlines::new(client, x, backend);
-    let watch = aborts_on_close(client, backend);
+    let watch = client.aborts_on_close(backend);
     let (mut upload_failed, mut client_left) = (false, false);
     let mut armed = false;
     x.txn.times.closed = x.txn.times.response;
@@ -375,7 +341,7 @@ pub(crate) async fn forward(
             deadlines.moved(client, x, client_waits, !blocked);
         }
         if !client_left && x.upload.is_finished() {
-            match presence(client, context) {
+            match client.poll_presence(context) {
                 Presence::Here => {}
                 Presence::Closed if !watch => client_left = true,
                 Presence::Closed | Presence::Broken => return Poll::Ready(Err(Fault::ClientAborted)),
@@ -396,7 +362,7 @@ pub(crate) async fn forward(
     .await;
     x.txn.bytes_out += x.download.sent;
     if outcome.is_err() {
-        upstream.stream.reset_on_close();
+        upstream.reset();
         if x.download.is_received() {
             // The server has said all that it had to say: what went wrong is between the client and us.
             x.phase = Phase::Last;
@@ -406,10 +372,10 @@ pub(crate) async fn forward(
 }
 
 /// The gates and pipes that both directions go through from here on.
-fn fit_out(client: &Connection, x: &mut Exchange, backend: &Proxy) {
+fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
     // Rules on the response may have asked for either direction.
-    gate::install(x, &client.frontend, true);
-    gate::install(x, &client.frontend, false);
+    filters::install(x, &client.frontend, true);
+    filters::install(x, &client.frontend, false);
     if x.upload.gate.is_some() && x.upload_pipe.as_ref().is_some_and(Pipe::is_empty) {
         x.upload_pipe = None;
     }
@@ -434,32 +400,23 @@ fn is_forwarded(x: &Exchange) -> bool {
     x.download.is_finished() && x.download_pipe.as_ref().is_none_or(Pipe::is_empty)
 }
 
+#[inline]
 fn poll_download(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     upstream: &mut Upstream,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Fault>> {
-    let input = upstream.input.get_or_insert_with(Buffer::small);
-    let pumped = x.download.poll_pump_through(
-        context,
-        &mut upstream.stream,
-        input,
-        &mut client.stream,
-        &mut x.download_pipe,
-    );
-    if input.is_empty() {
-        // Nothing is held while nothing comes.
-        upstream.input = None;
-    }
+    let pumped =
+        x.download.poll_pump(context, upstream.source(), &mut client.side.sink(), &mut x.download_pipe);
     pumped.map_err(|error| download_fault(client, x, &error))
 }
 
 #[cold]
-fn download_fault(client: &mut Connection, x: &mut Exchange, error: &FlowError) -> Fault {
+fn download_fault(client: &mut Client, x: &mut Exchange, error: &FlowError) -> Fault {
     match *error {
         FlowError::Write(error) => {
-            client.session.error = error;
+            client.session.error.set(error);
             Fault::ClientAborted
         }
         // A body that only the close ends is complete for what anybody can tell, unless it was a reset.
@@ -474,7 +431,7 @@ fn download_fault(client: &mut Connection, x: &mut Exchange, error: &FlowError) 
 
 /// A pipe for one direction, where the options of either proxy ask for one and the body is worth it.
 pub(crate) fn splice_pipe(
-    client: &Connection,
+    client: &Client,
     backend: &Proxy,
     flow: &Flow,
     wanted: impl Fn(&config::plan::Options) -> bool,
@@ -492,16 +449,16 @@ pub(crate) fn splice_pipe(
 
 /// Has rules see what of the response's body is there, without waiting for more.
 pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
-    let input = upstream.input.as_ref().map_or(&[][..], Buffer::filled);
     // What is wrong with it shows when it is sent on.
-    let _ = crate::upload::decode_body(x.response_length, input, &mut x.response_bytes);
+    let _ = upstream.decode(x.response_length, &mut x.response_bytes);
 }
 
 /// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and decodes them for
 /// rules to look at (`wait-for-body`). They are still forwarded as they came.
 pub(crate) async fn hold(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
+    backend: &Proxy,
     upstream: &mut Upstream,
     wanted: usize,
     timeout_ms: u64,
@@ -509,26 +466,17 @@ pub(crate) async fn hold(
     let length = x.response_length;
     client.timer.set(timer::now_ms() + timeout_ms);
     loop {
-        let input = upstream.input();
-        let complete = crate::upload::decode_body(length, input.filled(), &mut x.response_bytes)?;
-        if complete || x.response_bytes.len() >= wanted {
+        let decoded = upstream.decode(length, &mut x.response_bytes);
+        let complete = decoded.map_err(|_| Fault::BadResponseBody)?;
+        if complete || x.response_bytes.len() >= wanted || !upstream.has_room() {
             return Ok(());
         }
-        input.compact();
-        if input.room_len() == 0 {
-            return Ok(());
-        }
-        let read = poll_fn(|context: &mut Context<'_>| {
-            let input = upstream.input.get_or_insert_with(Buffer::for_body);
-            if let Poll::Ready(read) = upstream.stream.poll_read(context, input.room()) {
-                return Poll::Ready(read.map_err(|_| Fault::Truncated));
-            }
-            client.timer.poll_expired(context).map(|()| Err(Fault::ResponseTimeout))
-        });
-        match read.await? {
+        let watch = Watch { leaving: client.aborts_on_close(backend), late: Fault::ResponseTimeout };
+        let read = client.wait(watch, |_, context| upstream.poll_fill(context)).await?;
+        match read.map_err(|_| Fault::Truncated)? {
             0 if length == BodyLength::UntilClose => return Ok(()),
             0 => return Err(Fault::Truncated),
-            n => upstream.input().fill(n),
+            _ => {}
         }
     }
 }
@@ -536,27 +484,22 @@ pub(crate) async fn hold(
 /// Waits for more bytes of the server of a TCP stream, for rules that look at them, while the client's go on; says
 /// whether there are.
 pub(crate) async fn more(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     upstream: &mut Upstream,
     until_ms: u64,
-) -> bool {
-    upstream.input().compact();
-    if upstream.input().room_len() == 0 {
-        return false;
+) -> Result<bool, Fault> {
+    if !upstream.has_room() {
+        return Ok(false);
     }
     client.timer.set(until_ms);
-    let read = poll_fn(|context: &mut Context<'_>| {
-        let sent = client.input.get_or_insert_with(Buffer::small);
+    let more = |client: &mut Client, context: &mut Context<'_>| {
         // What goes wrong here shows again when the stream goes on.
-        let _ = x.upload.poll_pump(context, &mut client.stream, sent, &mut upstream.stream);
-        let input = upstream.input.get_or_insert_with(Buffer::for_body);
-        if let Poll::Ready(read) = upstream.stream.poll_read(context, input.room()) {
-            let n = read.unwrap_or(0);
-            input.fill(n);
-            return Poll::Ready(n > 0);
+        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink(), &mut None);
+        if let Poll::Ready(read) = upstream.poll_fill(context) {
+            return Poll::Ready(read.is_ok_and(|n| n > 0));
         }
         client.timer.poll_expired(context).map(|()| false)
-    });
-    read.await && timer::now_ms() < until_ms
+    };
+    Ok(client.wait(Watch::KILL, more).await? && timer::now_ms() < until_ms)
 }

@@ -8,11 +8,11 @@ use config::plan::Proxy;
 use state::server::Operational;
 use state::transition;
 
-use crate::assign::{self, Bound, Lease};
-use crate::connection::Connection;
+use crate::assign::{Bound, Lease};
+use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::fault::{Fault, RetryKind};
-use crate::local::LocalServer;
+use crate::server::local::LocalServer;
 use crate::{envs, route, upload};
 
 /// Whether a request on a connection that had been idle met its closing, and may be sent again: nothing came
@@ -49,7 +49,7 @@ pub(crate) fn most(x: &Exchange, backend: &Proxy) -> u32 {
 /// # Errors
 /// The client left meanwhile, or an operator ended the connection.
 pub(crate) async fn before_retry(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     lease: Lease,
@@ -72,8 +72,8 @@ pub(crate) async fn before_retry(
         // The same server: not at once, but after a second, or `timeout connect` if that is less (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
-        let watch = assign::aborts_on_close(client, backend);
-        assign::pause(client, pause, watch).await?;
+        let watch = client.aborts_on_close(backend);
+        client.pause(pause, watch).await?;
     }
     Ok(avoid)
 }
@@ -87,7 +87,7 @@ pub(crate) fn count_retry(backend: &Proxy, failed: &LocalServer) {
 /// Whether this retry may go to another server than the one that `failed` (`option redispatch`): when its turn has come, when the
 /// server is down, and at once when nothing binds the request to it and there are `others`.
 fn may_redispatch(
-    client: &Connection,
+    client: &Client,
     x: &Exchange,
     backend: &Proxy,
     failed: &LocalServer,

@@ -16,11 +16,11 @@ use state::Mode;
 use state::server::ServerAddress;
 
 use crate::assign::Bound;
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::envs;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::local::LocalProxy;
+use crate::server::local::LocalProxy;
 
 /// Whether a condition holds now; none always does.
 pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
@@ -28,7 +28,7 @@ pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
 }
 
 /// Chooses the backend and counts the session there.
-pub(crate) fn choose(client: &Connection, x: &mut Exchange) -> Result<Rc<LocalProxy>, Fault> {
+pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>, Fault> {
     let frontend = &client.frontend;
     let shared = &client.worker.shared;
     let forced = !frontend.force_be_switch.is_empty()
@@ -94,7 +94,7 @@ fn choose_by_rule(
 
 /// `use-server`: the first rule that holds and whose server can be used, which `force-persist` and `option persist` make of
 /// any. A name made at run time that is no server's ends the search. Cookies come after it.
-pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &LocalProxy) {
+pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     if x.bound.is_some() {
         return;
     }
@@ -107,7 +107,7 @@ pub(crate) fn bind_server(client: &Connection, x: &mut Exchange, backend: &Local
 }
 
 /// The server that `use-server` names.
-fn by_rule(client: &Connection, x: &Exchange, backend: &LocalProxy) -> Option<Bound> {
+fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<Bound> {
     envs::with(client, x, |env| {
         let forced = || backend.force_persist.iter().any(|when| holds(Some(when), env));
         for rule in backend.use_servers.iter().filter(|rule| holds(rule.condition.as_ref(), env)) {
@@ -133,9 +133,9 @@ fn by_rule(client: &Connection, x: &Exchange, backend: &LocalProxy) -> Option<Bo
 }
 
 /// The server whose address is in the client's RDP cookie.
-fn by_rdp_token(client: &Connection, backend: &LocalProxy) -> Option<Bound> {
+fn by_rdp_token(client: &Client, backend: &LocalProxy) -> Option<Bound> {
     let name = backend.rdp_persistence.as_deref()?;
-    let token = key::rdp_cookie(client.input.as_ref()?.filled(), name.as_bytes())?;
+    let token = key::rdp_cookie(client.side.received(), name.as_bytes())?;
     let address = SocketAddr::V4(key::rdp_server(token)?);
     let is_it = |server: &ServerAt<'_>| {
         matches!(&**server.state.address.load(), ServerAddress::Ip(own) if *own == address)
@@ -148,7 +148,7 @@ fn by_rdp_token(client: &Connection, backend: &LocalProxy) -> Option<Bound> {
 }
 
 /// The hash of this request's key; `None` when the algorithm has none or the request lacks it.
-pub(crate) fn hash(client: &Connection, x: &Exchange, backend: &Proxy) -> Option<u32> {
+pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32> {
     let kind = &backend.balance.hash;
     match &backend.balance.algorithm {
         Algorithm::Source => match x.source(client) {
@@ -168,7 +168,7 @@ pub(crate) fn hash(client: &Connection, x: &Exchange, backend: &Proxy) -> Option
             Some(kind.of(if *domain_only { key::domain(value) } else { value }))
         }
         Algorithm::RdpCookie { name } => {
-            let bytes = client.input.as_ref()?.filled();
+            let bytes = client.side.received();
             key::rdp_cookie(bytes, name.as_bytes()).map(|value| kind.of(value))
         }
         Algorithm::Hash(expression) => envs::with(client, x, |env| {

@@ -19,23 +19,24 @@ use runtime::profile;
 use runtime::timer::now_us;
 use runtime::usage::Measured;
 use runtime::watchdog::{self, Task};
-use sample::{Endpoint, Session};
+use sample::{Accepted, Endpoint, Ends, Session};
 use state::Mode;
 use state::sessions::{self, Activity};
 
 use crate::accept::Newcomer;
-use crate::connection::Connection;
-use crate::handshake;
-use crate::rules_step::{self, TcpVerdict};
+use crate::client::{Client, handshake};
+use crate::evaluate;
+use crate::exchange::Exchange;
 use crate::worker::Worker;
 
 /// What ended the wait for a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// Bytes, or the end of the stream.
     Ready,
     /// Nothing within the time allowed.
     Expired,
+    /// A stream of TCP that goes on as a request.
+    Upgraded(Box<Exchange>),
 }
 
 /// What to do with the connection after a request.
@@ -59,8 +60,8 @@ pub(crate) struct Exchanges<M, F> {
 
 impl<M, F> Exchanges<M, F>
 where
-    M: Fn(Box<Connection>, Arrival) -> F,
-    F: Future<Output = (Box<Connection>, Next)>,
+    M: Fn(Box<Client>, Arrival) -> F,
+    F: Future<Output = (Box<Client>, Next)>,
 {
     fn new(make: M) -> Self {
         Self { make, free: RefCell::new(Vec::new()), made: Cell::new(0) }
@@ -72,7 +73,7 @@ where
         Pool { name: "exchange", size: size_of::<Option<F>>(), allocated: self.made.get(), free }
     }
 
-    async fn run(&self, connection: Box<Connection>, arrival: Arrival) -> (Box<Connection>, Next) {
+    async fn run(&self, connection: Box<Client>, arrival: Arrival) -> (Box<Client>, Next) {
         let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
             self.made.set(self.made.get() + 1);
             Box::pin(None)
@@ -96,7 +97,7 @@ where
 }
 
 /// What a watchdog is told of the connection's turns.
-fn task_of(connection: &Connection) -> Task {
+fn task_of(connection: &Client) -> Task {
     Task::Stream { proxy: connection.frontend.index as u32, session: connection.session.id as u32 }
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
     let index = worker.index;
     pools::register(move || {
         let allocated = runtime::worker::connections(index);
-        Pool { name: "connection", size: size_of::<Connection>(), allocated, free: 0 }
+        Pool { name: "connection", size: size_of::<Client>(), allocated, free: 0 }
     });
     Box::new(move |newcomer| {
         let (worker, exchanges) = (worker.clone(), exchanges.clone());
@@ -119,7 +120,7 @@ pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
 }
 
 /// Makes the connection from the descriptor.
-fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Connection> {
+fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Client> {
     let frontend = worker.local(newcomer.frontend);
     let bind = &frontend.binds[newcomer.bind];
     let is_tcp = newcomer.peer.is_some();
@@ -157,38 +158,29 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Connection> {
     }
     let wall = WallTime::now();
     let id = worker.session_id();
-    let session = Session {
-        source,
-        destination,
-        rare: None,
-        error: Default::default(),
-        received_proxy: false,
-        accepted_wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000),
-        accepted_us: newcomer.accepted_us,
-        ready_us: newcomer.accepted_us,
+    let session = Session::new(Accepted {
+        ends: Ends { source, destination },
+        wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000),
+        us: newcomer.accepted_us,
         frontend: frontend.held.clone(),
         listener: frontend.listener(newcomer.bind),
-        requests: 0,
-        glitches: 0,
         id,
-        vars: Default::default(),
-        log_level: None,
-    };
-    let entry = sessions::register(&frontend.held, newcomer.peer, address_of(&session.destination), now_ms);
-    Connection::new(worker, frontend, stream, session, entry, newcomer.load)
+    });
+    let entry = sessions::register(&frontend.held, newcomer.peer, address_of(destination), now_ms);
+    Client::new(worker, frontend, stream, session, entry, newcomer.load)
 }
 
-fn address_of(endpoint: &Endpoint) -> Option<std::net::SocketAddr> {
+fn address_of(endpoint: Endpoint) -> Option<std::net::SocketAddr> {
     match endpoint {
-        Endpoint::Ip(address) => Some(*address),
+        Endpoint::Ip(address) => Some(address),
         Endpoint::Local => None,
     }
 }
 
-async fn run<M, F>(mut connection: Box<Connection>, exchanges: Rc<Exchanges<M, F>>)
+async fn run<M, F>(mut connection: Box<Client>, exchanges: Rc<Exchanges<M, F>>)
 where
-    M: Fn(Box<Connection>, Arrival) -> F,
-    F: Future<Output = (Box<Connection>, Next)>,
+    M: Fn(Box<Client>, Arrival) -> F,
+    F: Future<Output = (Box<Client>, Next)>,
 {
     let starts_at_once =
         is_plain(&connection) && !connection.frontend.binds.iter().any(Bind::begins_with_a_header);
@@ -212,7 +204,7 @@ where
         connection.entry.active_ms.set(connection.idle_from / 1000);
         let Some(arrival) = wait_for_request(&mut connection).await else { return };
         connection.entry.activity.set(Activity::Request);
-        if arrival == Arrival::Expired && connection.session.requests > 0 {
+        if matches!(arrival, Arrival::Expired) && connection.session.requests.get() > 0 {
             return;
         }
         let (back, next) = exchanges.run(connection, arrival).await;
@@ -220,15 +212,15 @@ where
         if next == Next::Close {
             return;
         }
-        connection.release_input();
+        connection.side.release();
     }
 }
 
 /// Serves a stream of TCP; the connection comes back when it went on as HTTP and asks for more.
-async fn stream<M, F>(connection: Box<Connection>, exchanges: &Exchanges<M, F>) -> Option<Box<Connection>>
+async fn stream<M, F>(connection: Box<Client>, exchanges: &Exchanges<M, F>) -> Option<Box<Client>>
 where
-    M: Fn(Box<Connection>, Arrival) -> F,
-    F: Future<Output = (Box<Connection>, Next)>,
+    M: Fn(Box<Client>, Arrival) -> F,
+    F: Future<Output = (Box<Client>, Next)>,
 {
     let measured = profile::measures();
     let mut measure = Measured::new("relay");
@@ -241,18 +233,19 @@ where
         })
     })
     .await;
-    let (mut back, next) = exchanges.run(upgraded?, Arrival::Ready).await;
-    back.release_input();
+    let (client, stream) = upgraded?;
+    let (mut back, next) = exchanges.run(client, Arrival::Upgraded(stream)).await;
+    back.side.release();
     (next != Next::Close).then_some(back)
 }
 
 /// Whether the frontend has no rule to be looked at before the first byte.
-fn is_plain(connection: &Connection) -> bool {
+fn is_plain(connection: &Client) -> bool {
     connection.frontend.tcp_connection.is_empty() && connection.frontend.tcp_session.is_empty()
 }
 
-fn count_session(connection: &Connection) {
-    let now_ms = connection.session.ready_us / 1000;
+fn count_session(connection: &Client) {
+    let now_ms = connection.session.ready_us.get() / 1000;
     connection.count(|traffic| {
         traffic.sessions_total.add(1);
         traffic.session_rate.tick(now_ms);
@@ -261,15 +254,15 @@ fn count_session(connection: &Connection) {
 }
 
 /// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the connection is to end.
-async fn wait_for_request(connection: &mut Connection) -> Option<Arrival> {
-    if connection.input.is_some() {
+async fn wait_for_request(connection: &mut Client) -> Option<Arrival> {
+    if !connection.side.is_drained() {
         // Requests that came together ask the sockets for little: without this, a client that goes on sending such
         // would keep the worker for itself.
         tokio::task::coop::consume_budget().await;
         return Some(Arrival::Ready);
     }
     let timeouts = &connection.frontend.timeouts;
-    let first = connection.session.requests == 0;
+    let first = connection.session.requests.get() == 0;
     let allowed = if first {
         timeouts.http_request.or(timeouts.client)
     } else {
@@ -279,8 +272,8 @@ async fn wait_for_request(connection: &mut Connection) -> Option<Arrival> {
     poll_fn(|context: &mut Context<'_>| {
         // Whoever connects has something to say, which mostly is here already.
         let here = first && !armed && connection.poll_fill(context).is_ready();
-        connection.release_input();
-        if here || connection.stream.poll_read_ready(context).is_ready() {
+        connection.side.release();
+        if here || connection.side.poll_arrival(context).is_ready() {
             return Poll::Ready(Some(Arrival::Ready));
         }
         if connection.poll_killed(context).is_ready() {
@@ -298,8 +291,8 @@ async fn wait_for_request(connection: &mut Connection) -> Option<Arrival> {
 
 /// What comes before any request: `tcp-request connection` rules, headers of proxies, `tcp-request session`
 /// rules. `false` when the connection is refused.
-async fn open(connection: &mut Connection) -> bool {
-    let TcpVerdict::Go(expected) = rules_step::tcp_connection(connection) else {
+async fn open(connection: &mut Client) -> bool {
+    let Ok(expected) = evaluate::tcp_connection(connection).await else {
         connection.frontend.state.frontend.mine().denied_connections.add(1);
         if let Some(of_listener) = connection.session.listener.mine() {
             of_listener.denied_connections.add(1);
@@ -307,16 +300,16 @@ async fn open(connection: &mut Connection) -> bool {
         return false;
     };
     if let Err(why) = handshake::receive(connection, expected).await {
-        connection.session.error = why;
+        connection.session.error.set(why);
         if !handshake::is_silent(why) || !connection.frontend.options.dontlognull {
             crate::report::session_error(connection, why.message());
         }
         connection.count(|traffic| traffic.request_errors.add(1));
         return false;
     }
-    connection.session.ready_us = now_us();
-    connection.idle_from = connection.session.ready_us;
-    if rules_step::tcp_session(connection) == TcpVerdict::Refuse {
+    connection.session.ready_us.set(now_us());
+    connection.idle_from = connection.session.ready_us.get();
+    if evaluate::tcp_session(connection).await.is_err() {
         connection.frontend.state.frontend.mine().denied_sessions.add(1);
         if let Some(of_listener) = connection.session.listener.mine() {
             of_listener.denied_sessions.add(1);
@@ -328,7 +321,7 @@ async fn open(connection: &mut Connection) -> bool {
 
 /// Whether the frontend's own connection limit has been lowered below what it serves; then connections close
 /// after their request instead of staying.
-pub(crate) fn is_crowded(connection: &Connection) -> bool {
+pub(crate) fn is_crowded(connection: &Client) -> bool {
     let state = &connection.frontend.state;
     let limit = state.maxconn.load(Relaxed);
     limit > 0 && state.connections.load(Relaxed) > limit

@@ -1,14 +1,13 @@
 //! What expressions ask the kernel about the connections of a stream. Made for a moment, with every view of a stream; asks nothing by
 //! itself.
 
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::RawFd;
 
-use net::Stream;
 use sample::TcpFacts;
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::pool::Upstream;
+use crate::server::Upstream;
 
 /// The connection to the server, as far as a stream has one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,31 +29,27 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// Of a connection without a request.
-    pub(crate) fn of_client(client: &Connection) -> Self {
-        Self { client: number(&client.stream), server: ServerSocket::None }
+    pub(crate) fn of_client(client: &Client) -> Self {
+        Self { client: client.side.descriptor(), server: ServerSocket::None }
     }
 
     /// Of a request.
-    pub(crate) fn of(client: &Connection, x: &Exchange) -> Self {
-        Self { client: number(&client.stream), server: x.server_socket }
+    pub(crate) fn of(client: &Client, x: &Exchange) -> Self {
+        Self { client: client.side.descriptor(), server: x.server_socket }
     }
-}
-
-fn number(stream: &Stream) -> RawFd {
-    stream.as_fd().as_raw_fd()
 }
 
 /// Notes that the stream has this connection now.
 pub(crate) fn take(x: &mut Exchange, upstream: &Upstream) {
-    x.txn.server_uses = upstream.uses;
-    x.txn.server_glitches = upstream.glitches;
-    x.txn.server_ends = upstream.ends;
+    x.txn.server_uses = upstream.uses();
+    x.txn.server_glitches = upstream.glitches();
+    x.txn.server_ends = upstream.ends();
     x.txn.server_error = Default::default();
-    x.server_socket = ServerSocket::Open(number(&upstream.stream));
+    x.server_socket = ServerSocket::Open(upstream.descriptor());
 }
 
 /// Notes that the connection to the server is about to go; what logs want to know of it is asked now.
-pub(crate) fn leave(client: &Connection, x: &mut Exchange) {
+pub(crate) fn leave(client: &Client, x: &mut Exchange) {
     if let ServerSocket::Open(number) = x.server_socket {
         let asked = client.worker.shared.plan.variables.wants_server_tcp();
         x.server_socket = ServerSocket::Gone(if asked { facts(number) } else { None });

@@ -7,20 +7,18 @@ use std::time::Duration;
 
 use config::plan::Proxy;
 use http::BodyLength;
-use net::Stream;
 use net::splice::Pipe;
-use runtime::Buffer;
 use runtime::timer::{self, NEVER};
 use sample::transaction::TimeoutSlot;
 use sample::{End, Phase};
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
+use crate::filters;
 use crate::finish::{self, Moved};
-use crate::flow::{Flow, FlowError, Recoding};
-use crate::gate;
-use crate::pool::Upstream;
+use crate::flow::{Flow, FlowError, Path, Sink, Source};
+use crate::server::Upstream;
 
 /// How long each side may be silent, and how long once it is half closed.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +33,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Those of a TCP stream, or of a tunnel where `timeout tunnel` takes the place of both.
-    pub(crate) fn new(client: &Connection, x: &Exchange, backend: &Proxy, is_tunnel: bool) -> Self {
+    pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy, is_tunnel: bool) -> Self {
         let frontend = &client.frontend.timeouts;
         let own = x.timeout(TimeoutSlot::Client, frontend.client);
         let other = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
@@ -60,7 +58,7 @@ struct Leg<'a> {
 
 /// Sends the response head of an upgrade, then bytes both ways.
 pub(crate) async fn upgrade(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     upstream: &mut Upstream,
@@ -69,7 +67,7 @@ pub(crate) async fn upgrade(
     x.answered = true;
     // What is staged or still to be sent of the request goes first; then everything.
     let staged = std::mem::take(&mut x.upload.staged);
-    x.upload.start(BodyLength::UntilClose, Recoding::None);
+    x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.upload.staged = staged;
     let limits = Limits::new(client, x, backend, true);
     run(client, x, upstream, limits).await.map_err(Stop::from)
@@ -77,13 +75,13 @@ pub(crate) async fn upgrade(
 
 /// Moves bytes both ways until both directions have ended.
 pub(crate) async fn run(
-    client: &mut Connection,
+    client: &mut Client,
     x: &mut Exchange,
     upstream: &mut Upstream,
     limits: Limits,
 ) -> Result<(), Fault> {
-    gate::install(x, &client.frontend, true);
-    gate::install(x, &client.frontend, false);
+    filters::install(x, &client.frontend, true);
+    filters::install(x, &client.frontend, false);
     let (request_pipe, response_pipe) = pipes(client, x);
     let mut up = Leg { flow: &mut x.upload, pipe: request_pipe, shut: false };
     let mut down = Leg { flow: &mut x.download, pipe: response_pipe, shut: false };
@@ -96,13 +94,13 @@ pub(crate) async fn run(
         up.flow.moved = false;
         down.flow.moved = false;
         let ended = (up.shut, down.shut);
-        let first = up.poll(context, &mut client.stream, &mut client.input, &mut upstream.stream);
-        let second = down.poll(context, &mut upstream.stream, &mut upstream.input, &mut client.stream);
+        let first = up.poll(context, client.side.source(), upstream.sink());
+        let second = down.poll(context, upstream.source(), client.side.sink());
         match (first, second) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
             (Poll::Ready(Err(FlowError::Read(error))), _)
             | (_, Poll::Ready(Err(FlowError::Write(error)))) => {
-                client.session.error = error;
+                client.session.error.set(error);
                 return Poll::Ready(Err(Fault::ClientAborted));
             }
             (Poll::Ready(Err(FlowError::Write(error))), _)
@@ -174,7 +172,7 @@ pub(crate) async fn run(
     x.txn.ending.end = ending(x.txn.is_http, outcome, halves, server_first, both_late);
     x.txn.ending.server = sample::Link::Closed;
     if outcome.is_err() {
-        upstream.stream.reset_on_close();
+        upstream.reset();
     }
     outcome
 }
@@ -208,7 +206,7 @@ fn millis(limit: Duration) -> u64 {
     limit.as_millis() as u64
 }
 
-fn pipes(client: &Connection, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
+fn pipes(client: &Client, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
     let global = &client.worker.shared.plan.global;
     if global.no_splice {
         return (None, None);
@@ -231,21 +229,15 @@ impl Leg<'_> {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
-        from: &mut Stream,
-        input: &mut Option<Buffer>,
-        to: &mut Stream,
+        from: Source<'_>,
+        mut to: Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         if self.shut {
             return Poll::Ready(Ok(()));
         }
-        let buffer = input.get_or_insert_with(Buffer::small);
-        let pumped = self.flow.poll_pump_through(context, from, buffer, to, &mut self.pipe);
-        if buffer.is_empty() {
-            // Nothing is held while nothing comes.
-            *input = None;
-        }
+        let pumped = self.flow.poll_pump(context, from, &mut to, &mut self.pipe);
         if let Poll::Ready(Ok(())) = pumped {
-            to.shutdown_write();
+            to.finish();
             self.shut = true;
         }
         pumped

@@ -21,9 +21,9 @@ use http::ParseOptions;
 use state::Process;
 use state::resolvers::Section;
 
-use crate::local::{LocalProxy, Locals};
 use crate::log::Outbox;
-use crate::pool::Pools;
+use crate::server::local::{LocalProxy, Locals};
+use crate::server::pool::Pools;
 
 /// An answer made by a service of another room (the statistics page).
 pub struct ServiceReply {
@@ -241,7 +241,7 @@ pub fn forget(backend: usize, server: usize) {
 
 /// What a worker does beside serving: watches its idle connections. Runs as long as the worker.
 pub async fn background(worker: Rc<Worker>) {
-    crate::pool::sweep(worker).await;
+    crate::server::pool::sweep(worker).await;
 }
 
 thread_local! {

@@ -126,7 +126,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         }
         Action::SetLogLevel(level) => match &mut stage.transaction {
             Some(transaction) => transaction.log_level = Some(*level),
-            None => stage.session.log_level = Some(*level),
+            None => stage.session.log_level.set(Some(*level)),
         },
         _ => return apply_to_transaction(action, stage),
     }
@@ -286,12 +286,12 @@ fn set_address(stage: &mut Stage<'_>, end: End, value: &sample::expression::Expr
         }
     };
     let is_source = matches!(end, End::Source | End::SourcePort);
-    let session = &mut *stage.session;
+    let session = stage.session;
     let current = match (&stage.transaction, is_source) {
-        (Some(transaction), true) => transaction.source.unwrap_or(session.source),
-        (Some(transaction), false) => transaction.destination.unwrap_or(session.destination),
-        (None, true) => session.source,
-        (None, false) => session.destination,
+        (Some(transaction), true) => transaction.source.unwrap_or(session.source()),
+        (Some(transaction), false) => transaction.destination.unwrap_or(session.destination()),
+        (None, true) => session.source(),
+        (None, false) => session.destination(),
     };
     let changed = match (ip, number) {
         (Some(ip), _) => Endpoint::Ip(SocketAddr::new(ip, current.port().unwrap_or(0))),

@@ -47,7 +47,7 @@ pub struct Stage<'a> {
     /// The process.
     pub process: &'a Process,
     /// The client's connection.
-    pub session: &'a mut Session,
+    pub session: &'a Session,
     /// The request; `None` before there is one.
     pub transaction: Option<&'a mut Transaction>,
     /// See [`Env::request_bytes`].

@@ -27,7 +27,7 @@ fn run_at(world: &mut World, set: Ruleset, lines: &[&str], start: usize) -> (Out
     world.transaction.has_response = matches!(set, Ruleset::HttpResponse | Ruleset::HttpAfterResponse);
     let mut stage = Stage {
         process: &world.process,
-        session: &mut world.session,
+        session: &world.session,
         transaction: Some(&mut world.transaction),
         request_bytes: &world.request_bytes,
         response_bytes: &[],

@@ -1,7 +1,7 @@
 //! A client connection as data. Made by `proxy` when a connection is accepted; read by expressions and logs.
 
 use runtime::Local;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
 
 use crate::vars::Slots;
@@ -43,12 +43,12 @@ pub struct Tlv {
 }
 
 /// What only some connections have.
-#[derive(Clone, Debug, Default)]
-pub struct Rare {
+#[derive(Debug, Default)]
+struct Rare {
     /// The addresses of the connection itself where they are not the session's: rules changed one of those.
-    pub own: Option<Ends>,
+    own: Cell<Option<Ends>>,
     /// What came with a PROXY header.
-    pub tlvs: Vec<Tlv>,
+    tlvs: OnceCell<Vec<Tlv>>,
 }
 
 /// Both ends of a connection.
@@ -60,42 +60,90 @@ pub struct Ends {
     pub destination: Endpoint,
 }
 
-/// What a client connection is, for its whole life.
+/// What a client connection is, for its whole life. All its requests share it, so what changes is in cells.
 #[derive(Debug)]
 pub struct Session {
-    /// The client's address: as accepted, as the PROXY protocol says, or as `set-src` made it.
-    pub source: Endpoint,
-    /// The address the client connected to, likewise.
-    pub destination: Endpoint,
-    /// What only some connections have; see [`Session::tlvs`] and [`Session::connection_source`].
-    pub rare: Option<Box<Rare>>,
-    /// Why the connection failed before it carried anything.
-    pub error: crate::socket::ConnectionError,
+    source: Cell<Endpoint>,
+    destination: Cell<Endpoint>,
+    rare: OnceCell<Box<Rare>>,
+    /// Why the connection failed.
+    pub error: Cell<crate::socket::ConnectionError>,
     /// Whether a PROXY protocol header was received (`fc_rcvd_proxy`).
-    pub received_proxy: bool,
+    pub received_proxy: Cell<bool>,
     /// Wall clock at accept, in µs since the UNIX epoch.
     pub accepted_wall_us: u64,
     /// Monotonic clock at accept, in µs (`runtime::timer::now_us`).
     pub accepted_us: u64,
-    /// When the handshakes (PROXY protocol) were done, likewise. `%Th` is the difference.
-    pub ready_us: u64,
+    /// When the handshakes (PROXY protocol) were done, on the same clock. `%Th` is the difference.
+    pub ready_us: Cell<u64>,
     /// The frontend.
     pub frontend: Local<state::Proxy>,
     /// The listener.
     pub listener: Local<state::Listener>,
     /// Requests begun on this connection.
-    pub requests: u32,
+    pub requests: Cell<u32>,
     /// Requests on it whose breaches of the rules were let pass (`fc_glitches`).
-    pub glitches: u32,
+    pub glitches: Cell<u32>,
     /// Process-wide number of the connection (`fc_id`‑like facts, `show sess`).
     pub id: u64,
     /// Variables of the scope `sess`, once there is one.
     pub vars: OnceCell<Box<Slots>>,
     /// The log level that `set-log-level` of a `tcp-request` rule set, `Some(None)` for silent.
-    pub log_level: Option<Option<u8>>,
+    pub log_level: Cell<Option<Option<u8>>>,
+}
+
+/// What is known of a connection when it is accepted.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Both addresses.
+    pub ends: Ends,
+    /// Wall clock, in µs since the UNIX epoch.
+    pub wall_us: u64,
+    /// Monotonic clock, in µs.
+    pub us: u64,
+    /// The frontend.
+    pub frontend: Local<state::Proxy>,
+    /// The listener.
+    pub listener: Local<state::Listener>,
+    /// Process-wide number of the connection.
+    pub id: u64,
 }
 
 impl Session {
+    /// A connection at its beginning.
+    pub fn new(accepted: Accepted) -> Self {
+        let Accepted { ends, wall_us, us, frontend, listener, id } = accepted;
+        Self {
+            source: Cell::new(ends.source),
+            destination: Cell::new(ends.destination),
+            rare: OnceCell::new(),
+            error: Cell::default(),
+            received_proxy: Cell::new(false),
+            accepted_wall_us: wall_us,
+            accepted_us: us,
+            ready_us: Cell::new(us),
+            frontend,
+            listener,
+            requests: Cell::new(0),
+            glitches: Cell::new(0),
+            id,
+            vars: OnceCell::new(),
+            log_level: Cell::new(None),
+        }
+    }
+
+    /// The client's address: as accepted, as the PROXY protocol says, or as `set-src` made it.
+    #[inline]
+    pub fn source(&self) -> Endpoint {
+        self.source.get()
+    }
+
+    /// The address the client connected to; a PROXY header and `set-dst` change it.
+    #[inline]
+    pub fn destination(&self) -> Endpoint {
+        self.destination.get()
+    }
+
     /// The variables of the scope `sess`.
     pub fn vars(&self) -> &Slots {
         self.vars.get_or_init(Box::default)
@@ -103,51 +151,52 @@ impl Session {
 
     /// What came with the PROXY header.
     pub fn tlvs(&self) -> &[Tlv] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.tlvs)
+        self.rare.get().and_then(|rare| rare.tlvs.get()).map_or(&[], Vec::as_slice)
     }
 
     /// The client's address of the connection itself (`fc_src`): `set-src` of rules does not change it.
     pub fn connection_source(&self) -> Endpoint {
-        self.own().map_or(self.source, |own| own.source)
+        self.own().map_or(self.source(), |own| own.source)
     }
 
-    /// Likewise our own address (`fc_dst`).
+    /// Our own address of the connection itself (`fc_dst`).
     pub fn connection_destination(&self) -> Endpoint {
-        self.own().map_or(self.destination, |own| own.destination)
+        self.own().map_or(self.destination(), |own| own.destination)
     }
 
     /// Gives the client another address than the connection has (`set-src`).
-    pub fn set_source(&mut self, changed: Endpoint) {
+    pub fn set_source(&self, changed: Endpoint) {
         self.keep_own();
-        self.source = changed;
+        self.source.set(changed);
     }
 
-    /// Likewise our own address (`set-dst`).
-    pub fn set_destination(&mut self, changed: Endpoint) {
+    /// Gives the session another destination than the connection has (`set-dst`).
+    pub fn set_destination(&self, changed: Endpoint) {
         self.keep_own();
-        self.destination = changed;
+        self.destination.set(changed);
     }
 
     /// Makes the session's addresses those of the connection too.
-    pub fn forget_own(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            rare.own = None;
+    pub fn forget_own(&self) {
+        if let Some(rare) = self.rare.get() {
+            rare.own.set(None);
         }
     }
 
-    /// Keeps what came with a PROXY header.
-    pub fn set_tlvs(&mut self, tlvs: Vec<Tlv>) {
-        self.rare.get_or_insert_default().tlvs = tlvs;
+    /// Keeps what came with a PROXY header: there is one at most.
+    pub fn set_tlvs(&self, tlvs: Vec<Tlv>) {
+        // A second header would have been part of the first request.
+        let _ = self.rare.get_or_init(Box::default).tlvs.set(tlvs);
     }
 
-    fn own(&self) -> Option<&Ends> {
-        self.rare.as_ref().and_then(|rare| rare.own.as_ref())
+    fn own(&self) -> Option<Ends> {
+        self.rare.get().and_then(|rare| rare.own.get())
     }
 
-    fn keep_own(&mut self) {
+    fn keep_own(&self) {
         if self.own().is_none() {
-            let own = Ends { source: self.source, destination: self.destination };
-            self.rare.get_or_insert_default().own = Some(own);
+            let own = Ends { source: self.source(), destination: self.destination() };
+            self.rare.get_or_init(Box::default).own.set(Some(own));
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Sending what a direction has ready: in one call where it can be, in whole segments, and held back where a filter says so.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use net::Stream;
 use runtime::Buffer;
 
-use super::{COPY, Flow, FlowError};
-use crate::gate::Gate;
+use super::{COPY, Flow, FlowError, Gate};
 
 impl Flow {
     /// Writes what is staged and ready; `Ready` when nothing is left to write.
@@ -43,6 +42,24 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
+    /// Writes what is staged; `Ready` when nothing of it is left.
+    pub(super) fn poll_flush(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        let more = self.is_received() && self.ends;
+        while self.staged_left() > 0 {
+            match ready!(to.poll_write_both(context, &self.staged[self.staged_sent..], &[], more)) {
+                Ok(0) => return Poll::Ready(Err(FlowError::unwritten())),
+                Ok(n) => self.note_staged(n),
+                Err(error) => return Poll::Ready(Err(FlowError::write(&error))),
+            }
+            self.held = more;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Sends what the kernel was told to hold for more to come, which has not.
     #[inline]
     pub(super) fn release(&mut self, to: &Stream) {
@@ -63,15 +80,22 @@ impl Flow {
     /// So many of the staged bytes, and of the buffer's, have left.
     #[inline]
     fn note_sent(&mut self, of_staged: usize, of_buffer: usize, buffer: &mut Buffer) {
+        self.note_staged(of_staged);
+        self.sent += of_buffer as u64;
+        buffer.consume(of_buffer);
+        self.ready -= of_buffer;
+    }
+
+    /// So many of the staged bytes have left.
+    #[inline]
+    fn note_staged(&mut self, n: usize) {
         self.moved = true;
-        self.sent += (of_staged + of_buffer) as u64;
-        self.staged_sent += of_staged;
+        self.sent += n as u64;
+        self.staged_sent += n;
         if self.staged_sent == self.staged.len() {
             self.staged.clear();
             self.staged_sent = 0;
         }
-        buffer.consume(of_buffer);
-        self.ready -= of_buffer;
     }
 
     /// As [`poll_send`](Self::poll_send), as far as the gate lets bytes pass.

@@ -18,7 +18,7 @@ use tokio::net::UdpSocket;
 
 use super::header::Origin;
 use super::syslog;
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::worker::Worker;
 
 /// The largest datagram.
@@ -28,7 +28,7 @@ const DATAGRAM: usize = 65_535;
 const DIGITS: usize = 10;
 
 /// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its framing.
-pub(crate) async fn stream(mut connection: Box<Connection>) {
+pub(crate) async fn stream(mut connection: Box<Client>) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
@@ -52,17 +52,17 @@ pub(crate) async fn stream(mut connection: Box<Connection>) {
         if !take_messages(&mut connection, &proxy, forward, ended) || ended {
             return;
         }
-        connection.release_input();
+        connection.side.release();
     }
 }
 
 /// Forwards the messages that are whole; the rest of a stream that `ended` is one too. `false` when the framing is
 /// broken or a message too long.
-fn take_messages(connection: &mut Connection, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
-    let peer = address(&connection.session.source);
+fn take_messages(connection: &mut Client, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
+    let peer = address(&connection.session.source());
     let worker = connection.worker.clone();
     loop {
-        let input = connection.input();
+        let input = connection.side.socket().input();
         let bytes = input.filled();
         let full = input.room_len() == 0;
         let frame = match next_frame(bytes, forward.only_lines) {

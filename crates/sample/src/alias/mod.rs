@@ -277,7 +277,7 @@ fn log_origin(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 
 /// How it ended; a connection that failed before it became a stream was refused while a request was awaited.
 fn end_of(env: &Env<'_>) -> Termination {
-    let failed = env.session.is_some_and(|session| session.error != ConnectionError::default());
+    let failed = env.session.is_some_and(|session| session.error.get() != ConnectionError::default());
     match env.transaction {
         Some(transaction) => transaction.termination,
         None if failed => {

@@ -75,13 +75,13 @@ pub(super) static FETCHES: &[Fetch] = &[
 /// The client's address as rules left it.
 pub(crate) fn source(env: &Env<'_>) -> Option<Endpoint> {
     let changed = env.transaction.and_then(|transaction| transaction.source);
-    changed.or_else(|| env.session.map(|session| session.source))
+    changed.or_else(|| env.session.map(|session| session.source()))
 }
 
 /// The address connected to, likewise.
 pub(crate) fn destination(env: &Env<'_>) -> Option<Endpoint> {
     let changed = env.transaction.and_then(|transaction| transaction.destination);
-    changed.or_else(|| env.session.map(|session| session.destination))
+    changed.or_else(|| env.session.map(|session| session.destination()))
 }
 
 fn address<'a>(end: Option<Endpoint>) -> Option<Value<'a>> {
@@ -155,7 +155,7 @@ fn fc_dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
 }
 
 fn fc_rcvd_proxy<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Bool(env.session?.received_proxy))
+    Some(Value::Bool(env.session?.received_proxy.get()))
 }
 
 /// A value of the PROXY protocol header by its type (its specification, section 2.2).
@@ -228,7 +228,7 @@ fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
 }
 
 fn fc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.session.map(|session| Value::Int(session.glitches.into()))
+    env.session.map(|session| Value::Int(session.glitches.get().into()))
 }
 
 fn bc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -223,7 +223,7 @@ fn req_proto_http<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
 }
 
 fn http_first_req<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Bool(env.session?.requests <= 1))
+    Some(Value::Bool(env.session?.requests.get() <= 1))
 }
 
 fn status<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

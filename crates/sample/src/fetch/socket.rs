@@ -109,7 +109,7 @@ fn fc_saved_syn<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Val
 }
 
 fn client_error(env: &Env<'_>) -> Option<ConnectionError> {
-    env.session.map(|session| session.error)
+    env.session.map(|session| session.error.get())
 }
 
 /// The error of the last attempt to connect; `None` while none was made.

@@ -42,7 +42,7 @@ fn bs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value
 /// Requests that the connection served before, as HTTP/1 has no number for its streams; 0 with TCP.
 fn fs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     env.transaction?;
-    Some(Value::Int(i64::from(env.session?.requests.saturating_sub(1))))
+    Some(Value::Int(i64::from(env.session?.requests.get().saturating_sub(1))))
 }
 
 fn bs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -97,7 +97,7 @@ fn fs_debug_str<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
         ),
     );
     let protocol = if transaction.is_http { "h1" } else { "raw" };
-    layers.add(2, format_args!("mux={protocol} mux.reqs={}", session.requests));
+    layers.add(2, format_args!("mux={protocol} mux.reqs={}", session.requests.get()));
     layers.add(4, format_args!("xprt=raw"));
     layers.ends("conn", session.connection_source(), session.connection_destination());
     if let Some([Some(number), _]) = env.sockets.map(|sockets| sockets.descriptors()) {

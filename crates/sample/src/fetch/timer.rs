@@ -53,7 +53,9 @@ impl Timers {
         let since = |at: u64| if at == 0 { -1 } else { (at.saturating_sub(times.idle_from) / 1_000) as i64 };
         let first = env.session.is_some_and(|session| session.accepted_us == times.idle_from);
         let handshake = match env.session {
-            Some(session) if first => (session.ready_us.saturating_sub(session.accepted_us) / 1_000) as i64,
+            Some(session) if first => {
+                (session.ready_us.get().saturating_sub(session.accepted_us) / 1_000) as i64
+            }
             _ => 0,
         };
         let idle = match (transaction.is_http, since(times.started)) {

@@ -17,8 +17,8 @@ use sample::auth::{Password, Userlist};
 use sample::pattern::PatternSets;
 use sample::vars::Variables;
 use sample::{
-    Condition, Endpoint, Env, Expression, Format, FormatFor, Names, Place, Scope, Session, Test, Tlv,
-    Transaction, Word, Words,
+    Accepted, Condition, Endpoint, Ends, Env, Expression, Format, FormatFor, Names, Place, Scope, Session,
+    Test, Tlv, Transaction, Word, Words,
 };
 use state::proxy::ProxySeed;
 use state::server::{ServerAddress, ServerSeed};
@@ -158,29 +158,20 @@ impl World {
         let mut users = Userlist::new("users");
         ["ops", "dev", "admin"].iter().for_each(|group| users.add_group(group));
         users.add_user("joe", Some(Password::Plain("secret".into())), vec!["ops".into(), "dev".into()]);
-        let session = Session {
-            source: end("192.0.2.7:4711"),
-            destination: end("203.0.113.1:80"),
-            rare: Some(Box::new(sample::Rare {
-                own: Some(sample::Ends { source: end("10.9.9.9:5000"), destination: end("203.0.113.1:80") }),
-                tlvs: vec![
-                    Tlv { kind: 5, value: b"uid-1"[..].into() },
-                    Tlv { kind: 2, value: b"sni.example"[..].into() },
-                ],
-            })),
-            error: Default::default(),
-            received_proxy: true,
-            accepted_wall_us: 1_234_567_890_123_456,
-            accepted_us: 1_000_000,
-            ready_us: 1_003_000,
+        let session = Session::new(Accepted {
+            ends: Ends { source: end("10.9.9.9:5000"), destination: end("203.0.113.1:80") },
+            wall_us: 1_234_567_890_123_456,
+            us: 1_000_000,
             frontend: Local::new(frontend.clone()),
             listener: Local::new(Arc::new(Listener::new(1, "sock-1".into(), "*:80".into(), 0))),
-            requests: 1,
-            glitches: 0,
             id: 9,
-            vars: Default::default(),
-            log_level: None,
-        };
+        });
+        session.set_source(end("192.0.2.7:4711"));
+        let tlv = |kind, value: &[u8]| Tlv { kind, value: value.into() };
+        session.set_tlvs(vec![tlv(5, b"uid-1"), tlv(2, b"sni.example")]);
+        session.received_proxy.set(true);
+        session.ready_us.set(1_003_000);
+        session.requests.set(1);
         let mut transaction = Transaction { is_http: true, has_response: true, ..Transaction::default() };
         let request = &mut transaction.request;
         request.start_request(b"GET", b"/static/img/logo.png?a=1&b=two&A=3&empty=");

@@ -34,7 +34,7 @@ pub(crate) fn usual() -> World {
     world.transaction.waiting_rule = Some(("a.cfg", 10));
     world.transaction.server_uses = 3;
     world.transaction.server_glitches = 4;
-    world.session.glitches = 2;
+    world.session.glitches.set(2);
     world.transaction.server_error = ConnectionError::REFUSED;
     let _ = world.frontend.default_backend.set("be".into());
     world.declare_acl("yes", "always_true");

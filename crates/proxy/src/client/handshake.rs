@@ -9,8 +9,14 @@ use net::{netscaler, proxy_protocol};
 use runtime::timer;
 use sample::{ConnectionError, Endpoint, Tlv};
 
-use crate::connection::Connection;
-use crate::rules_step::Expected;
+use crate::client::Client;
+
+/// The headers that rules want before the first byte of a connection (`expect-proxy`, `expect-netscaler-cip`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Expected {
+    pub(crate) proxy: bool,
+    pub(crate) netscaler: bool,
+}
 
 /// One header to receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +30,7 @@ enum Kind {
 ///
 /// # Errors
 /// Why there is none, as it is logged (8.2.5).
-pub(crate) async fn receive(connection: &mut Connection, wanted: Expected) -> Result<(), ConnectionError> {
+pub(crate) async fn receive(connection: &mut Client, wanted: Expected) -> Result<(), ConnectionError> {
     let (accepts_proxy, magic) =
         bind(connection).map_or((false, None), |b| (b.accept_proxy, b.netscaler_magic));
     let netscaler =
@@ -48,19 +54,19 @@ pub(crate) fn is_silent(why: ConnectionError) -> bool {
 }
 
 /// The bind line that the connection came by.
-fn bind(connection: &Connection) -> Option<&Bind> {
+fn bind(connection: &Client) -> Option<&Bind> {
     let own = &connection.session.listener;
     connection.frontend.binds.iter().find(|bind| std::ptr::eq(&*bind.listener, &**own))
 }
 
-async fn receive_one(connection: &mut Connection, kind: Kind) -> Result<(), ConnectionError> {
+async fn receive_one(connection: &mut Client, kind: Kind) -> Result<(), ConnectionError> {
     let failures = match kind {
         Kind::Proxy => OF_PROXY,
         Kind::Netscaler { .. } => OF_NETSCALER,
     };
     loop {
         if take(connection, kind)? {
-            connection.release_input();
+            connection.side.release();
             return Ok(());
         }
         let read = poll_fn(|context: &mut Context<'_>| {
@@ -71,7 +77,7 @@ async fn receive_one(connection: &mut Connection, kind: Kind) -> Result<(), Conn
         });
         let read = read.await;
         let ended = read == Ok(0) || read == Err(failures.abort);
-        if ended && !connection.input().is_empty() {
+        if ended && !connection.side.is_drained() {
             return Err(failures.truncated);
         }
         if read? == 0 {
@@ -81,14 +87,14 @@ async fn receive_one(connection: &mut Connection, kind: Kind) -> Result<(), Conn
 }
 
 /// Takes the header off what has been received; `false` when it is not whole yet.
-fn take(connection: &mut Connection, kind: Kind) -> Result<bool, ConnectionError> {
-    let filled = connection.input().filled();
+fn take(connection: &mut Client, kind: Kind) -> Result<bool, ConnectionError> {
+    let filled = connection.side.received();
     match kind {
         Kind::Proxy => {
             let Some(header) = proxy_protocol::parse(filled).map_err(of_proxy)? else { return Ok(false) };
-            connection.input().consume(header.length);
-            let session = &mut connection.session;
-            session.received_proxy = true;
+            connection.side.consume_head(header.length);
+            let session = &connection.session;
+            session.received_proxy.set(true);
             if let Some((source, destination)) = header.addresses {
                 session.set_source(Endpoint::Ip(source));
                 session.set_destination(Endpoint::Ip(destination));
@@ -101,7 +107,7 @@ fn take(connection: &mut Connection, kind: Kind) -> Result<bool, ConnectionError
             let Some(header) = netscaler::parse(filled, magic).map_err(of_netscaler)? else {
                 return Ok(false);
             };
-            connection.input().consume(header.length);
+            connection.side.consume_head(header.length);
             connection.session.set_source(Endpoint::Ip(header.source));
             connection.session.set_destination(Endpoint::Ip(header.destination));
         }

@@ -12,157 +12,17 @@ use std::task::{Context, Poll, Waker};
 
 use config::plan::global::Glitches;
 use config::plan::proxy::Reuse;
-use net::Stream;
-use runtime::Buffer;
-use runtime::shared::Shared as _;
 use runtime::timer::{Timer, now_ms};
-use sample::Endpoint;
 use state::{Process, Server};
 
-use crate::bell::{Bell, Board, Place};
+use super::bell::{Bell, Board, Place};
+use super::h1::Connection;
+use super::local::{LocalServer, Locals};
 use crate::glitch;
-use crate::local::{LocalServer, Locals};
 use crate::worker::{Shared, Worker};
 
-/// What makes connections to one server differ: they are shared only between requests of the same key.
-/// Empty for plain connections.
-pub(crate) type Key = Box<[u8]>;
-
-/// A connection to a server. Boxed once when it is opened and handed from step to step.
-pub(crate) struct Upstream {
-    pub(crate) stream: Stream,
-    pub(crate) input: Option<Buffer>,
-    pub(crate) key: Key,
-    /// Requests sent over it so far.
-    pub(crate) uses: u32,
-    /// Responses whose breaches of the rules were let pass.
-    pub(crate) glitches: u32,
-    /// Whether only its client may use it.
-    pub(crate) private: bool,
-    /// Our end and theirs, told once.
-    pub(crate) ends: Option<(Endpoint, Endpoint)>,
-    /// Whether its writes still wait for what was sent before to be acknowledged: the first needs not be told otherwise.
-    pub(crate) late_nodelay: bool,
-    /// Counts it as open for as long as it lives, and tells where it leads.
-    pub(crate) open: Open,
-}
-
-/// Counts one open connection to a server, for the process and for the server.
-pub(crate) struct Open {
-    pub(crate) server: Rc<LocalServer>,
-    /// How often the server's address had changed when it was opened.
-    pub(crate) moves: u32,
-    /// Whether another worker counts it from now on.
-    handed: bool,
-}
-
-/// One on its way to another worker: counted until it is taken there, or dropped.
-pub(crate) struct Handed {
-    process: Arc<Process>,
-    server: Arc<Server>,
-    moves: u32,
-    taken: bool,
-}
-
-impl Handed {
-    /// Counts it here from now on, at the same server.
-    pub(crate) fn take(mut self, server: &Rc<LocalServer>) -> Open {
-        self.taken = true;
-        Open { server: server.clone(), moves: self.moves, handed: false }
-    }
-}
-
-impl Drop for Handed {
-    fn drop(&mut self) {
-        if !self.taken {
-            close(&self.process, &self.server);
-        }
-    }
-}
-
-fn close(process: &Process, server: &Server) {
-    process.server_connections.sub(1);
-    server.open().sub(1);
-}
-
-impl Open {
-    /// Whether it leads to where the server is now.
-    #[inline]
-    pub(crate) fn is_current(&self) -> bool {
-        self.moves == self.server.state.moves()
-    }
-
-    pub(crate) fn new(server: &Rc<LocalServer>) -> Self {
-        server.state.open().add(1);
-        Self::counted(server)
-    }
-
-    /// Counts one more if the server has fewer than `limit`.
-    pub(crate) fn within(server: &Rc<LocalServer>, limit: u32) -> Option<Self> {
-        server.state.open().take_below(limit).ok()?;
-        Some(Self::counted(server))
-    }
-
-    fn counted(server: &Rc<LocalServer>) -> Self {
-        server.process.server_connections.add(1);
-        Self { server: server.clone(), moves: server.state.moves(), handed: false }
-    }
-
-    /// Lets it go to another worker.
-    pub(crate) fn hand_over(mut self) -> Handed {
-        self.handed = true;
-        Handed {
-            process: self.server.process.clone(),
-            server: self.server.state.clone(),
-            moves: self.moves,
-            taken: false,
-        }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if !self.handed {
-            close(&self.server.process, &self.server.state);
-        }
-    }
-}
-
-impl Upstream {
-    /// Where it leads.
-    #[inline]
-    pub(crate) fn server(&self) -> &LocalServer {
-        &self.open.server
-    }
-
-    /// Closes a connection on which nothing is outstanding: with a reset, which spares both kernels the long
-    /// goodbye and the port that it would occupy.
-    pub(crate) fn discard(self) {
-        self.stream.reset_on_close();
-    }
-
-    /// From now on small writes leave at once: to be called before the second.
-    #[inline]
-    pub(crate) fn send_at_once(&mut self) {
-        if std::mem::take(&mut self.late_nodelay) {
-            self.stream.set_nodelay();
-        }
-    }
-
-    /// Where received bytes go, taken from the pool if there is none.
-    #[inline]
-    pub(crate) fn input(&mut self) -> &mut Buffer {
-        self.input.get_or_insert_with(Buffer::for_body)
-    }
-
-    /// Proven to survive: it was used again after having been idle.
-    fn is_proven(&self) -> bool {
-        self.uses > 1
-    }
-}
-
 /// Counts an idle connection as one no more.
-fn count_out(server: &LocalServer, idle: &Upstream) {
+fn count_out(server: &LocalServer, idle: &Connection) {
     let counters = server.state.counters.mine();
     counters.idle.down();
     if !idle.is_proven() {
@@ -175,7 +35,7 @@ fn count_out(server: &LocalServer, idle: &Upstream) {
 pub(crate) struct ServerPool {
     /// The latest used last.
     #[allow(clippy::vec_box)] // Handed out as it is, without a move of its content.
-    idle: Vec<Box<Upstream>>,
+    idle: Vec<Box<Connection>>,
     /// The fewest that were idle at once since the last purge: so many nobody needed.
     spare: usize,
     /// The most connections in use at once: since the last purge, and as expected from before.
@@ -227,7 +87,7 @@ impl Pools {
     }
 
     /// Takes an idle connection that this request may use.
-    pub(crate) fn take(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Upstream>> {
+    pub(crate) fn take(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Connection>> {
         let mut pool = server.pool.borrow_mut();
         let mut at = pool.idle.len();
         while at > 0 {
@@ -243,7 +103,7 @@ impl Pools {
             }
             let idle = pool.idle.remove(at);
             count_out(server, &idle);
-            if idle.stream.is_quiet() && idle.open.is_current() {
+            if idle.socket.stream.is_quiet() && idle.open.is_current() {
                 pool.spare = pool.spare.min(pool.idle.len());
                 return Some(idle);
             }
@@ -252,39 +112,38 @@ impl Pools {
     }
 
     /// Keeps a connection for later, if the server's limits allow; else closes it.
-    pub(crate) fn put(&self, upstream: Box<Upstream>) {
-        if let Some(unwanted) = self.try_put(upstream) {
+    pub(crate) fn put(&self, connection: Box<Connection>) {
+        if let Some(unwanted) = self.try_put(connection) {
             unwanted.discard();
         }
     }
 
     /// Gives back what is not kept.
-    fn try_put(&self, mut upstream: Box<Upstream>) -> Option<Box<Upstream>> {
-        let server = upstream.open.server.clone();
+    fn try_put(&self, mut connection: Box<Connection>) -> Option<Box<Connection>> {
+        let server = connection.open.server.clone();
         let settings = &*server;
         let limit = settings.pool_max_conn;
         let counters = &settings.state.counters;
         if limit >= 0 && state::counters::current(counters, |shard| shard.idle.get()) as i64 >= limit {
-            return Some(upstream);
+            return Some(connection);
         }
         // Without a delay they would all be purged at once.
         if settings.pool_purge_delay.is_zero() || self.process.uses(&self.process.idle_from_fds) {
-            return Some(upstream);
+            return Some(connection);
         }
-        if settings.max_reuse >= 0 && i64::from(upstream.uses) > settings.max_reuse {
-            return Some(upstream);
+        if settings.max_reuse >= 0 && i64::from(connection.uses) > settings.max_reuse {
+            return Some(connection);
         }
         let most = &self.glitches;
-        if upstream.glitches > 0 && glitch::is_nearly_enough(upstream.glitches, most.server, most.cpu_usage) {
-            return Some(upstream);
-        }
-        if !settings.state.is_up()
-            || !upstream.open.is_current()
-            || upstream.input.as_ref().is_some_and(|input| !input.is_empty())
+        if connection.glitches > 0
+            && glitch::is_nearly_enough(connection.glitches, most.server, most.cpu_usage)
         {
-            return Some(upstream);
+            return Some(connection);
         }
-        upstream.input = None;
+        if !settings.state.is_up() || !connection.open.is_current() || !connection.socket.is_drained() {
+            return Some(connection);
+        }
+        connection.socket.input = None;
         let pool = &mut *settings.pool.borrow_mut();
         // One is always kept; more only as far as they were ever needed at once, the one coming back included.
         let elsewhere = pool.elsewhere(&settings.state);
@@ -302,7 +161,7 @@ impl Pools {
             let idle = own.idle.get() + elsewhere.idle + 1;
             let needed = others.max(pool.peak.max(pool.expected).into());
             if others + idle > needed + i64::from(settings.pool_low_conn) {
-                return Some(upstream);
+                return Some(connection);
             }
         }
         // Tells the sweeper of whatever happens on it from now on.
@@ -310,8 +169,8 @@ impl Pools {
             let bell = Bell::new((settings.backend, settings.index), &self.board);
             (bell.clone(), bell.into())
         });
-        if upstream.stream.poll_read_ready(&mut Context::from_waker(waker)).is_ready() {
-            return Some(upstream);
+        if connection.socket.stream.poll_read_ready(&mut Context::from_waker(waker)).is_ready() {
+            return Some(connection);
         }
         if pool.idle.is_empty() && pool.purge_at == 0 {
             pool.purge_at = now_ms() + settings.pool_purge_delay.as_millis() as u64;
@@ -321,10 +180,10 @@ impl Pools {
             }
         }
         own.idle.up();
-        if !upstream.is_proven() {
+        if !connection.is_proven() {
             own.idle_unproven.up();
         }
-        pool.idle.push(upstream);
+        pool.idle.push(connection);
         None
     }
 
@@ -387,7 +246,7 @@ impl ServerPool {
         let mut context = Context::from_waker(waker);
         let is_up = server.state.is_up();
         self.idle.retain_mut(|idle| {
-            let keep = idle.stream.poll_read_ready(&mut context).is_pending() && is_up;
+            let keep = idle.socket.stream.poll_read_ready(&mut context).is_pending() && is_up;
             if !keep {
                 count_out(server, idle);
             }

@@ -1,19 +1,14 @@
 //! What holds the bytes of one direction back: limits of bandwidth and filters that trace (configuration manual, 9.7 and 9.1).
 //!
-//! A [`Flow`](crate::flow::Flow) with a gate asks it before it sends; one without pays for none of this. Heads pass freely,
+//! A [`Flow`](super::Flow) with a gate asks it before it sends; one without pays for none of this. Heads pass freely,
 //! bodies and TCP streams are held back. Limits are kept over a window of their period that slides on: what was sent in the
 //! period before counts as far as the window still reaches into it.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use config::plan::Proxy;
-use config::plan::filter::TraceFilter;
 use runtime::timer::{Timer, now_ms};
-use sample::bandwidth::BandwidthLimit;
 
-use crate::exchange::Exchange;
-use crate::tracer::Tracer;
+use super::Tracer;
 
 /// How much at least is sent at a time: what the limit allows in so many ms, but for short periods.
 const PORTION_MS: u64 = 20;
@@ -23,7 +18,7 @@ const LOOK: u64 = 1000;
 
 /// One limit and what was sent under it.
 #[derive(Debug)]
-struct Throttle {
+pub(crate) struct Throttle {
     limit: u64,
     period: u64,
     /// The least that is sent at a time, the end aside; never more than the limit.
@@ -35,7 +30,8 @@ struct Throttle {
 }
 
 impl Throttle {
-    fn new(limit: u64, period: u64, min_size: u64, now: u64) -> Self {
+    /// So many bytes in a period of so many ms, at least `min_size` at a time.
+    pub(crate) fn new(limit: u64, period: u64, min_size: u64, now: u64) -> Self {
         let portion = (limit.saturating_mul(PORTION_MS) / period.max(1)).min(limit / 10).max(1);
         let least = min_size.max(portion).min(limit);
         Self { limit, period, least, began: now, current: 0, previous: 0 }
@@ -100,6 +96,11 @@ impl std::fmt::Debug for Gate {
 }
 
 impl Gate {
+    /// A gate for a direction whose next `free` bytes are a head.
+    pub(crate) fn new(throttles: Vec<Throttle>, tracers: Vec<Tracer>, free: usize) -> Self {
+        Self { throttles, tracers, free, passed: 0, timer: Timer::new() }
+    }
+
     /// How many of `wanted` bytes of payload may be sent now.
     pub(crate) fn allow(&mut self, wanted: usize) -> usize {
         let now = now_ms();
@@ -144,49 +145,6 @@ impl Drop for Gate {
             self.tracers.iter().for_each(told);
         }
     }
-}
-
-/// Puts a gate before one direction of `x` where a filter asks for one and there is none yet. What is staged is a head.
-pub(crate) fn install(x: &mut Exchange, frontend: &Proxy, upload: bool) {
-    let none = |proxy: &Proxy| proxy.traces.is_empty();
-    if x.txn.bandwidth.is_empty() && none(frontend) && x.backend.as_ref().is_none_or(|backend| none(backend))
-    {
-        return;
-    }
-    let flow = if upload { &x.upload } else { &x.download };
-    if flow.gate.is_some() {
-        return;
-    }
-    let now = now_ms();
-    let limits = x.txn.bandwidth.iter().filter(|own| own.filter.upload == upload);
-    let throttle = |own: &BandwidthLimit| Throttle::new(own.limit, own.period_ms, own.filter.min_size, now);
-    let throttles: Vec<Throttle> = limits.map(throttle).collect();
-    let backend =
-        x.backend.as_ref().map(|backend| &***backend).filter(|backend| backend.index != frontend.index);
-    let used = |trace: &&Arc<TraceFilter>| if upload { trace.on_request } else { trace.on_response };
-    let side = |proxy: &Proxy, of_backend: bool| -> Vec<Tracer> {
-        let tracer = |filter: &Arc<TraceFilter>| Tracer {
-            filter: filter.clone(),
-            proxy: proxy.state.name.clone(),
-            stream: x.txn.id,
-            upload,
-            http: x.txn.is_http,
-            of_backend,
-        };
-        proxy.traces.iter().filter(used).map(tracer).collect()
-    };
-    let mut tracers = side(frontend, false);
-    tracers.extend(backend.map(|backend| side(backend, true)).unwrap_or_default());
-    if throttles.is_empty() && tracers.is_empty() {
-        return;
-    }
-    let name = x.backend.as_ref().map(|backend| backend.state.name.clone());
-    let flow = if upload { &mut x.upload } else { &mut x.download };
-    for tracer in &tracers {
-        tracer.begin(name.as_deref(), &flow.staged);
-    }
-    let gate = Gate { throttles, tracers, free: flow.staged_left(), passed: 0, timer: Timer::new() };
-    flow.gate = Some(Box::new(gate));
 }
 
 #[cfg(test)]

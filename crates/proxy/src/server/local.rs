@@ -14,7 +14,7 @@ use config::plan::{Proxy, ServerSettings};
 use runtime::Local;
 use state::{Listener, Process};
 
-use crate::pool::ServerPool;
+use super::pool::ServerPool;
 use crate::worker::{Prepared, Shared};
 
 /// A proxy.

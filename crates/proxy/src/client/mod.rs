@@ -1,0 +1,360 @@
+//! The client's side: what a connection has ([`Link`]), what a request has of it ([`Client`]), and the protocol in between
+//! ([`Downstream`]).
+//!
+//! The steps of a request call the methods of [`Client`] and [`Downstream`] and do not know which protocol answers. Made by
+//! `session`.
+
+mod h1;
+pub(crate) mod handshake;
+mod wait;
+
+use std::cell::RefCell;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::rc::{Rc, Weak};
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use http::{BodyLength, Head, ParseError, ParseOptions};
+use net::Stream;
+use runtime::shared::Shared as _;
+use runtime::timer::Timer;
+use runtime::worker::Load;
+use sample::{Cause, ConnectionError, Session};
+use state::counters::Traffic;
+use state::sessions::{Kill, Registered};
+
+use crate::fault::Fault;
+use crate::flow::{Flow, FlowError, Path, Sink, Socket, Source};
+use crate::server::Private;
+use crate::server::local::{LocalProxy, LocalServer};
+use crate::worker::{Prepared, Worker};
+
+pub(crate) use h1::Framed;
+pub(crate) use wait::{Presence, Watch};
+
+/// What a connection has, however many requests it serves at once. The places it takes in the limits are given back when it
+/// is dropped.
+pub(crate) struct Link {
+    pub(crate) session: Session,
+    pub(crate) frontend: Rc<LocalProxy>,
+    pub(crate) worker: Rc<Worker>,
+    /// Connections to servers that only this client may use (`http-reuse never`, NTLM), longest kept first.
+    pub(crate) private: RefCell<Option<Box<Private>>>,
+    /// The server of the last request, for `option prefer-last-server`.
+    pub(crate) last_server: RefCell<Weak<LocalServer>>,
+    _load: Load,
+}
+
+/// A client as one request sees it: its connection, and what belongs to the request alone. Boxed, and handed from step to
+/// step. Idle connections are many: what only some of them need stands behind a pointer.
+pub(crate) struct Client {
+    pub(crate) link: Rc<Link>,
+    /// The one deadline that the request waits for at a time.
+    pub(crate) timer: Timer,
+    /// Its entry in the worker's register: `show sess`, `shutdown session`.
+    pub(crate) entry: Registered,
+    /// When it began to wait for its next request, µs of the monotonic clock.
+    pub(crate) idle_from: u64,
+    pub(crate) side: Downstream,
+}
+
+/// What a client speaks.
+pub(crate) enum Downstream {
+    /// HTTP/1, and TCP: one request, or one stream, at a time.
+    H1(Socket),
+}
+
+impl Deref for Client {
+    type Target = Link;
+
+    #[inline]
+    fn deref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl Link {
+    /// The frontend with what was prepared from it.
+    #[inline]
+    pub(crate) fn prepared(&self) -> &Prepared {
+        self.frontend.prepared()
+    }
+
+    /// Counts something for the frontend, and for the listener if it counts (`option socket-stats`).
+    #[inline]
+    pub(crate) fn count(&self, add: impl Fn(&Traffic)) {
+        add(&self.frontend.state.frontend.mine().traffic);
+        if let Some(of_listener) = self.session.listener.mine() {
+            add(&of_listener.traffic);
+        }
+    }
+}
+
+impl Client {
+    /// A connection at its beginning.
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        frontend: Rc<LocalProxy>,
+        stream: Stream,
+        session: Session,
+        entry: Registered,
+        load: Load,
+    ) -> Box<Self> {
+        Box::new(Self {
+            timer: Timer::new(),
+            idle_from: session.accepted_us,
+            entry,
+            side: Downstream::H1(Socket::new(stream)),
+            link: Rc::new(Link {
+                session,
+                frontend,
+                worker,
+                private: RefCell::default(),
+                last_server: RefCell::default(),
+                _load: load,
+            }),
+        })
+    }
+
+    /// Ready when the request is to be ended from outside: by an operator, or with its server.
+    #[inline]
+    pub(crate) fn poll_killed(&self, context: &mut Context<'_>) -> Poll<Fault> {
+        self.entry.poll_killed(context).map(|why| match why {
+            Kill::Operator => Fault::Killed(Cause::Killed),
+            Kill::ServerDown => Fault::Killed(Cause::Down),
+            Kill::ServerUp => Fault::Killed(Cause::Up),
+        })
+    }
+
+    /// Reads more of what the client sends: 0 at its end.
+    #[inline]
+    pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let read = self.side.poll_fill(context);
+        if let Poll::Ready(Err(error)) = &read {
+            self.session.error.set(ConnectionError::of_kernel(error));
+        }
+        read
+    }
+}
+
+impl Downstream {
+    /// What was received and nobody has taken yet: of TCP streams, and for what is told of a malformed request.
+    #[inline]
+    pub(crate) fn received(&self) -> &[u8] {
+        let Self::H1(socket) = self;
+        socket.received()
+    }
+
+    /// Whether nothing is left of what was received.
+    #[inline]
+    pub(crate) fn is_drained(&self) -> bool {
+        let Self::H1(socket) = self;
+        socket.is_drained()
+    }
+
+    /// Reads more of what the client sends: 0 at its end.
+    ///
+    /// # Errors
+    /// The connection's, or `OutOfMemory` where there is no room.
+    #[inline]
+    pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Self::H1(socket) = self;
+        socket.poll_fill(context)
+    }
+
+    /// Ready when there is something to receive, or the connection has ended. No memory is held meanwhile.
+    #[inline]
+    pub(crate) fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self::H1(socket) = self;
+        socket.stream.poll_read_ready(context)
+    }
+
+    /// Whether there is room for more of what the client sends.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let Self::H1(socket) = self;
+        socket.has_room()
+    }
+
+    /// Gives back memory that holds nothing.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        let Self::H1(socket) = self;
+        socket.release();
+    }
+
+    /// Reads the head of the next request in what was received: its length, or `None` if it is not complete.
+    ///
+    /// # Errors
+    /// What was received is no request.
+    #[inline]
+    pub(crate) fn read_head(
+        &mut self,
+        head: &mut Head,
+        options: &ParseOptions,
+    ) -> Result<Option<usize>, ParseError> {
+        let Self::H1(socket) = self;
+        h1::read_head(socket, head, options)
+    }
+
+    /// Takes the head of so many bytes, of which [`read_head`](Self::read_head) told.
+    #[inline]
+    pub(crate) fn consume_head(&mut self, length: usize) {
+        let Self::H1(socket) = self;
+        socket.input().consume(length);
+    }
+
+    /// How the body of the request ends.
+    ///
+    /// # Errors
+    /// What came of it together with the head is badly coded: it goes nowhere.
+    #[inline]
+    pub(crate) fn body_length(&self, head: &Head) -> Result<BodyLength, ParseError> {
+        let Self::H1(socket) = self;
+        h1::body_length(socket, head)
+    }
+
+    /// Takes what is between the client and us out of a request: rules and servers do not see it. Says whether the
+    /// connection may take another request.
+    #[inline]
+    pub(crate) fn clean_request(&self, head: &mut Head) -> bool {
+        let Self::H1(_) = self;
+        h1::clean_request(head)
+    }
+
+    /// Says in the response whether its connection stays, and how its body goes where the client could not read it as it
+    /// comes. A connection that was to be `kept` may stay so if it `may` be.
+    pub(crate) fn frame_response(
+        &self,
+        head: &mut Head,
+        framed: Framed,
+        kept: bool,
+        may: impl FnOnce() -> bool,
+    ) -> (Path, bool) {
+        let Self::H1(_) = self;
+        h1::frame_response(head, framed, kept, may)
+    }
+
+    /// Decodes what is here of a body that nothing was taken of yet; says whether that is all of it.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
+        let Self::H1(socket) = self;
+        crate::flow::decode(length, socket.received(), out)
+    }
+
+    /// What is here of a body that nothing was taken of yet, so that [`put_back`](Self::put_back) can bring it again.
+    pub(crate) fn keep(&self, length: BodyLength, out: &mut Vec<u8>) {
+        let Self::H1(socket) = self;
+        h1::keep(socket, length, out);
+    }
+
+    /// Puts `kept` back in the place of what `flow` has not sent of it, so that the body can be taken from its beginning.
+    pub(crate) fn put_back(&mut self, kept: &[u8], flow: &Flow) {
+        let Self::H1(socket) = self;
+        h1::put_back(socket, kept, flow);
+    }
+
+    /// Takes what `flow` had not taken yet of a body that nobody reads; says whether all of it was here.
+    pub(crate) fn skip_body(&mut self, flow: &mut Flow) -> bool {
+        let Self::H1(socket) = self;
+        h1::skip_body(socket, flow)
+    }
+
+    /// Has `flow` take in what is here of the body.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    #[inline]
+    pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
+        let Self::H1(socket) = self;
+        socket.input.as_mut().map_or(Ok(()), |input| flow.admit(input))
+    }
+
+    /// Where the body of the request comes from.
+    #[inline]
+    pub(crate) fn source(&mut self) -> Source<'_> {
+        let Self::H1(socket) = self;
+        Source::H1(socket)
+    }
+
+    /// Where the response goes.
+    #[inline]
+    pub(crate) fn sink(&mut self) -> Sink<'_> {
+        let Self::H1(socket) = self;
+        Sink::H1(&mut socket.stream)
+    }
+
+    /// The socket itself, of a connection that carries no requests (`log-forward`).
+    pub(crate) fn socket(&mut self) -> &mut Socket {
+        let Self::H1(socket) = self;
+        socket
+    }
+
+    /// Sends the end of our side: no more comes of the response, nor any other.
+    pub(crate) fn finish(&self) {
+        let Self::H1(socket) = self;
+        socket.stream.shutdown_write();
+    }
+
+    /// Has the end of the connection tell the client that what it has is not the whole.
+    pub(crate) fn reset(&self) {
+        let Self::H1(socket) = self;
+        socket.stream.reset_on_close();
+    }
+
+    /// Has the connection end without a word to the client (`silent-drop`).
+    pub(crate) fn vanish(&self, rst_ttl: Option<u8>) {
+        let Self::H1(socket) = self;
+        socket.stream.vanish(rst_ttl);
+    }
+
+    /// Sets the type of service of what is sent.
+    pub(crate) fn set_tos(&self, tos: u32) {
+        let Self::H1(socket) = self;
+        socket.stream.set_tos(tos);
+    }
+
+    /// Sets the firewall mark of what is sent.
+    pub(crate) fn set_mark(&self, mark: u32) {
+        let Self::H1(socket) = self;
+        socket.stream.set_mark(mark);
+    }
+
+    /// Throws away what came and nobody will read, so that closing is no reset; says how much that was.
+    pub(crate) fn discard_received(&self) -> usize {
+        let Self::H1(socket) = self;
+        socket.received().len() + socket.stream.discard_received()
+    }
+
+    /// The kernel's number of the connection.
+    #[inline]
+    pub(crate) fn descriptor(&self) -> RawFd {
+        let Self::H1(socket) = self;
+        socket.stream.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for Link {
+    /// Gives back the places that `accept` took in the limits of the process, the frontend and the listener.
+    fn drop(&mut self) {
+        let (process, frontend) = (&self.worker.shared.process, &self.session.frontend);
+        let listener = &self.session.listener;
+        let before = process.connections.sub(1);
+        let listeners = listener.connections.sub(1);
+        frontend.disconnect();
+        if before == process.maxconn.load(Relaxed) || listeners == listener.maxconn {
+            listener.wake();
+        }
+        if let Some(counters) = frontend.frontend.all().nth(runtime::current_worker()) {
+            counters.traffic.sessions.down();
+        }
+        if let Some(counters) =
+            listener.counters.get().and_then(|all| all.all().nth(runtime::current_worker()))
+        {
+            counters.traffic.sessions.down();
+        }
+    }
+}

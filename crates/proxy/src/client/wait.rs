@@ -1,0 +1,137 @@
+//! Waiting on behalf of a client. Every wait ends when what was waited for is there, when the stream is killed, when its
+//! limit passes, and, where that matters, when the client leaves.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use config::plan::Proxy;
+use runtime::timer;
+use sample::ConnectionError;
+
+use super::{Client, Downstream, h1};
+use crate::fault::Fault;
+
+/// How long a connection that is closed with unread bytes is still read, so that its client sees the answer
+/// instead of a reset.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The most that is read and thrown away then.
+const LINGER_BYTES: usize = 1 << 20;
+
+/// What a client does while it is only waited for something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Nothing new, or more requests.
+    Here,
+    /// It closed its side.
+    Closed,
+    /// Its connection broke.
+    Broken,
+}
+
+/// Who else may end a wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watch {
+    /// Whether the client's closing its side does (`option abortonclose`).
+    pub(crate) leaving: bool,
+    /// What the deadline's passing is.
+    pub(crate) late: Fault,
+}
+
+impl Watch {
+    /// Nobody but an operator ends the wait: what is waited for knows its own end.
+    pub(crate) const KILL: Self = Self { leaving: false, late: Fault::Internal };
+}
+
+impl Client {
+    /// Whether the client is still there (`option abortonclose`); what it sent meanwhile is kept.
+    pub(crate) fn poll_presence(&mut self, context: &mut Context<'_>) -> Presence {
+        let Downstream::H1(socket) = &mut self.side;
+        h1::poll_presence(socket, context).unwrap_or_else(|error| {
+            self.session.error.set(ConnectionError::of_kernel(&error));
+            Presence::Broken
+        })
+    }
+
+    /// Whether `option abortonclose` is in force: by default it is, for HTTP.
+    pub(crate) fn aborts_on_close(&self, backend: &Proxy) -> bool {
+        let configured = backend.options.abortonclose.or(self.frontend.options.abortonclose);
+        configured.unwrap_or(backend.mode == state::Mode::Http)
+    }
+
+    /// Waits for `what`, until the timer's deadline.
+    ///
+    /// # Errors
+    /// Why there is no use in waiting on.
+    pub(crate) async fn wait<T>(
+        &mut self,
+        watch: Watch,
+        mut what: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<T>,
+    ) -> Result<T, Fault> {
+        poll_fn(|context| {
+            if let Poll::Ready(there) = what(self, context) {
+                return Poll::Ready(Ok(there));
+            }
+            if let Poll::Ready(killed) = self.poll_killed(context) {
+                return Poll::Ready(Err(killed));
+            }
+            if watch.leaving && self.poll_presence(context) != Presence::Here {
+                return Poll::Ready(Err(Fault::ClientAborted));
+            }
+            self.timer.poll_expired(context).map(|()| Err(watch.late))
+        })
+        .await
+    }
+
+    /// Lets `pause` pass; where `leaving` matters, the client's leaving ends that.
+    ///
+    /// # Errors
+    /// It left meanwhile, or an operator ended the stream.
+    pub(crate) async fn pause(&mut self, pause: Duration, leaving: bool) -> Result<(), Fault> {
+        self.timer.set_after(timer::now_ms(), Some(pause));
+        // The end of the pause is what is waited for.
+        let over = |client: &mut Self, context: &mut Context<'_>| client.timer.poll_expired(context);
+        self.wait(Watch { leaving, ..Watch::KILL }, over).await
+    }
+
+    /// Sends an interim response, within the timer's deadline.
+    ///
+    /// # Errors
+    /// The client does not take it.
+    pub(crate) async fn send_interim(&mut self, mut head: &[u8]) -> Result<(), Fault> {
+        while !head.is_empty() {
+            let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+            let write = |client: &mut Self, context: &mut Context<'_>| {
+                let Downstream::H1(socket) = &mut client.side;
+                socket.stream.poll_write(context, head)
+            };
+            let written = self.wait(watch, write).await?.map_err(|_| Fault::ClientAborted)?;
+            head = &head[written..];
+        }
+        Ok(())
+    }
+
+    /// Ends our side and reads on for a while: closing with unread bytes would make the kernel send a reset that
+    /// can overtake the answer.
+    pub(crate) async fn linger(&mut self) {
+        self.side.finish();
+        let deadline = self.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);
+        self.timer.set_after(timer::now_ms(), Some(deadline));
+        let mut read = 0;
+        while read < LINGER_BYTES {
+            let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+            let more = |client: &mut Self, context: &mut Context<'_>| {
+                let Downstream::H1(socket) = &mut client.side;
+                socket.input().clear();
+                client.poll_fill(context)
+            };
+            match self.wait(watch, more).await {
+                Ok(Ok(n)) if n > 0 => read += n,
+                _ => break,
+            }
+        }
+        let Downstream::H1(socket) = &mut self.side;
+        socket.input = None;
+    }
+}

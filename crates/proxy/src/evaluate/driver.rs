@@ -1,0 +1,262 @@
+//! The one driver of all rule sets: runs a set, does on the way what its rules wait for, and notices meanwhile that the
+//! client left, that the stream was killed and that the time for it is over.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use config::plan::Proxy;
+use rules::{Final, Hold, Outcome, RuleSet, Stage};
+use runtime::timer::{self, now_ms};
+use sample::value::Value;
+
+use super::verdict::{self, Side};
+use crate::client::handshake::Expected;
+use crate::client::{Client, Watch};
+use crate::exchange::{Exchange, Stop, Upgrade};
+use crate::fault::Fault;
+use crate::server::Upstream;
+use crate::sockets::Sockets;
+use crate::{envs, relay, report, response, upload};
+
+/// What a rule set is about.
+pub(super) enum About<'a> {
+    /// A connection before its first byte.
+    Connection,
+    /// An HTTP request, as rules of this proxy see it.
+    Request(&'a Proxy),
+    /// An HTTP response from there, as rules of this proxy see it.
+    Response(&'a Proxy, &'a mut Upstream),
+    /// The response that the client is about to get, of whose body so much is in the buffer.
+    Reply { held: usize },
+    /// What the client of a TCP stream has sent so far, looked at again until this instant or until no more can come.
+    Stream { proxy: &'a Proxy, until: u64, complete: bool },
+    /// What the server of a TCP stream has sent so far.
+    Answer { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64, complete: bool },
+}
+
+/// How a set ended that lets its message pass.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ended {
+    /// Whether a rule ended it by accepting.
+    pub(super) accepted: bool,
+    /// The headers that rules on a connection want to come first.
+    pub(super) expected: Expected,
+}
+
+/// Runs `rules` to their end.
+///
+/// # Errors
+/// What the set is about goes no further.
+pub(super) async fn run(
+    client: &mut Client,
+    mut x: Option<&mut Exchange>,
+    rules: &RuleSet,
+    about: &mut About<'_>,
+) -> Result<Ended, Stop> {
+    let mut ended = Ended::default();
+    let mut start = 0;
+    while !rules.is_empty() {
+        let (outcome, next) = step(client, x.as_deref_mut(), rules, start, about);
+        start = next;
+        match outcome {
+            Outcome::Done => break,
+            Outcome::Accept => {
+                ended.accepted = true;
+                break;
+            }
+            Outcome::Wait => Box::pin(wait_for_more(client, x.as_deref_mut(), about)).await?,
+            Outcome::Hold(Hold::ExpectProxy) => ended.expected.proxy = true,
+            Outcome::Hold(Hold::ExpectNetscaler) => ended.expected.netscaler = true,
+            Outcome::Hold(hold) => Box::pin(do_hold(client, x.as_deref_mut(), about, hold)).await?,
+            Outcome::Final(verdict) => {
+                if conclude(client, x, about, verdict).await? {
+                    ended.accepted = true;
+                }
+                break;
+            }
+        }
+    }
+    Ok(ended)
+}
+
+/// Runs `rules` from number `start` on, until something is to be done.
+fn step(
+    client: &Client,
+    x: Option<&mut Exchange>,
+    rules: &RuleSet,
+    start: usize,
+    about: &About<'_>,
+) -> (Outcome, usize) {
+    let now_ms = now_ms();
+    let mut stage = Stage {
+        process: &client.worker.shared.process,
+        session: &client.session,
+        transaction: None,
+        request_bytes: &[],
+        response_bytes: &[],
+        longest_head: usize::MAX,
+        sockets: None,
+        complete: true,
+        now_ms,
+    };
+    let Some(x) = x else {
+        let sockets = Sockets::of_client(client);
+        stage.sockets = Some(&sockets);
+        return rules.run(&mut stage, start);
+    };
+    let sockets = Sockets::of(client, x);
+    stage.sockets = Some(&sockets);
+    match about {
+        About::Connection => {}
+        About::Request(_) | About::Response(..) | About::Reply { .. } => {
+            let held = match about {
+                About::Response(_, upstream) => upstream.received().len(),
+                About::Reply { held } => *held,
+                _ => client.side.received().len(),
+            };
+            let tune = &client.worker.shared.plan.global.tune;
+            let head = if x.txn.has_response { &x.txn.response } else { &x.txn.request };
+            stage.longest_head =
+                (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held));
+            stage.request_bytes = &x.body;
+            stage.response_bytes = &x.response_bytes;
+        }
+        About::Stream { until, complete, .. } => {
+            stage.request_bytes = client.side.received();
+            stage.complete = *complete || now_ms >= *until;
+        }
+        About::Answer { upstream, until, complete, .. } => {
+            stage.response_bytes = upstream.received();
+            stage.complete = *complete || now_ms >= *until;
+        }
+    }
+    stage.transaction = Some(&mut x.txn);
+    rules.run(&mut stage, start)
+}
+
+/// Waits for more of what a condition looks at.
+async fn wait_for_more(
+    client: &mut Client,
+    x: Option<&mut Exchange>,
+    about: &mut About<'_>,
+) -> Result<(), Stop> {
+    let Some(x) = x else { return Ok(()) };
+    match about {
+        // In HTTP mode all that can be waited for is the body.
+        About::Request(proxy) | About::Response(proxy, _) => {
+            hold_body(client, x, proxy, usize::MAX, None).await?
+        }
+        About::Stream { until, complete, .. } => *complete = !relay::more(client, *until).await?,
+        About::Answer { upstream, until, complete, .. } => {
+            *complete = !response::more(client, x, upstream, *until).await?;
+        }
+        About::Connection | About::Reply { .. } => {}
+    }
+    Ok(())
+}
+
+/// Waits until so much of the request's body is there, for `time` or as long as the configuration says.
+pub(crate) async fn hold_body(
+    client: &mut Client,
+    x: &mut Exchange,
+    proxy: &Proxy,
+    wanted: usize,
+    time: Option<Duration>,
+) -> Result<(), Stop> {
+    let timeouts = &client.frontend.timeouts;
+    let allowed = time.or(timeouts.http_request).or(proxy.timeouts.http_request).or(timeouts.client);
+    upload::hold(client, x, wanted, allowed).await
+}
+
+/// Does what a rule asks for before the next one is looked at.
+async fn do_hold(
+    client: &mut Client,
+    x: Option<&mut Exchange>,
+    about: &mut About<'_>,
+    hold: Hold,
+) -> Result<(), Stop> {
+    match (hold, x) {
+        (Hold::Tos(tos), _) => client.side.set_tos(tos),
+        (Hold::Mark(mark), _) => client.side.set_mark(mark),
+        (Hold::Log { origin, profile }, x) => {
+            report::on_demand(client, x.as_deref(), origin, profile.as_deref());
+        }
+        // The others are for streams.
+        (Hold::ExpectProxy | Hold::ExpectNetscaler, _) | (_, None) => {}
+        (Hold::Body { at_least, timeout_ms }, Some(x)) => {
+            let wanted = if at_least == 0 { usize::MAX } else { at_least };
+            match about {
+                About::Response(proxy, upstream) => {
+                    response::hold(client, x, proxy, upstream, wanted, timeout_ms).await?;
+                }
+                About::Request(proxy) => {
+                    hold_body(client, x, proxy, wanted, Some(Duration::from_millis(timeout_ms))).await?;
+                }
+                _ => {}
+            }
+        }
+        (Hold::Pause(ms), Some(_)) => {
+            let leaving = watches(client, about);
+            client.pause(Duration::from_millis(ms), leaving).await?;
+        }
+        (Hold::EarlyHint(head), Some(x)) => {
+            if x.txn.request.version().is_11_or_above() {
+                client.timer.set_after(now_ms(), client.frontend.timeouts.client);
+                client.send_interim(&head).await?;
+                x.txn.bytes_out += head.len() as u64;
+            }
+        }
+        (Hold::Resolve { section, name, prefer, var }, Some(x)) => {
+            // How long name servers are asked is their section's matter.
+            client.timer.set(timer::NEVER);
+            let watch = Watch { leaving: watches(client, about), late: Fault::Internal };
+            let mut found = pin!((client.worker.shared.services.resolve)(&section, name, prefer));
+            let found = client.wait(watch, |_, context| found.as_mut().poll(context)).await?;
+            if let Some(address) = found {
+                envs::with(client, x, |env| var.set(env, &Value::ip(address)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the client's leaving ends a wait in this set.
+fn watches(client: &Client, about: &About<'_>) -> bool {
+    match about {
+        About::Request(proxy)
+        | About::Response(proxy, _)
+        | About::Stream { proxy, .. }
+        | About::Answer { proxy, .. } => client.aborts_on_close(proxy),
+        About::Connection | About::Reply { .. } => false,
+    }
+}
+
+/// What a final verdict makes of what the set is about; says whether it passes all the same.
+async fn conclude(
+    client: &mut Client,
+    x: Option<&mut Exchange>,
+    about: &mut About<'_>,
+    verdict: Final,
+) -> Result<bool, Stop> {
+    let Some(x) = x else {
+        if let Final::SilentDrop { rst_ttl } = verdict {
+            client.side.vanish(rst_ttl);
+        }
+        return Err(Stop::Close);
+    };
+    let stop = match about {
+        // A stream of HTTP is there already.
+        About::Request(_) | About::Response(..) if matches!(verdict, Final::SwitchMode) => return Ok(true),
+        About::Stream { .. } if matches!(verdict, Final::SwitchMode) => Stop::Upgrade(Upgrade::ByRule),
+        About::Request(proxy) => Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Request)).await,
+        About::Response(proxy, _) => {
+            Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Response)).await
+        }
+        // These rules end the response only by failing.
+        About::Reply { .. } if matches!(verdict, Final::Internal) => Stop::Fault(Fault::Internal),
+        About::Reply { .. } => return Ok(true),
+        About::Connection | About::Stream { .. } => verdict::close_stream(client, x, verdict),
+        About::Answer { proxy, .. } => verdict::close_answer(client, x, proxy),
+    };
+    Err(stop)
+}

@@ -1,0 +1,258 @@
+//! Running the rule sets of a frontend and a backend, in the order in which they see a connection, a request and a response.
+//!
+//! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in [`verdict`].
+
+mod driver;
+mod verdict;
+
+use config::plan::Proxy;
+use config::plan::proxy::RestrictNames;
+use runtime::timer::{self, now_ms};
+use sample::{Cause, Phase};
+
+use crate::client::Client;
+use crate::client::handshake::Expected;
+use crate::exchange::{Exchange, Stop, Upgrade};
+use crate::fault::Fault;
+use crate::route::holds;
+use crate::server::Upstream;
+use crate::{envs, respond, response, service, upload};
+use driver::{About, Ended};
+use verdict::count_denied_request;
+
+pub(crate) use driver::hold_body;
+pub(crate) use verdict::count_denied_response;
+
+/// `tcp-request connection`: the headers that rules want before the first byte.
+///
+/// # Errors
+/// The connection is refused.
+pub(crate) async fn tcp_connection(client: &mut Client) -> Result<Expected, Stop> {
+    let frontend = client.frontend.clone();
+    let ended = driver::run(client, None, &frontend.tcp_connection, &mut About::Connection).await;
+    // At this point the connection itself is what `set-src` and `set-dst` change.
+    client.session.forget_own();
+    Ok(ended?.expected)
+}
+
+/// `tcp-request session`.
+///
+/// # Errors
+/// The connection is refused.
+pub(crate) async fn tcp_session(client: &mut Client) -> Result<(), Stop> {
+    let frontend = client.frontend.clone();
+    driver::run(client, None, &frontend.tcp_session, &mut About::Connection).await.map(drop)
+}
+
+/// All that a frontend says of a request: `tcp-request content`, `http-request`, `redirect`, statistics.
+pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    if has_nothing_to_ask(&client.frontend) {
+        return Ok(());
+    }
+    let frontend = client.frontend.clone();
+    if frontend.monitor_uri.is_some() {
+        monitor(client, x, &frontend)?;
+    }
+    if frontend.options.http_buffer_request && upload::has_body(x) {
+        hold_body(client, x, &frontend, usize::MAX, None).await?;
+    }
+    on_request(client, x, &frontend).await
+}
+
+/// Whether a proxy has no rule about requests: the usual case costs a look.
+fn has_nothing_to_ask(proxy: &Proxy) -> bool {
+    proxy.http_request.is_empty()
+        && proxy.tcp_request.is_empty()
+        && proxy.redirects.is_empty()
+        && proxy.stats.is_none()
+        && proxy.monitor_uri.is_none()
+        && !proxy.options.http_buffer_request
+        && proxy.options.restrict_header_names == RestrictNames::default()
+}
+
+/// All that the backend says, unless it is the frontend too.
+pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
+    if backend.index == client.frontend.index || has_nothing_to_ask(backend) {
+        return Ok(());
+    }
+    on_request(client, x, backend).await
+}
+
+async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
+    if client.worker.shared.plan.variables.wants_bodies() {
+        upload::look(client, x);
+    }
+    let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
+    if !proxy.tcp_request.is_empty() && !were_run {
+        let accepted = Box::pin(of_http(client, x, proxy, &proxy.tcp_request)).await;
+        if matches!(accepted, Err(Stop::Close)) && proxy.index == client.frontend.index {
+            // These rules come before the request is looked at as one.
+            x.txn.request_line = None;
+            x.txn.times.request = 0;
+        }
+        accepted?;
+    }
+    restrict_names(client, x, proxy)?;
+    if !proxy.http_request.is_empty() {
+        of_http(client, x, proxy, &proxy.http_request).await?;
+    }
+    if !proxy.redirects.is_empty() {
+        of_http(client, x, proxy, &proxy.redirects).await?;
+    }
+    if proxy.stats.is_some() {
+        Box::pin(service::statistics(client, x, proxy)).await?;
+    }
+    Ok(())
+}
+
+/// `option http-restrict-req-hdr-names`: before the proxy's rules see the request.
+fn restrict_names(client: &Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
+    let policy = match proxy.options.restrict_header_names {
+        RestrictNames::Reject => http::RestrictNames::Reject,
+        RestrictNames::Delete => http::RestrictNames::Delete,
+        _ => return Ok(()),
+    };
+    if x.txn.request.restrict_names(policy) {
+        return Ok(());
+    }
+    count_denied_request(client, x);
+    x.txn.termination.set(Cause::Proxy, Phase::Request);
+    respond::error(client, x, 403);
+    Err(Stop::Reply)
+}
+
+/// Runs one rule set on a request; says whether a rule ended it by accepting.
+///
+/// # Errors
+/// The request goes no further.
+pub(crate) async fn of_http(
+    client: &mut Client,
+    x: &mut Exchange,
+    proxy: &Proxy,
+    rules: &rules::RuleSet,
+) -> Result<bool, Stop> {
+    let Ended { accepted, .. } = driver::run(client, Some(x), rules, &mut About::Request(proxy)).await?;
+    Ok(accepted)
+}
+
+/// `http-response` of the backend, then of the frontend; `tcp-response` before them.
+pub(crate) async fn of_response(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    upstream: &mut Upstream,
+) -> Result<(), Stop> {
+    if client.worker.shared.plan.variables.wants_bodies() {
+        response::look(x, upstream);
+    }
+    if !backend.tcp_response.is_empty() {
+        let about = &mut About::Response(backend, upstream);
+        Box::pin(driver::run(client, Some(x), &backend.tcp_response, about)).await?;
+    }
+    if !backend.http_response.is_empty() {
+        let about = &mut About::Response(backend, upstream);
+        driver::run(client, Some(x), &backend.http_response, about).await?;
+    }
+    if client.frontend.index != backend.index && !client.frontend.http_response.is_empty() {
+        let frontend = client.frontend.clone();
+        let about = &mut About::Response(&frontend, upstream);
+        driver::run(client, Some(x), &frontend.http_response, about).await?;
+    }
+    if has_after_response(client, x) {
+        let held = upstream.received().len();
+        Box::pin(run_after_response(client, x, held)).await?;
+    }
+    Ok(())
+}
+
+/// `http-after-response` on an answer made here.
+///
+/// # Errors
+/// A rewrite failed under `strict-mode on`.
+pub(crate) async fn of_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+    if has_after_response(client, x) {
+        Box::pin(run_after_response(client, x, 0)).await?;
+    }
+    Ok(())
+}
+
+/// Whether `http-after-response` rules are to see the response: they see every one, whoever made it, to a request that
+/// was understood.
+fn has_after_response(client: &Client, x: &Exchange) -> bool {
+    let has = |proxy: &Proxy| !proxy.http_after_response.is_empty();
+    (has(&client.frontend) || x.backend.as_ref().is_some_and(|backend| has(backend)))
+        && !x.txn.request.method().is_empty()
+}
+
+/// `http-after-response` of the backend, then of the frontend.
+async fn run_after_response(client: &mut Client, x: &mut Exchange, held: usize) -> Result<(), Fault> {
+    let frontend = client.frontend.clone();
+    let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
+    for proxy in backend.iter().chain(Some(&frontend)) {
+        let rules = &proxy.http_after_response;
+        if let Err(Stop::Fault(fault)) = driver::run(client, Some(x), rules, &mut About::Reply { held }).await
+        {
+            return Err(fault);
+        }
+    }
+    Ok(())
+}
+
+/// `monitor-uri` and `monitor fail`. The target matches as it came, or by its path when it is in absolute form.
+fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), Stop> {
+    let target = x.txn.request.target();
+    let wanted = frontend.monitor_uri.as_deref();
+    if wanted != Some(target) && wanted != http::uri::split(target).pathq() {
+        return Ok(());
+    }
+    let failed = envs::with(client, x, |env| {
+        frontend.monitor_fail.iter().any(|condition| holds(Some(condition), env))
+    });
+    x.txn.termination.set(Cause::Local, Phase::Request);
+    x.txn.log_level = Some(None);
+    respond::error(client, x, if failed { 503 } else { 200 });
+    Err(Stop::Reply)
+}
+
+/// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for what its rules look at.
+pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    let frontend = client.frontend.clone();
+    on_stream(client, x, &frontend).await
+}
+
+/// `tcp-request content` of a TCP backend, unless it is the frontend too.
+pub(crate) async fn of_tcp_backend(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+) -> Result<(), Stop> {
+    if backend.index == client.frontend.index { Ok(()) } else { on_stream(client, x, backend).await }
+}
+
+async fn on_stream(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
+    if proxy.tcp_request.is_empty() {
+        return Ok(());
+    }
+    let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+    let about = &mut About::Stream { proxy, until, complete: false };
+    driver::run(client, Some(x), &proxy.tcp_request, about).await.map(drop)
+}
+
+/// `tcp-response content` of a TCP backend: looked at when the server's first bytes are there, and again with more
+/// of them until `inspect-delay` is over.
+pub(crate) async fn of_tcp_response(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    upstream: &mut Upstream,
+) -> Result<(), Stop> {
+    if backend.tcp_response.is_empty() {
+        return Ok(());
+    }
+    // Nothing is looked at before the server says something.
+    let patience = backend.timeouts.server.map_or(timer::NEVER, |time| now_ms() + time.as_millis() as u64);
+    let complete = !Box::pin(response::more(client, x, upstream, patience)).await?;
+    let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+    let about = &mut About::Answer { proxy: backend, upstream, until, complete };
+    driver::run(client, Some(x), &backend.tcp_response, about).await.map(drop)
+}

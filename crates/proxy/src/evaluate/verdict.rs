@@ -1,0 +1,144 @@
+//! What a rule's final verdict makes of a request, a response or a stream: the answer, the counters, the termination state.
+
+use std::sync::Arc;
+
+use config::plan::Proxy;
+use rules::Final;
+use runtime::timer;
+use sample::transaction::TimeoutSlot;
+use sample::{Cause, Phase};
+
+use crate::client::Client;
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::{respond, service};
+
+/// Which message a rule set is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Request,
+    Response,
+}
+
+/// A rule ended a TCP stream by what its client sent.
+pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) -> Stop {
+    count_denied_request(client, x);
+    x.txn.termination.set(Cause::Proxy, Phase::Request);
+    if let Final::SilentDrop { rst_ttl } = verdict {
+        client.side.vanish(rst_ttl);
+    }
+    Stop::Close
+}
+
+/// A rule ended a TCP stream by what its server sent.
+pub(super) fn close_answer(client: &Client, x: &mut Exchange, backend: &Proxy) -> Stop {
+    count_denied_response(client, x, backend);
+    x.txn.termination.set(Cause::Proxy, Phase::Data);
+    Stop::Close
+}
+
+/// What a final verdict makes of the request.
+pub(super) async fn conclude(
+    client: &mut Client,
+    x: &mut Exchange,
+    proxy: &Proxy,
+    verdict: Final,
+    side: Side,
+) -> Stop {
+    match verdict {
+        Final::Deny(reply) if side == Side::Response => {
+            count_denied_response(client, x, proxy);
+            x.txn.termination.set(Cause::Proxy, Phase::Headers);
+            x.txn.times.response = 0;
+            answer(client, x, &reply)
+        }
+        Final::Reply(reply) if side == Side::Response => {
+            x.txn.termination.set(Cause::Local, Phase::Headers);
+            x.txn.times.response = 0;
+            answer(client, x, &reply)
+        }
+        Final::Reject | Final::CloseServer if side == Side::Response => {
+            x.txn.times.response = 0;
+            x.txn.status = 0;
+            if matches!(verdict, Final::Reject) {
+                count_denied_response(client, x, proxy);
+                x.txn.termination.set(Cause::Proxy, Phase::Data);
+                return Stop::Close;
+            }
+            let server = x.txn.server.as_ref().map(|server| server.counters.mine());
+            for counters in [Some(proxy.state.backend.mine()), server].into_iter().flatten() {
+                counters.response_errors.add(1);
+            }
+            Stop::Fault(Fault::EmptyResponse)
+        }
+        Final::Deny(reply) => {
+            count_denied_request(client, x);
+            x.txn.termination.set(Cause::Proxy, Phase::Request);
+            answer(client, x, &reply)
+        }
+        Final::Tarpit(reply) => {
+            count_denied_request(client, x);
+            let timeouts = &proxy.timeouts;
+            let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
+            let waited = client.pause(pause.unwrap_or_default(), true).await;
+            // As HAProxy logs it: time spent in a queue, of a request that never was.
+            (x.txn.times.request, x.txn.times.queued) = (0, timer::now_us());
+            if let Err(fault) = waited {
+                x.phase = Phase::Tarpit;
+                return Stop::Fault(fault);
+            }
+            x.txn.termination.set(Cause::Proxy, Phase::Tarpit);
+            answer(client, x, &reply)
+        }
+        Final::Reply(reply) => {
+            x.txn.termination.set(Cause::Local, Phase::Request);
+            answer(client, x, &reply)
+        }
+        Final::Reject => {
+            count_denied_request(client, x);
+            x.txn.termination.set(Cause::Proxy, Phase::Request);
+            Stop::Close
+        }
+        Final::SilentDrop { rst_ttl } => {
+            count_denied_request(client, x);
+            x.txn.termination.set(Cause::Proxy, Phase::Request);
+            client.side.vanish(rst_ttl);
+            Stop::Close
+        }
+        Final::Service(service) => service::run(client, x, service).await,
+        Final::Internal | Final::SwitchMode | Final::CloseServer => Stop::Fault(Fault::Internal),
+    }
+}
+
+pub(super) fn count_denied_request(client: &Client, x: &Exchange) {
+    client.count(|traffic| traffic.denied_requests.add(1));
+    if let Some(backend) = &x.backend {
+        backend.state.backend.mine().traffic.denied_requests.add(1);
+    }
+}
+
+pub(crate) fn count_denied_response(client: &Client, x: &Exchange, proxy: &Proxy) {
+    client.count(|traffic| traffic.denied_responses.add(1));
+    proxy.state.backend.mine().traffic.denied_responses.add(1);
+    if let Some(server) = &x.txn.server {
+        server.counters.mine().traffic.denied_responses.add(1);
+    }
+}
+
+/// The reply of a rule: its own, or the page of its status.
+fn answer(client: &Client, x: &mut Exchange, reply: &Arc<rules::Reply>) -> Stop {
+    match (reply.bare_status(), &reply.content) {
+        (Some(status), _) => respond::error(client, x, status),
+        (_, rules::Content::Challenge(realm)) => {
+            respond::error(client, x, reply.status);
+            rules::challenge(reply.status, realm, &mut x.txn.response);
+        }
+        (_, rules::Content::Message(_)) => {
+            respond::render(client, x, reply);
+            // The file is sent as it is; logs and statistics tell what the rule says.
+            x.error_status = reply.status;
+        }
+        _ => respond::render(client, x, reply),
+    }
+    Stop::Reply
+}

@@ -1,0 +1,286 @@
+//! One direction of a message or of a TCP stream: bytes come from a [`Source`] and leave through a [`Sink`].
+//!
+//! A [`Flow`] is either verbatim or payload ([`Path`]). Verbatim bytes go from one HTTP/1 or TCP socket to another as they are
+//! coded, out of the buffer that they came into, or through a pipe. Payload is taken apart and written anew, whatever either
+//! side speaks. Either way a flow knows how the body ends and which of the buffered bytes belong to it, so that a pipelined
+//! request behind it is left alone. Called by the steps of an exchange, by `tunnel` and by `respond`.
+
+mod gate;
+mod pump;
+mod send;
+mod sink;
+mod socket;
+mod source;
+mod tracer;
+
+use std::io;
+
+use http::BodyLength;
+use sample::ConnectionError;
+
+pub(crate) use gate::{Gate, Throttle};
+pub(crate) use sink::{Coding, Sink};
+pub(crate) use socket::Socket;
+pub(crate) use source::{Source, Stored, decode};
+pub(crate) use tracer::Tracer;
+
+use source::Framing;
+
+/// What happens to the bytes on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Path {
+    /// They leave as they came, their framing included: both sides speak HTTP/1, or TCP.
+    #[default]
+    Verbatim,
+    /// The payload alone is taken, and written in another coding.
+    Payload(Coding),
+}
+
+/// Bodies up to this size are copied behind their head: cheaper than two pieces for the kernel.
+const COPY: usize = 2048;
+
+/// No path has smaller segments than IPv6 promises (RFC 8200, 5), less headers with all their options.
+const SEGMENT: usize = 1280 - 120;
+
+/// Bodies from this length on go through a pipe where the options allow it.
+const SPLICE_FROM: u64 = 64 * 1024;
+
+/// Why a direction stopped before its end.
+#[derive(Debug)]
+pub(crate) enum FlowError {
+    /// Reading failed, or the sender closed before the end; what the kernel said of it.
+    Read(ConnectionError),
+    /// Writing failed; likewise.
+    Write(ConnectionError),
+    /// The chunked coding is broken.
+    Coding,
+}
+
+impl FlowError {
+    #[cold]
+    fn read(error: &io::Error) -> Self {
+        Self::Read(ConnectionError::of_kernel(error))
+    }
+
+    #[cold]
+    fn write(error: &io::Error) -> Self {
+        Self::Write(ConnectionError::of_kernel(error))
+    }
+
+    /// Nothing was taken, for no reason that the kernel tells.
+    #[cold]
+    fn unwritten() -> Self {
+        Self::Write(ConnectionError::default())
+    }
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    framing: Framing,
+    path: Path,
+    /// Bytes to be sent before those of the buffer: the head, or recoded parts of the body.
+    pub(crate) staged: Vec<u8>,
+    staged_sent: usize,
+    /// How many bytes at the start of the buffer belong to the body and may be sent as they are.
+    ready: usize,
+    /// Bytes written to the receiver, staged ones included.
+    pub(crate) sent: u64,
+    /// Bytes of the body taken in, its coding included, as the sender wrote them.
+    pub(crate) received: u64,
+    /// Those of them that were made ready, as they are sent on, or taken apart.
+    admitted: u64,
+    /// Bytes that went through a pipe.
+    pub(crate) spliced: u64,
+    /// What holds it back, where a filter does; most have none.
+    pub(crate) gate: Option<Box<Gate>>,
+    /// Whether the last call moved anything: the caller then moves its deadline.
+    pub(crate) moved: bool,
+    /// Whether the caller ends the receiver's connection as soon as all has been sent: the two then leave together.
+    pub(crate) ends: bool,
+    /// Whether the last read brought more than a small buffer takes: the next is worth a large one.
+    bulk: bool,
+    /// Whether the receiver had to be waited for since the last read: what it does not take yet is kept small.
+    slow: bool,
+    /// Whether the kernel holds the end of what was written last, less than a segment, for what comes next.
+    held: bool,
+}
+
+impl Flow {
+    /// Makes it as new, for a body that ends as `length` says; its memory stays.
+    pub(crate) fn start(&mut self, length: BodyLength, path: Path) {
+        self.staged.clear();
+        self.staged_sent = 0;
+        self.ready = 0;
+        self.sent = 0;
+        self.received = 0;
+        self.admitted = 0;
+        self.spliced = 0;
+        self.path = path;
+        self.gate = None;
+        self.ends = false;
+        self.held = false;
+        self.bulk = false;
+        self.slow = false;
+        self.framing = Framing::new(length);
+    }
+
+    /// Whether all of the body has come into the buffer.
+    pub(crate) fn is_received(&self) -> bool {
+        matches!(self.framing, Framing::Done)
+    }
+
+    /// Whether all has been sent.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_received() && self.ready == 0 && self.staged_sent == self.staged.len()
+    }
+
+    /// Whether everything is here, and so little of it that it leaves in one write and one segment.
+    pub(crate) fn is_one_write(&self) -> bool {
+        self.is_received() && self.gate.is_none() && self.staged.len() + self.ready <= SEGMENT
+    }
+
+    /// How many staged bytes are still to be sent.
+    pub(crate) fn staged_left(&self) -> usize {
+        self.staged.len() - self.staged_sent
+    }
+
+    /// Whether something waits to be sent.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.ready > 0 || self.staged_sent < self.staged.len()
+    }
+
+    /// How many bytes at the start of the buffer may be sent as they are.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// How many bytes of the body have left the buffer since it was [started](Self::start), as they are sent on, wherever they are
+    /// now: sent, staged, or lost with a connection that broke.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.admitted - self.ready as u64
+    }
+
+    /// Whether the body is long enough, as far as can be told, for a pipe to be worth it.
+    pub(crate) fn is_long(&self) -> bool {
+        match self.framing {
+            Framing::Length(n) => n >= SPLICE_FROM,
+            Framing::Chunked(_) | Framing::UntilClose => true,
+            Framing::Done => false,
+        }
+    }
+
+    /// Whether the end is the sender's closing.
+    pub(crate) fn is_until_close(&self) -> bool {
+        matches!(self.framing, Framing::UntilClose)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use net::Stream;
+    use runtime::Buffer;
+    use std::future::poll_fn;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::task::Poll;
+
+    fn pair() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (own, _) = listener.accept().unwrap();
+        own.set_nonblocking(true).unwrap();
+        (Stream::from_fd(own.into(), true), peer)
+    }
+
+    /// All that has arrived by now.
+    fn arrived(peer: &mut TcpStream) -> usize {
+        let mut all = Vec::new();
+        peer.set_nonblocking(true).unwrap();
+        let _ = peer.read_to_end(&mut all);
+        all.len()
+    }
+
+    #[test]
+    fn a_sender_that_pauses_behind_a_full_buffer_holds_nothing_back() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (length, ended) in [
+            (BodyLength::Length(1 << 20), false),
+            (BodyLength::UntilClose, false),
+            (BodyLength::UntilClose, true),
+        ] {
+            let ((from, mut sender), (mut to, mut receiver)) = (pair(), pair());
+            let (mut flow, buffer) = (Flow::default(), Buffer::large());
+            let room = buffer.capacity();
+            let mut from = Socket { stream: from, input: Some(buffer) };
+            flow.start(length, Path::Verbatim);
+            sender.write_all(&vec![b'x'; 2 * room]).unwrap();
+            if ended {
+                sender.shutdown(std::net::Shutdown::Write).unwrap();
+            }
+            let pumped = runtime.block_on(poll_fn(|context| {
+                let sent = flow.poll_pump(context, Source::H1(&mut from), &mut Sink::H1(&mut to), &mut None);
+                Poll::Ready(sent.map(|sent| sent.is_ok()))
+            }));
+            assert_eq!(pumped, if ended { Poll::Ready(true) } else { Poll::Pending });
+            assert_eq!(arrived(&mut receiver), 2 * room);
+        }
+    }
+
+    fn admitted(length: BodyLength, path: Path, parts: &[&[u8]]) -> (Vec<u8>, usize, bool) {
+        let mut flow = Flow::default();
+        flow.start(length, path);
+        let mut buffer = Buffer::sized(1024);
+        for part in parts {
+            buffer.push(part);
+            flow.admit(&mut buffer).unwrap();
+        }
+        let mut out = flow.staged.clone();
+        out.extend_from_slice(&buffer.filled()[..flow.ready]);
+        (out, buffer.len() - flow.ready, flow.is_received())
+    }
+
+    #[test]
+    fn bytes_behind_the_body_are_not_part_of_it() {
+        let (out, rest, done) = admitted(BodyLength::Length(5), Path::Verbatim, &[b"hel", b"loGET /"]);
+        assert_eq!((out.as_slice(), rest, done), (b"hello".as_slice(), 5, true));
+        let chunked: &[u8] = b"3\r\nabc\r\n0\r\n\r\nGET";
+        let (out, rest, done) = admitted(BodyLength::Chunked, Path::Verbatim, &[chunked]);
+        assert_eq!((out.as_slice(), rest, done), (b"3\r\nabc\r\n0\r\n\r\n".as_slice(), 3, true));
+    }
+
+    #[test]
+    fn chunks_are_taken_off_wherever_they_are_cut() {
+        let chunked: &[u8] = b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: v\r\n\r\n";
+        for cut in 0..chunked.len() {
+            let (out, rest, done) = admitted(
+                BodyLength::Chunked,
+                Path::Payload(Coding::Bare),
+                &[&chunked[..cut], &chunked[cut..]],
+            );
+            assert_eq!((out.as_slice(), rest, done), (b"abcde".as_slice(), 0, true), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn trailers_are_dropped_wherever_the_body_is_cut() {
+        let chunked: &[u8] = b"3;x=y\r\nabc\r\n0\r\nT: v\r\nU: w\r\n\r\nnext";
+        for cut in 0..chunked.len() {
+            let (out, rest, done) = admitted(
+                BodyLength::Chunked,
+                Path::Payload(Coding::Chunked),
+                &[&chunked[..cut], &chunked[cut..]],
+            );
+            assert!(out.ends_with(b"\r\n0\r\n\r\n") && !out.contains(&b':'), "cut at {cut}");
+            assert_eq!((rest, done), (4, true), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_discarded_body_leaves_what_follows_it() {
+        let (out, rest, done) =
+            admitted(BodyLength::Length(5), Path::Payload(Coding::Nothing), &[b"hel", b"lonext"]);
+        assert_eq!((out.as_slice(), rest, done), (b"".as_slice(), 4, true));
+    }
+}

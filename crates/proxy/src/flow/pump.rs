@@ -1,0 +1,316 @@
+//! Moving a direction on: taking in what its source has, handing it to its sink.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use http::{ChunkEvent, Normalized};
+use net::Stream;
+use net::splice::Pipe;
+use runtime::{Buffer, buffer};
+use sample::ConnectionError;
+
+use super::source::Framing;
+use super::{Coding, Flow, FlowError, Path, Sink, Socket, Source, Stored};
+
+/// Fewer bytes than this are not worth a pipe's two calls.
+const SPLICE_LEAST: u64 = 4096;
+
+impl Flow {
+    /// Counts `n` bytes that went through a pipe.
+    fn skip(&mut self, n: u64) {
+        self.received += n;
+        self.admitted += n;
+        self.sent += n;
+        self.spliced += n;
+        match &mut self.framing {
+            Framing::Length(left) => {
+                *left -= n.min(*left);
+                if *left == 0 {
+                    self.framing = Framing::Done;
+                }
+            }
+            Framing::Chunked(decoder) => decoder.skip(n),
+            Framing::UntilClose | Framing::Done => {}
+        }
+    }
+
+    /// How many of the next bytes may be moved without being looked at: of a known length, of the current chunk, or
+    /// all until the close.
+    fn spliceable(&self) -> u64 {
+        match (&self.framing, self.path) {
+            (Framing::Length(n), Path::Verbatim) => *n,
+            (Framing::Chunked(decoder), Path::Verbatim) => decoder.remaining(),
+            (Framing::UntilClose, Path::Verbatim) => u64::MAX,
+            _ => 0,
+        }
+    }
+
+    /// Looks at the bytes of `buffer` that were not looked at yet, and makes those of the body ready to be sent.
+    pub(crate) fn admit(&mut self, buffer: &mut Buffer) -> Result<(), FlowError> {
+        let fresh = buffer.len() - self.ready;
+        if fresh == 0 || self.is_received() {
+            return Ok(());
+        }
+        match self.path {
+            Path::Verbatim => self.admit_verbatim(buffer, fresh),
+            Path::Payload(coding) => self.admit_payload(buffer, coding),
+        }
+    }
+
+    fn admit_verbatim(&mut self, buffer: &mut Buffer, fresh: usize) -> Result<(), FlowError> {
+        let (used, kept) = match &mut self.framing {
+            Framing::Done => (0, 0),
+            Framing::UntilClose => (fresh, fresh),
+            Framing::Length(left) => {
+                let taken = (fresh as u64).min(*left);
+                *left -= taken;
+                let ended = *left == 0;
+                if ended {
+                    self.framing = Framing::Done;
+                }
+                (taken as usize, taken as usize)
+            }
+            Framing::Chunked(decoder) => {
+                // One spelling for all that read it after us: nobody finds the end of a chunk elsewhere.
+                let Normalized { used, kept } = decoder
+                    .normalize(&mut buffer.filled_mut()[self.ready..])
+                    .map_err(|_| FlowError::Coding)?;
+                if kept < used {
+                    buffer.cut(self.ready + kept..self.ready + used);
+                }
+                if decoder.is_done() {
+                    self.framing = Framing::Done;
+                }
+                (used, kept)
+            }
+        };
+        self.ready += kept;
+        self.received += used as u64;
+        self.admitted += kept as u64;
+        Ok(())
+    }
+
+    /// Takes the payload out of `buffer` and writes it behind what is staged.
+    fn admit_payload(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
+        let mut at = 0;
+        let input = buffer.filled();
+        let used = loop {
+            match self.framing.decode(input, at).map_err(|()| FlowError::Coding)? {
+                ChunkEvent::Data { range } => {
+                    at = range.end;
+                    coding.write(&input[range], &mut self.staged);
+                }
+                ChunkEvent::More => break input.len(),
+                ChunkEvent::Done { consumed } => {
+                    self.framing = Framing::Done;
+                    break consumed;
+                }
+            }
+        };
+        if self.is_received() {
+            coding.finish(&mut self.staged);
+        }
+        self.received += used as u64;
+        self.admitted += used as u64;
+        buffer.consume(used);
+        Ok(())
+    }
+
+    /// Moves the body on as far as both sides allow; `Ready` once all of it has been sent. What needs not be looked at
+    /// goes through `pipe`, if there is one.
+    pub(crate) fn poll_pump(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Source<'_>,
+        to: &mut Sink<'_>,
+        pipe: &mut Option<Pipe>,
+    ) -> Poll<Result<(), FlowError>> {
+        let Sink::H1(to) = to;
+        match from {
+            Source::H1(from) => {
+                from.input.get_or_insert_with(Buffer::small);
+                let pumped = match pipe {
+                    Some(_) => self.poll_splice(context, from, to, pipe),
+                    None => self.poll_forward(context, from, to),
+                };
+                // Nothing is held while nothing comes.
+                from.release();
+                pumped
+            }
+            Source::Stored(stored) => self.poll_stored(context, stored, to),
+        }
+    }
+
+    /// From socket to socket.
+    fn poll_forward(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Socket,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        let Socket { stream: from, input } = from;
+        let Some(buffer) = input else { return Poll::Pending };
+        // What came with the head leaves with it, in one call.
+        self.admit(buffer)?;
+        loop {
+            match self.poll_send(context, buffer, to) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => return self.wait_for_receiver(buffer),
+                failed => return failed,
+            }
+            if self.is_received() {
+                return self.finished(to);
+            }
+            match self.poll_receive(context, from, buffer) {
+                Poll::Ready(Ok(())) => {}
+                other => {
+                    self.release(to);
+                    return other;
+                }
+            }
+        }
+    }
+
+    /// From socket to socket, by way of the kernel's `pipe` wherever nobody looks at the bytes.
+    fn poll_splice(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Socket,
+        to: &mut Stream,
+        pipe: &mut Option<Pipe>,
+    ) -> Poll<Result<(), FlowError>> {
+        loop {
+            let Some(through) = pipe else { return self.poll_forward(context, from, to) };
+            let Socket { stream: from, input } = &mut *from;
+            let Some(buffer) = input else { return Poll::Pending };
+            self.admit(buffer)?;
+            match self.poll_send(context, buffer, to) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => return self.wait_for_receiver(buffer),
+                failed => return failed,
+            }
+            while !through.is_empty() {
+                match through.poll_drain(context, to, self.spliceable() > 0) {
+                    Poll::Ready(Ok(_)) => self.moved = true,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            if self.is_received() {
+                return self.finished(to);
+            }
+            let limit = self.spliceable();
+            if limit < SPLICE_LEAST || !buffer.is_empty() {
+                match self.poll_receive(context, from, buffer) {
+                    Poll::Ready(Ok(())) => continue,
+                    other => {
+                        self.release(to);
+                        return other;
+                    }
+                }
+            }
+            match through.poll_fill(context, from, limit) {
+                Poll::Ready(Ok(0)) => self.end_of_stream()?,
+                Poll::Ready(Ok(n)) => {
+                    self.skip(n as u64);
+                    self.moved = true;
+                }
+                // A socket that cannot be spliced is read the usual way.
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => *pipe = None,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::read(&error))),
+                Poll::Pending => {
+                    self.release(to);
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// From memory to a socket.
+    fn poll_stored(
+        &mut self,
+        context: &mut Context<'_>,
+        stored: &mut Stored,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        let coding = match self.path {
+            Path::Verbatim => Coding::Bare,
+            Path::Payload(coding) => coding,
+        };
+        loop {
+            if !self.is_received() && !stored.is_taken() && stored.take_portion(coding, &mut self.staged) {
+                self.framing = Framing::Done;
+            }
+            ready!(self.poll_flush(context, to))?;
+            if self.is_received() {
+                return self.finished(to);
+            }
+            ready!(stored.poll_portion(context));
+        }
+    }
+
+    /// Reads once into `buffer` and admits what came.
+    pub(crate) fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Stream,
+        buffer: &mut Buffer,
+    ) -> Poll<Result<(), FlowError>> {
+        if buffer.len() > self.ready {
+            // Bytes that came with the head.
+            let before = self.received;
+            self.admit(buffer)?;
+            if self.received > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        if buffer.is_empty() {
+            self.fit(buffer);
+        } else if buffer.room_len() == 0 {
+            buffer.compact();
+        }
+        let room = buffer.room_len();
+        if room == 0 {
+            // A line of the coding that no buffer holds has no end for us.
+            return if self.is_blocked() { Poll::Pending } else { Poll::Ready(Err(FlowError::Coding)) };
+        }
+        match from.poll_read(context, buffer.room()) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(FlowError::read(&error))),
+            Poll::Ready(Ok(0)) => Poll::Ready(self.end_of_stream()),
+            Poll::Ready(Ok(n)) => {
+                self.moved = true;
+                self.slow = false;
+                self.bulk = n == room || n >= buffer::small_size();
+                buffer.fill(n);
+                Poll::Ready(self.admit(buffer))
+            }
+        }
+    }
+
+    /// Gives the empty `buffer` the size that the next read is worth.
+    #[inline]
+    fn fit(&self, buffer: &mut Buffer) {
+        if self.slow {
+            buffer.shrink();
+        } else if self.bulk && buffer.capacity() < buffer::LARGE {
+            *buffer = Buffer::for_body();
+        }
+    }
+
+    /// The receiver takes no more for now: what it may not take for long is kept in as little memory as holds it.
+    #[cold]
+    fn wait_for_receiver(&mut self, buffer: &mut Buffer) -> Poll<Result<(), FlowError>> {
+        self.slow = true;
+        buffer.shrink();
+        Poll::Pending
+    }
+
+    fn end_of_stream(&mut self) -> Result<(), FlowError> {
+        if !self.is_until_close() {
+            return Err(FlowError::Read(ConnectionError::default()));
+        }
+        self.framing = Framing::Done;
+        Ok(())
+    }
+}

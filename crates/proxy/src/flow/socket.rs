@@ -1,0 +1,80 @@
+//! A socket and what was received from it and not used yet. Clients and servers of HTTP/1 and of TCP are one each.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use net::Stream;
+use runtime::Buffer;
+
+/// A connected socket with its received bytes.
+pub(crate) struct Socket {
+    pub(crate) stream: Stream,
+    /// Bytes received and not consumed; `None` while there are none, so that idle connections hold no buffer.
+    pub(crate) input: Option<Buffer>,
+}
+
+impl Socket {
+    /// Nothing was received yet.
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self { stream, input: None }
+    }
+
+    /// What was received and not consumed.
+    #[inline]
+    pub(crate) fn received(&self) -> &[u8] {
+        self.input.as_ref().map_or(&[][..], Buffer::filled)
+    }
+
+    /// Whether nothing is left of what was received.
+    #[inline]
+    pub(crate) fn is_drained(&self) -> bool {
+        self.input.as_ref().is_none_or(Buffer::is_empty)
+    }
+
+    /// The buffer of received bytes, a small one of the pool if there is none.
+    #[inline]
+    pub(crate) fn input(&mut self) -> &mut Buffer {
+        self.input.get_or_insert_with(Buffer::small)
+    }
+
+    /// The buffer of received bytes, one that is fit for a body if there is none.
+    #[inline]
+    pub(crate) fn input_for_body(&mut self) -> &mut Buffer {
+        self.input.get_or_insert_with(Buffer::for_body)
+    }
+
+    /// Reads once: 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// The kernel's, or `OutOfMemory` where the buffer is full.
+    #[inline]
+    pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let buffer = self.input.get_or_insert_with(Buffer::small);
+        if buffer.room_len() == 0 {
+            buffer.compact();
+        }
+        if buffer.room_len() == 0 {
+            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        }
+        let read = self.stream.poll_read(context, buffer.room());
+        if let Poll::Ready(Ok(n)) = read {
+            buffer.fill(n);
+        }
+        read
+    }
+
+    /// Whether there is room for more, once what is there has been moved to the front.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let input = self.input();
+        input.compact();
+        input.room_len() > 0
+    }
+
+    /// Gives the buffer back if nothing is in it.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        if self.input.as_ref().is_some_and(Buffer::is_empty) {
+            self.input = None;
+        }
+    }
+}

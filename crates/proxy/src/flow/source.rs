@@ -1,0 +1,177 @@
+//! Where the bytes of a direction come from: a socket that speaks HTTP/1, or what lies here already.
+
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use http::{BodyLength, ChunkDecoder, ChunkEvent};
+
+use super::{Coding, Socket};
+
+/// How the end of an HTTP/1 body is found.
+#[derive(Debug, Default)]
+pub(super) enum Framing {
+    /// It has ended, or there was none.
+    #[default]
+    Done,
+    /// So many bytes are still to come into the buffer.
+    Length(u64),
+    /// Chunked coding, strictly checked.
+    Chunked(Box<ChunkDecoder>),
+    /// The sender closes.
+    UntilClose,
+}
+
+impl Framing {
+    pub(super) fn new(length: BodyLength) -> Self {
+        match length {
+            BodyLength::None | BodyLength::Length(0) => Self::Done,
+            BodyLength::Length(n) => Self::Length(n),
+            BodyLength::Chunked => Self::Chunked(Box::default()),
+            BodyLength::UntilClose => Self::UntilClose,
+        }
+    }
+
+    /// The next piece of payload in `input`, from `at` on.
+    ///
+    /// # Errors
+    /// The chunked coding is broken.
+    pub(super) fn decode(&mut self, input: &[u8], at: usize) -> Result<ChunkEvent, ()> {
+        let left = input.len() - at;
+        match self {
+            Self::Done => Ok(ChunkEvent::Done { consumed: at }),
+            Self::Chunked(decoder) => decoder.decode(input, at).map_err(drop),
+            _ if left == 0 => Ok(ChunkEvent::More),
+            Self::UntilClose => Ok(ChunkEvent::Data { range: at..input.len() }),
+            Self::Length(expected) => {
+                let taken = (left as u64).min(*expected);
+                *expected -= taken;
+                if *expected == 0 {
+                    *self = Self::Done;
+                }
+                Ok(ChunkEvent::Data { range: at..at + taken as usize })
+            }
+        }
+    }
+}
+
+/// Where a direction's bytes come from.
+pub(crate) enum Source<'a> {
+    /// A peer that speaks HTTP/1, or TCP.
+    H1(&'a mut Socket),
+    /// A body that lies here.
+    Stored(&'a mut Stored),
+}
+
+/// A body in pieces, each made when it is asked for.
+pub(crate) type Pieces = Box<dyn Iterator<Item = Vec<u8>>>;
+
+/// So many bytes are gathered before they are sent; a body that is not longer is sent whole.
+const PORTION: usize = 16 * 1024;
+
+/// How long pieces are made without a pause.
+const TURN: Duration = Duration::from_micros(200);
+
+/// The body of an answer made here.
+#[derive(Default)]
+pub(crate) struct Stored {
+    /// What there is of it.
+    pub(crate) bytes: Vec<u8>,
+    /// What follows, where it is made in pieces.
+    pub(crate) pieces: Option<Pieces>,
+    /// Whether what there was has been taken, and the next portion is to be made.
+    is_taken: bool,
+    /// Whether other tasks of the worker had their turn since.
+    yielded: bool,
+}
+
+impl Stored {
+    /// Forgets all of it.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.pieces = None;
+        self.is_taken = false;
+        self.yielded = false;
+    }
+
+    /// Takes pieces until there is a portion, or the body has ended. Pieces may be empty and take their time all the same,
+    /// so that others have their turn after a while.
+    pub(crate) fn poll_gather(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let since = Instant::now();
+        while let Some(pieces) = &mut self.pieces
+            && self.bytes.len() < PORTION
+        {
+            match pieces.next() {
+                Some(mut piece) => self.bytes.append(&mut piece),
+                None => self.pieces = None,
+            }
+            if since.elapsed() >= TURN && self.pieces.is_some() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Whether what there was has been taken, and the next portion is to be made.
+    pub(super) fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+
+    /// Has the next portion made, once other tasks have had their turn.
+    pub(super) fn poll_portion(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !std::mem::replace(&mut self.yielded, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        ready!(self.poll_gather(context));
+        self.yielded = false;
+        self.is_taken = false;
+        Poll::Ready(())
+    }
+
+    /// Writes the portion that there is behind what `out` holds; says whether it was the last.
+    pub(super) fn take_portion(&mut self, coding: Coding, out: &mut Vec<u8>) -> bool {
+        coding.write(&self.bytes, out);
+        self.bytes.clear();
+        self.is_taken = true;
+        let is_last = self.pieces.is_none();
+        if is_last {
+            coding.finish(out);
+        }
+        is_last
+    }
+}
+
+/// Decodes as much of an HTTP/1 body as lies in `input`; says whether that is all of it.
+///
+/// # Errors
+/// It is badly coded.
+pub(crate) fn decode(length: BodyLength, input: &[u8], out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
+    out.clear();
+    match length {
+        BodyLength::None => Ok(true),
+        BodyLength::UntilClose => {
+            out.extend_from_slice(input);
+            Ok(false)
+        }
+        BodyLength::Length(n) => {
+            let n = usize::try_from(n).unwrap_or(usize::MAX);
+            out.extend_from_slice(&input[..n.min(input.len())]);
+            Ok(input.len() >= n)
+        }
+        BodyLength::Chunked => {
+            let mut decoder = ChunkDecoder::new();
+            let mut at = 0;
+            loop {
+                match decoder.decode(input, at)? {
+                    ChunkEvent::Data { range } => {
+                        at = range.end;
+                        out.extend_from_slice(&input[range]);
+                    }
+                    ChunkEvent::More => return Ok(false),
+                    ChunkEvent::Done { .. } => return Ok(true),
+                }
+            }
+        }
+    }
+}
