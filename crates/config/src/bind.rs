@@ -7,13 +7,13 @@ use std::time::Duration;
 use base::address::{Accepts, Place, PortRule, Transport};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
+use plan::bind::{Bind, BindAddress, Level, SeverityOutput, Shards};
+use plan::global::UnixBind;
 use runtime::placement::{Placement, ThreadSet};
 use syntax::Word;
 
 use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
-use crate::plan::bind::{Bind, BindAddress, Level, SeverityOutput, Shards};
-use crate::plan::global::UnixBind;
 use crate::resolve::names::{group_id, resolve_host, user_id};
 use crate::surface;
 use crate::tables::global::octal;

@@ -5,11 +5,11 @@
 //! uses them.
 
 use diag::{Diagnostic, Span};
+use plan::check::{Method, Spelling};
 use sample::regex::Regex;
 use syntax::Word;
 
 use crate::keyword::Outcome;
-use crate::plan::check::{Method, Spelling};
 
 /// A text with its place: a format or an expression to be compiled, or part of one.
 #[derive(Debug, Clone, Copy)]
@@ -235,7 +235,7 @@ impl<'a> ExpectDraft<'a> {
 
 /// What an answer is compared with.
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "as crate::plan::check::Matcher")]
+#[allow(missing_docs, reason = "as plan::check::Matcher")]
 pub enum MatcherDraft<'a> {
     Bytes(Box<[u8]>, Spelling),
     Regex(Regex),

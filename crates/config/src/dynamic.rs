@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use plan::ProxyIndex;
+use plan::check::{CheckKind, Family};
+use plan::proxy::Proxy;
+use plan::server::ServerSettings;
 use sample::pattern::PatternSets;
 use state::Mode;
 
-use crate::plan::ProxyIndex;
-use crate::plan::check::{CheckKind, Family};
-use crate::plan::proxy::Proxy;
-use crate::plan::server::ServerSettings;
 use crate::{Loaded, Plan, load_within};
 
 /// Parameters that only servers of the configuration may have.

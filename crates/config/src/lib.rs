@@ -12,7 +12,6 @@ mod check;
 pub mod draft;
 pub mod dynamic;
 pub mod keyword;
-pub mod plan;
 mod resolve;
 pub mod server;
 mod server_address;
@@ -27,6 +26,8 @@ use diag::{Diagnostics, FileId, SourceMap};
 use sample::pattern::PatternSets;
 use syntax::{Environment, Facts};
 
+/// The plan, under its former path.
+pub use ::plan;
 pub use draft::Draft;
 pub use plan::Plan;
 pub use resolve::Setting;

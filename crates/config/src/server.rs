@@ -9,14 +9,14 @@ use std::time::Duration;
 use base::address::{Accepts, PortRule};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
+use plan::check::InitState;
+use plan::log::LogProto;
+use plan::resolvers::Wishes;
+use plan::server::{Observe, OnError, SendProxy, Source};
 use syntax::Word;
 
 use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
-use crate::plan::check::InitState;
-use crate::plan::log::LogProto;
-use crate::plan::resolvers::Wishes;
-use crate::plan::server::{Observe, OnError, SendProxy, Source};
 use crate::server_address::parse_source;
 use crate::settings::DefaultServers;
 use crate::{server_check, surface, tables};

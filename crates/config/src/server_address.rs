@@ -6,11 +6,11 @@ use std::net::IpAddr;
 
 use base::address::{Accepts, Host, Place, PortRule, Ports, Transport};
 use diag::Diagnostic;
+use plan::server::{Source, UseSource};
 use syntax::Word;
 
 use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
-use crate::plan::server::{Source, UseSource};
 use crate::resolve::names::resolve_host;
 
 /// What stands behind `source`, up to the end of the line or the first word that does not belong to it.

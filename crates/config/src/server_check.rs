@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use base::address::{Accepts, Place, PortRule};
 use diag::Diagnostic;
+use plan::check::InitState;
+use plan::server::{Observe, OnError};
 
 use crate::args::Args;
 use crate::keyword::{Outcome, not_supported};
-use crate::plan::check::InitState;
-use crate::plan::server::{Observe, OnError};
 use crate::resolve::names::resolve_host;
 use crate::server::{ServerDraft, ServerKeyword, delay, interval, number, row, text};
 

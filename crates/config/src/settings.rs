@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use base::address::Place;
 use diag::Span;
+use plan::filter::TraceFilter;
+use plan::global::{Global, UnixBind};
+use plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
+use plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
+use plan::server::Source;
 use sample::bandwidth::BandwidthFilter;
 use state::Mode;
 use syntax::Word;
 
 pub(crate) use crate::check::{CheckDraft, CheckMode};
 use crate::draft::{Kind, Section, Statement};
-use crate::plan::filter::TraceFilter;
-use crate::plan::global::{Global, UnixBind};
-use crate::plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
-use crate::plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
-use crate::plan::server::Source;
 use crate::resolve::certificates::Bases;
 use crate::server::ServerDraft;
 
@@ -33,7 +33,7 @@ pub enum LogLine<'a> {
     Own(LoggerDraft<'a>),
 }
 
-/// A `log` line whose names are not looked up yet; the rest as in [`crate::plan::Logger`].
+/// A `log` line whose names are not looked up yet; the rest as in [`plan::Logger`].
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub struct LoggerDraft<'a> {

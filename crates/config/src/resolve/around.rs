@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Span};
+use plan::{Global, Plan, Resolvers};
 use runtime::placement::Placement;
 use sample::Place;
 use sample::acl::Acls;
@@ -16,7 +17,6 @@ use sample::vars::Variables;
 use state::Mode;
 
 use crate::keyword::Outcome;
-use crate::plan::{Global, Plan, Resolvers};
 use crate::resolve::log::LogNames;
 use crate::resolve::names::NameTable;
 

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
+use plan::bind::{Bind, BindAddress};
 use syntax::Word;
 
 use crate::args::Args;
 use crate::bind;
 use crate::draft::Statement;
-use crate::plan::bind::{Bind, BindAddress};
 use crate::resolve::{Context, Pending};
 
 /// The sockets of a proxy.

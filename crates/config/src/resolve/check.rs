@@ -7,6 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use diag::Diagnostic;
+use plan::check::{
+    Action, CheckKind, Connect, Expect, Family, HeaderMatcher, Matcher, Pattern, Port, Request, Script, Send,
+    Source, Step, Text as Value,
+};
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use sample::vars::{SetConditions, Var, VarScope};
@@ -18,10 +22,6 @@ use crate::check::{
     RequestDraft, RuleDraft, Text, ValueDraft,
 };
 use crate::draft::Section;
-use crate::plan::check::{
-    Action, CheckKind, Connect, Expect, Family, HeaderMatcher, Matcher, Pattern, Port, Request, Script, Send,
-    Source, Step, Text as Value,
-};
 use crate::resolve::rules::scope;
 use crate::resolve::{Context, Pending};
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
+use plan::filter::TraceFilter;
 use sample::bandwidth::BandwidthFilter;
 use syntax::Word;
 
-use crate::plan::filter::TraceFilter;
 use crate::resolve::{Context, Pending};
 use crate::settings::{FilterDraft, FilterKind};
 

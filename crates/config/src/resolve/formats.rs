@@ -3,6 +3,8 @@
 use std::rc::Rc;
 
 use diag::Diagnostic;
+use plan::log::Logger;
+use plan::proxy::{Forwarded, ForwardedHost, ForwardedNode};
 use sample::Place;
 use sample::acl::Acls;
 use sample::expression::Expression;
@@ -10,8 +12,6 @@ use sample::format::{self, Format, FormatFor};
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::plan::log::Logger;
-use crate::plan::proxy::{Forwarded, ForwardedHost, ForwardedNode};
 use crate::resolve::rules::scope;
 use crate::resolve::{Context, Pending};
 use crate::settings::{LogFormatChoice, Settings};

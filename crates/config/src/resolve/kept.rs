@@ -1,10 +1,11 @@
 //! What is kept of the draft for backends and servers that are added at run time (`add backend`, `add server`): the named `defaults`
 //! sections, and the sections that their lines may name, as text that reads as it was read.
 
+use plan::{DefaultsSection, Kept};
+
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::dynamic::quoted;
 use crate::keyword::Negation;
-use crate::plan::{DefaultsSection, Kept};
 
 /// What `draft` has of it.
 pub(crate) fn of(draft: &Draft) -> Kept {

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::{Host, Place};
 use diag::{Diagnostic, Span};
+use plan::ProxyIndex;
+use plan::log::{LogFormat, LogProto, LogTarget, Logger, RingPeer, RingServer, RingSettings, Sample};
 use state::server::ServerAddress;
 use state::{Mode, Ring};
 use syntax::Word;
 
-use crate::plan::ProxyIndex;
-use crate::plan::log::{LogFormat, LogProto, LogTarget, Logger, RingPeer, RingServer, RingSettings, Sample};
 use crate::resolve::Context;
 use crate::resolve::names::resolve_host;
 use crate::settings::{LogLine, LoggerDraft, Settings, TargetDraft};

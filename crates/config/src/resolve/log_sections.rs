@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::address::{Accepts, Place as AddressPlace, PortRule, Transport};
 use diag::{Diagnostic, Span};
+use plan::log::{DatagramBind, LogFormat, LogForward, RingSettings};
 use sample::Place;
 use sample::acl::Acls;
 use sample::format::{Format, FormatFor};
@@ -15,7 +16,6 @@ use syntax::Word;
 use crate::args::Args;
 use crate::bind;
 use crate::draft::{Draft, Kind, Section, Statement};
-use crate::plan::log::{DatagramBind, LogFormat, LogForward, RingSettings};
 use crate::resolve::names::resolve_host;
 use crate::resolve::rules::scope;
 use crate::resolve::{Context, Pending};

@@ -36,6 +36,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Diagnostics, SourceMap};
+use plan::global::Global;
+use plan::{Kept, Plan};
 use runtime::placement::Placement;
 use runtime::{shard, topology};
 use state::proxy::ProxySeed;
@@ -44,8 +46,6 @@ use syntax::Environment;
 use crate::args::Args;
 use crate::draft::{Draft, Kind, Section, Statement, warn_ineffective};
 use crate::keyword::{Apply, Negation};
-use crate::plan::global::Global;
-use crate::plan::{Kept, Plan};
 use crate::settings::{GlobalSettings, Settings};
 use around::Around;
 use names::NameTable;

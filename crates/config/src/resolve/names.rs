@@ -9,12 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::{Family, Host};
 use diag::{Diagnostic, SourceMap, Span};
+use plan::Resolvers;
+use plan::global::DefaultPath;
 use sample::LogProfile;
 use sample::auth::Userlist;
 use sample::bandwidth::BandwidthFilter;
-
-use crate::plan::Resolvers;
-use crate::plan::global::DefaultPath;
 
 /// A raw message by status.
 pub(crate) type Messages = Arc<[(u16, Arc<[u8]>)]>;

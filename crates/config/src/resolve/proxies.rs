@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
+use plan::log::RingSettings;
+use plan::proxy::{Capture, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
 use rules::RuleSet;
 
 use crate::draft::Kind;
-use crate::plan::log::RingSettings;
-use crate::plan::proxy::{Capture, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::check::Sources;

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use diag::Diagnostic;
+use plan::Resolvers;
 
 use crate::args::Args;
 use crate::draft::{Draft, Kind, Section};
 use crate::keyword::Apply;
-use crate::plan::Resolvers;
 use crate::resolve::Context;
 use crate::tables::resolvers::{ResolversDraft, add_system_servers};
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
+use plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
 use rules::{Reply, RuleSet, Ruleset};
 use sample::acl::Acls;
 use sample::condition::Condition;
@@ -17,7 +18,6 @@ use syntax::Word;
 
 use crate::draft::Statement;
 use crate::keyword::Outcome;
-use crate::plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
 use crate::resolve::captures::{self, CaptureUse};
 use crate::resolve::names::CaptureDraft;
 use crate::resolve::{Context, Pending, warnings};

@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::{Host, Place, Ports};
 use diag::Diagnostic;
+use plan::proxy::StateFile;
+use plan::server::Observe;
 use state::Mode;
 use state::server::{ServerAddress, ServerSeed};
 use syntax::Word;
 
 use crate::args::Args;
 use crate::draft::{Kind, Statement, is_name_character};
-use crate::plan::proxy::StateFile;
-use crate::plan::server::Observe;
 use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
 use crate::server::{InitAddr, ServerDraft, origin, parse_params};

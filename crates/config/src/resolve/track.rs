@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use diag::Diagnostic;
+use plan::check::InitState;
+use plan::server::ServerSettings;
 use syntax::Word;
 
 use crate::draft::Statement;
 use crate::keyword::Outcome;
-use crate::plan::check::InitState;
-use crate::plan::server::ServerSettings;
 use crate::resolve::{Context, Pending};
 use crate::server::ServerDraft;
 

@@ -1,10 +1,10 @@
 //! What HAProxy warns of when a configuration is right but probably not as meant, in its own words.
 
 use diag::Diagnostic;
+use plan::log::Logger;
 use state::Mode;
 
 use crate::draft::Statement;
-use crate::plan::log::Logger;
 use crate::resolve::rules::Rules;
 use crate::resolve::{Context, Pending};
 use crate::settings::{CheckMode, LogFormatChoice, Settings};

@@ -1,6 +1,7 @@
 //! `http-check expect` and `tcp-check expect` (manual, section 4.2): what stands before the match, and the matches.
 
 use diag::Diagnostic;
+use plan::check::{Method, Spelling};
 use sample::regex::Regex;
 use syntax::Word;
 
@@ -8,7 +9,6 @@ use super::check::{hexadecimal, push, value};
 use crate::args::Args;
 use crate::check::{ActionDraft, ExpectDraft, MatcherDraft, PatternDraft, RuleDraft, ValueDraft};
 use crate::keyword::Outcome;
-use crate::plan::check::{Method, Spelling};
 use crate::settings::Settings;
 
 /// A match: its name, and what makes it of the words behind it.

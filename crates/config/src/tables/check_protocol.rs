@@ -2,13 +2,13 @@
 //! script of what is sent and what must come back, as `tcp-check` lines would make it.
 
 use diag::Diagnostic;
+use plan::check::Spelling;
 use sample::regex::Regex;
 
 use crate::args::Args;
 use crate::check::{ActionDraft, ConnectDraft, ExpectDraft, MatcherDraft, RuleDraft};
 use crate::keyword::places::DLB;
 use crate::keyword::{Keyword, Outcome, proxy};
-use crate::plan::check::Spelling;
 use crate::settings::Settings;
 
 /// The rows.

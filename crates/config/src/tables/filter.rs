@@ -2,13 +2,13 @@
 
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
+use plan::filter::TraceFilter;
 use sample::bandwidth::BandwidthFilter;
 use syntax::Word;
 
 use crate::args::Args;
 use crate::keyword::places::FLB;
 use crate::keyword::{Keyword, Outcome, not_supported, proxy};
-use crate::plan::filter::TraceFilter;
 use crate::settings::{FilterDraft, FilterKind, Settings};
 
 /// The rows.

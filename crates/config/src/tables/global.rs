@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use base::units::DefaultUnit::{Milliseconds, Seconds};
 use diag::Diagnostic;
+use plan::global::{Capability, Chroot, DefaultPath};
 use sample::convert::jwe;
 
 use crate::args::Args;
 use crate::keyword::places::G;
 use crate::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since, unsupported};
-use crate::plan::global::{Capability, Chroot, DefaultPath};
 use crate::resolve::names::{group_id, user_id};
 use crate::settings::GlobalSettings;
 

@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use base::address::{Accepts, Place, PortRule, Transport};
 use diag::Diagnostic;
+use plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
 use sample::LogOrigin;
 use syntax::Word;
 
 use crate::args::Args;
 use crate::keyword::places::{DFL, DFLB, DFLB_FORWARD};
 use crate::keyword::{Keyword, Negation, Outcome, Where, global, not_supported, proxy};
-use crate::plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
 use crate::resolve::log::host_address;
 use crate::settings::{
     GlobalSettings, LogDraft, LogFormatChoice, LogLine, LoggerDraft, Settings, TargetDraft,

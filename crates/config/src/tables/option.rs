@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use base::network::Network;
 use diag::Diagnostic;
+use plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
 
 use crate::args::Args;
 use crate::keyword::places::{DFL, DFLB, DL, DLB};
 use crate::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed};
-use crate::plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
 use crate::settings::{LogFormatChoice, Settings};
 
 /// The rows.

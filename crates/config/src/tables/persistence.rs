@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use balance::{HashFunction, HashKind, PreserveAffinity};
 use base::units::DefaultUnit::Seconds;
+use plan::proxy::{Cookie, CookieOperation};
 
 use crate::args::Args;
 use crate::keyword::places::DLB;
 use crate::keyword::{Keyword, Outcome, proxy};
-use crate::plan::proxy::{Cookie, CookieOperation};
 use crate::settings::Settings;
 
 /// The rows.

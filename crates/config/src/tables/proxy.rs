@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use base::units::DefaultUnit::Seconds;
 use diag::Diagnostic;
+use plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use state::Mode;
 
 use crate::args::Args;
 use crate::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING};
 use crate::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, removed, unsupported};
-use crate::plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use crate::resolve::names::resolve_host;
 use crate::settings::{DeclaredCapture, Settings};
 use crate::{server, server_address};

@@ -8,10 +8,10 @@ use base::address::{Accepts, Family, Place, PortRule, Transport};
 use base::network::Network;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
+use plan::resolvers::{AcceptFamily, Hold, NameServer, NameServerAddress, Resolvers};
 
 use crate::args::Args;
 use crate::keyword::{Apply, Keyword, Outcome, Where, not_supported};
-use crate::plan::resolvers::{AcceptFamily, Hold, NameServer, NameServerAddress, Resolvers};
 use crate::resolve::names::resolve_host;
 use crate::server::{ServerDraft, ServerKeyword, row as server_row};
 use crate::settings::GlobalSettings;

@@ -2,6 +2,7 @@
 //! [`runtime::placement::Wishes`], which makes the workers of it.
 
 use diag::Diagnostic;
+use plan::bind::Shards;
 use runtime::placement::{
     Affinity, CpuMap, CpuRule, GroupSettings, MAX_GROUP_SIZE, MAX_GROUPS, NumberSet, Part, Policy, ThreadSet,
 };
@@ -10,7 +11,6 @@ use syntax::Word;
 
 use crate::args::Args;
 use crate::keyword::{Keyword, Outcome, global};
-use crate::plan::bind::Shards;
 use crate::settings::GlobalSettings;
 
 /// The rows.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
+use plan::Timeouts;
 
 use crate::args::Args;
 use crate::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, DLB_RING};
 use crate::keyword::{Keyword, Outcome, proxy, removed};
-use crate::plan::Timeouts;
 use crate::settings::Settings;
 
 /// The rows.

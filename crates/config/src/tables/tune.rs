@@ -1,10 +1,11 @@
 //! `tune.*` of the `global` section (manual, section 3.2): those the data path reads, and those that only matter to
 //! parts that are not here, which get a warning.
 
+use plan::global::MultiQueue;
+
 use crate::args::Args;
 use crate::keyword::places::G;
 use crate::keyword::{Keyword, Outcome, global, ineffective, removed_since};
-use crate::plan::global::MultiQueue;
 use crate::settings::GlobalSettings;
 
 const TLS: &str = "TLS is not supported yet";

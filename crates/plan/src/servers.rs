@@ -8,8 +8,8 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, RwLock};
 
-use crate::plan::grown::Grown;
-use crate::plan::server::ServerSettings;
+use crate::grown::Grown;
+use crate::server::ServerSettings;
 
 /// Written by whoever adds, under the lock of [`Servers::vacant`]; workers read it once for each server that they come to know.
 type Slot = RwLock<Option<Arc<ServerSettings>>>;
@@ -124,7 +124,7 @@ impl Servers {
     }
 
     /// Takes the only server out, of a plan that nobody else knows.
-    pub(crate) fn into_only(mut self) -> Option<ServerSettings> {
+    pub fn into_only(mut self) -> Option<ServerSettings> {
         self.fixed.pop().and_then(Arc::into_inner)
     }
 }
@@ -132,34 +132,5 @@ impl Servers {
 impl From<Vec<Arc<ServerSettings>>> for Servers {
     fn from(fixed: Vec<Arc<ServerSettings>>) -> Self {
         Self { fixed, ..Self::default() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn server(name: &str) -> ServerSettings {
-        let text = format!("backend b\n mode http\n server {name} 127.0.0.1:80\n");
-        let plan = crate::load_text("test.cfg", &text, &crate::Boot::default()).plan.expect("a plan");
-        let proxy = plan.proxies.into_fixed().pop().and_then(Arc::into_inner).expect("one proxy");
-        proxy.servers.into_only().expect("one server")
-    }
-
-    #[test]
-    fn the_place_of_a_removed_server_is_given_away_once_nobody_holds_it() {
-        let servers = Servers::from(vec![Arc::new(server("s"))]);
-        let add = |name: &str| servers.add(server(name)).expect("a place");
-        let first = add("a");
-        assert_eq!((first.index, add("b").index), (1, 2));
-        servers.remove(1);
-        assert_eq!(add("c").index, 3, "the first is held still");
-        drop(first);
-        assert_eq!(add("d").index, 1);
-        let names = || servers.iter().map(|server| server.state.name.to_string()).collect::<Vec<_>>();
-        assert_eq!(names(), ["s", "d", "b", "c"]);
-        servers.remove(0);
-        assert_eq!(add("e").index, 4, "those of the configuration keep their places");
-        assert_eq!(names().len(), servers.len());
     }
 }

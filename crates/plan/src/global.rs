@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use runtime::placement::{Placement, Wishes};
 
-use crate::plan::bind::{Bind, Shards};
-use crate::plan::log::Logger;
-use crate::plan::resolvers::AcceptFamily;
+use crate::bind::{Bind, Shards};
+use crate::log::Logger;
+use crate::resolvers::AcceptFamily;
 
 /// The root directory of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,13 +11,13 @@ use sample::expression::Expression;
 use sample::format::Format;
 use state::Mode;
 
-use crate::plan::ProxyIndex;
-use crate::plan::bind::Bind;
-use crate::plan::check::CheckKind;
-use crate::plan::filter::TraceFilter;
-use crate::plan::log::{LogForward, LogSteps, Logger, RingSettings};
-use crate::plan::server::Source;
-use crate::plan::servers::Servers;
+use crate::ProxyIndex;
+use crate::bind::Bind;
+use crate::check::CheckKind;
+use crate::filter::TraceFilter;
+use crate::log::{LogForward, LogSteps, Logger, RingSettings};
+use crate::server::Source;
+use crate::servers::Servers;
 
 /// One proxy.
 #[derive(Debug)]

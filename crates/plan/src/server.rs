@@ -7,9 +7,9 @@ use std::time::Duration;
 use balance::HashKey;
 use sample::format::Format;
 
-use crate::plan::check::{AgentSettings, CheckSettings};
-use crate::plan::log::LogServer;
-use crate::plan::resolvers::Resolution;
+use crate::check::{AgentSettings, CheckSettings};
+use crate::log::LogServer;
+use crate::resolvers::Resolution;
 
 /// Settings of one server. What changes at run time is in [`state::Server`].
 #[derive(Debug)]

@@ -1,4 +1,10 @@
 //! The resolved plan: immutable, shared by all workers, the only form of the configuration that data ever meets.
+//!
+//! Every name is an index or a shared object, every expression is compiled. Neither words nor their positions nor
+//! messages about them are here: `config` makes a plan of text, at boot, at reload and for servers and backends that
+//! are added at run time. Read by `proxy`, `health`, `resolvers` and the binary.
+
+#![forbid(unsafe_code)]
 
 pub mod backends;
 pub mod bind;

@@ -83,7 +83,7 @@ impl<T> Grown<T> {
     }
 
     /// Those that the configuration made, of a list that nobody else knows.
-    pub(crate) fn into_fixed(self) -> Vec<T> {
+    pub fn into_fixed(self) -> Vec<T> {
         self.fixed
     }
 }

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Plan;
-use super::proxy::{BackendTarget, Proxy};
+use crate::Plan;
+use crate::proxy::{BackendTarget, Proxy};
 
 impl Plan {
     /// Notes the full load of every backend; `max_connections` is what frontends without a limit of their own may bring.

@@ -1,7 +1,7 @@
 //! What health checks ask and expect, resolved (configuration manual, 4.2 `option httpchk` … `tcp-check`, 5.2 `check`,
 //! 12.9): expressions are compiled, comments stand at their steps, what was implied is written out.
 //!
-//! Made by `resolve::check`; carried out by `health`.
+//! Made by `config`; carried out by `health`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -12,8 +12,8 @@ use sample::{LogOrigin, LogProfile};
 use state::Ring;
 use state::server::ServerAddress;
 
-use crate::plan::ProxyIndex;
-use crate::plan::server::ServerSettings;
+use crate::ProxyIndex;
+use crate::server::ServerSettings;
 
 /// A place that takes each line at once, or loses it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

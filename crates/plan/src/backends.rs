@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
 
-use crate::plan::ProxyIndex;
+use crate::ProxyIndex;
 
 type Names = HashMap<Box<str>, ProxyIndex>;
 
