@@ -24,7 +24,7 @@ const ROOMS: &[Room] = &[
     ("plan",       "crates/plan",    &["balance", "base", "http", "rules", "runtime", "sample", "state"]),
     ("config",     "crates/config",  &["balance", "base", "diag", "http", "plan", "rules", "runtime", "sample", "state", "syntax", "tls"]),
     ("net",        "crates/net",     &["base", "runtime", "tls"]),
-    ("proxy",      "crates/proxy",   &["balance", "base", "config", "http", "net", "rules", "runtime", "sample", "state"]),
+    ("proxy",      "crates/proxy",   &["balance", "base", "http", "net", "plan", "rules", "runtime", "sample", "state"]),
     ("health",     "crates/health",  &["base", "config", "http", "net", "runtime", "sample", "state"]),
     ("resolvers",  "crates/resolvers", &["base", "config", "runtime", "state"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state"]),

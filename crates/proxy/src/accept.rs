@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use config::plan::global::MultiQueue;
 use net::listen::{Accepted, Listener};
+use plan::global::MultiQueue;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, Load};
@@ -127,7 +127,7 @@ pub async fn serve(
 
 /// `disable frontend`, and what a successor that cannot share the address asks for: the port is free meanwhile.
 /// Whoever connects to a socket that cannot be paused waits.
-async fn sit_out(proxy: &config::plan::Proxy, entry: &state::Listener, listener: &mut Listener) {
+async fn sit_out(proxy: &plan::Proxy, entry: &state::Listener, listener: &mut Listener) {
     let paused = listener.pause().is_ok();
     poll_fn(|context: &mut Context<'_>| {
         entry.wait(context.waker().clone());
@@ -141,7 +141,7 @@ async fn sit_out(proxy: &config::plan::Proxy, entry: &state::Listener, listener:
 }
 
 /// Waits until one more connection may be accepted; `false` when the frontend has stopped for good.
-async fn admitted(worker: &Worker, proxy: &config::plan::Proxy, listener: &Arc<state::Listener>) -> bool {
+async fn admitted(worker: &Worker, proxy: &plan::Proxy, listener: &Arc<state::Listener>) -> bool {
     loop {
         match proxy.state.admission() {
             Admission::Stopped => return false,
@@ -173,21 +173,21 @@ fn below(count: &AtomicU32, limit: u32) -> bool {
     limit == 0 || count.load(Relaxed) < limit
 }
 
-fn has_room(worker: &Worker, proxy: &config::plan::Proxy, listener: &state::Listener) -> bool {
+fn has_room(worker: &Worker, proxy: &plan::Proxy, listener: &state::Listener) -> bool {
     let process = &worker.shared.process;
     below(&process.connections, process.maxconn.load(Relaxed))
         && below(&proxy.state.connections, proxy.state.maxconn.load(Relaxed))
         && below(&listener.connections, listener.maxconn)
 }
 
-fn has_rate_limit(worker: &Worker, proxy: &config::plan::Proxy) -> bool {
+fn has_rate_limit(worker: &Worker, proxy: &plan::Proxy) -> bool {
     let process = &worker.shared.process;
     let limits = [&process.connection_limit, &process.session_limit, &proxy.state.session_limit];
     limits.iter().any(|limit| limit.load(Relaxed) > 0)
 }
 
 /// How long the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`) make the next accept wait.
-fn rate_wait(worker: &Worker, proxy: &config::plan::Proxy) -> Duration {
+fn rate_wait(worker: &Worker, proxy: &plan::Proxy) -> Duration {
     let process = &worker.shared.process;
     let now = now_ms();
     let over = |limit: u32, rate: &dyn Fn() -> u32| limit > 0 && rate() >= limit;
@@ -206,7 +206,7 @@ fn is_privileged(accepted: &Accepted) -> bool {
 }
 
 /// Takes the places of a connection just accepted; waits when another listener took the last one meanwhile.
-async fn reserve(worker: &Worker, proxy: &config::plan::Proxy, listener: &Arc<state::Listener>) -> bool {
+async fn reserve(worker: &Worker, proxy: &plan::Proxy, listener: &Arc<state::Listener>) -> bool {
     let process = &worker.shared.process;
     if has_rate_limit(worker, proxy) {
         // The connection before it is counted first; its own wait may have begun before that one came.

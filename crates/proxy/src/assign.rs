@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use balance::Wish;
-use config::plan::Proxy;
+use plan::Proxy;
 use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
 use state::server::Tally;

@@ -1,8 +1,8 @@
 //! `option checkcache`: a response that sets a cookie and may be kept by a cache is refused, so that no session ends
 //! up with another user. Called by `exchange` between the rules and our own cookie.
 
-use config::plan::Proxy;
 use http::{Head, KnownName, Method};
+use plan::Proxy;
 
 use crate::client::Client;
 use crate::evaluate;

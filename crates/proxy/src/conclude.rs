@@ -4,9 +4,9 @@
 
 use std::rc::Rc;
 
-use config::plan::Proxy;
-use config::plan::proxy::{ConnectionMode, Reuse};
 use http::{Head, KnownName};
+use plan::Proxy;
+use plan::proxy::{ConnectionMode, Reuse};
 use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use sample::{End, Ending, Link, Phase};

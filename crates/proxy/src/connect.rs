@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use config::plan::proxy::Reuse;
-use config::plan::server::{SendProxy, UseSource};
-use config::plan::{Proxy, ServerSettings};
 use net::dial::SourceError;
 use net::{Dial, Stream, Target, proxy_protocol, socks4};
+use plan::proxy::Reuse;
+use plan::server::{SendProxy, UseSource};
+use plan::{Proxy, ServerSettings};
 use runtime::timer::{self, now_us};
 use rustix::io::Errno;
 use sample::transaction::TimeoutSlot;

@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use config::plan::ServerSettings;
-use config::plan::proxy::{Cookie, CookieOperation};
-use config::plan::servers::ServerAt;
 use http::{KnownName, Method};
+use plan::ServerSettings;
+use plan::proxy::{Cookie, CookieOperation};
+use plan::servers::ServerAt;
 
 use crate::assign::{Bound, Lease};
 use crate::client::Client;

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use config::plan::Proxy;
-use config::plan::server::{Observe, ServerSettings};
 use http::BodyLength;
 use net::splice::Pipe;
+use plan::Proxy;
+use plan::server::{Observe, ServerSettings};
 use runtime::timer::now_us;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, LogOrigin, Phase, Transaction};

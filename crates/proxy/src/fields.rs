@@ -4,9 +4,9 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
-use config::plan::Proxy;
-use config::plan::proxy::{ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 use http::{BodyLength, KnownName, Method, Name};
+use plan::Proxy;
+use plan::proxy::{ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 
 use crate::client::{Client, Framed};
 use crate::conclude::{keeps_server, may_keep_client};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use config::plan::Proxy;
-use config::plan::filter::TraceFilter;
+use plan::Proxy;
+use plan::filter::TraceFilter;
 use runtime::timer::now_ms;
 use sample::bandwidth::BandwidthLimit;
 

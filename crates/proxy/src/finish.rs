@@ -1,8 +1,8 @@
 //! The end of a request or stream: counters, averages; the log line is made by `report`.
 
 use base::clock::WallTime;
-use config::plan::Proxy;
 use http::ParseError;
+use plan::Proxy;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, now_us};
 use sample::{Cause, Endpoint, LogOrigin, Phase};

@@ -6,10 +6,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::plan::proxy::Reuse;
-use config::plan::server::UseSource;
-use config::plan::{Proxy, ServerSettings};
 use net::Stream;
+use plan::proxy::Reuse;
+use plan::server::UseSource;
+use plan::{Proxy, ServerSettings};
 use sample::Endpoint;
 
 use crate::connect::{has_idle_elsewhere, take_over};
@@ -89,9 +89,8 @@ pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: S
 
 /// The server on the calling worker, if its connections are not told apart by clients.
 fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc<LocalServer>)> {
-    let own_source = |source: &config::plan::server::Source| {
-        matches!(source.transparent, UseSource::No | UseSource::Fixed(_))
-    };
+    let own_source =
+        |source: &plan::server::Source| matches!(source.transparent, UseSource::No | UseSource::Fixed(_));
     if server.state.port_offset().is_some()
         || server.state.is_unspecified()
         || !server.source.as_ref().is_none_or(own_source)

@@ -129,7 +129,7 @@ pub(crate) fn error(client: &Client, x: &mut Exchange, status: u16) {
 
 /// The page that the configuration gives for `status`.
 pub(crate) fn find_error(client: &Client, x: &Exchange, status: u16) -> Option<Arc<Reply>> {
-    let of = |proxy: &config::plan::Proxy| {
+    let of = |proxy: &plan::Proxy| {
         proxy.errors.iter().find(|(code, _)| *code == status).map(|(_, reply)| reply.clone())
     };
     x.backend.as_ref().and_then(|backend| of(backend)).or_else(|| of(&client.frontend))

@@ -6,10 +6,10 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use config::plan::Proxy;
-use config::plan::server::Observe;
 use http::BodyLength;
 use net::splice::Pipe;
+use plan::Proxy;
+use plan::server::Observe;
 use runtime::timer::{self, NEVER, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Phase};
@@ -434,7 +434,7 @@ pub(crate) fn splice_pipe(
     client: &Client,
     backend: &Proxy,
     flow: &Flow,
-    wanted: impl Fn(&config::plan::Options) -> bool,
+    wanted: impl Fn(&plan::Options) -> bool,
 ) -> Option<Pipe> {
     let global = &client.worker.shared.plan.global;
     if flow.gate.is_some()

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use config::plan::Proxy;
+use plan::Proxy;
 use state::server::Operational;
 use state::transition;
 

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use balance::{Algorithm, HashFunction, key};
-use config::plan::proxy::{BackendTarget, ServerTarget};
-use config::plan::servers::ServerAt;
-use config::plan::{Backends, Proxy};
 use http::{Method, uri};
+use plan::proxy::{BackendTarget, ServerTarget};
+use plan::servers::ServerAt;
+use plan::{Backends, Proxy};
 use sample::condition::{Condition, Test};
 use sample::{Endpoint, Env, TimeoutSlot};
 use state::Mode;

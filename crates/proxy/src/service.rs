@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 
-use config::plan::Proxy;
+use plan::Proxy;
 use sample::{Cause, Phase};
 
 use crate::client::Client;

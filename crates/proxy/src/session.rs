@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
-use config::plan::bind::{Bind, BindAddress};
 use net::Stream;
+use plan::bind::{Bind, BindAddress};
 use runtime::pools::{self, Pool};
 use runtime::profile;
 use runtime::timer::now_us;

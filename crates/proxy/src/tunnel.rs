@@ -5,9 +5,9 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use config::plan::Proxy;
 use http::BodyLength;
 use net::splice::Pipe;
+use plan::Proxy;
 use runtime::timer::{self, NEVER};
 use sample::transaction::TimeoutSlot;
 use sample::{End, Phase};

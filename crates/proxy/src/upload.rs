@@ -1,8 +1,8 @@
 //! The request on its way to the server: its head as it is sent, its body as far as it must be held first
 //! (`option http-buffer-request`, rules that look at it, retries), and sending it once more.
 
-use config::plan::{Proxy, ServerSettings};
 use http::{BodyLength, KnownName, Method};
+use plan::{Proxy, ServerSettings};
 use runtime::timer;
 
 use crate::client::{Client, Watch};
@@ -127,7 +127,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, serv
     let _ = client.side.admit(&mut x.upload);
     x.upload_pipe = None;
     if !x.upload.is_received() {
-        let wanted = |options: &config::plan::Options| options.splice_request || options.splice_auto;
+        let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
         x.upload_pipe = crate::response::splice_pipe(client, backend, &x.upload, wanted);
     }
 }

@@ -14,10 +14,10 @@ use std::sync::atomic::{
 use arc_swap::{ArcSwapOption, Guard};
 use balance::{Member, Picker};
 use base::address::Family;
-use config::Plan;
-use config::plan::servers::ServerAt;
-use config::plan::{Grown, Proxy};
 use http::ParseOptions;
+use plan::Plan;
+use plan::servers::ServerAt;
+use plan::{Grown, Proxy};
 use state::Process;
 use state::resolvers::Section;
 
@@ -50,7 +50,7 @@ pub struct ServiceRequest<'a> {
 
 /// A statistics page: the proxy it stands in, its settings, what is asked.
 pub type StatisticsPage =
-    dyn Fn(&Proxy, &config::plan::proxy::StatsPage, &ServiceRequest<'_>) -> ServiceReply + Send + Sync;
+    dyn Fn(&Proxy, &plan::proxy::StatsPage, &ServiceRequest<'_>) -> ServiceReply + Send + Sync;
 
 /// Metrics for a request.
 pub type Metrics = dyn Fn(&ServiceRequest<'_>) -> ServiceReply + Send + Sync;
@@ -96,7 +96,7 @@ pub struct Shared {
     pub plan: Arc<Plan>,
     /// The process's counters and limits.
     pub process: Arc<Process>,
-    /// All proxies, by [`config::plan::ProxyIndex`].
+    /// All proxies, by [`plan::ProxyIndex`].
     pub proxies: Grown<Prepared>,
     /// What other rooms do for requests.
     pub services: Services,

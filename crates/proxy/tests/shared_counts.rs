@@ -21,11 +21,10 @@ fn connections_and_requests_do_not_count_themselves_among_the_users_of_the_plan(
     ));
     let proxies: Vec<_> = plan.proxies.iter().cloned().collect();
     let counts = || -> Vec<usize> {
-        let of_proxy =
-            |proxy: &Arc<config::plan::Proxy>| [Arc::strong_count(proxy), Arc::strong_count(&proxy.state)];
+        let of_proxy = |proxy: &Arc<plan::Proxy>| [Arc::strong_count(proxy), Arc::strong_count(&proxy.state)];
         let listeners =
             proxies.iter().flat_map(|proxy| &proxy.binds).map(|bind| Arc::strong_count(&bind.listener));
-        let of_server = |server: &Arc<config::plan::ServerSettings>| {
+        let of_server = |server: &Arc<plan::ServerSettings>| {
             [Arc::strong_count(server), Arc::strong_count(&server.state)]
         };
         let servers = proxies.iter().flat_map(|proxy| proxy.servers.fixed()).flat_map(of_server);

@@ -4,8 +4,8 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use config::plan::bind::Bind;
 use net::{netscaler, proxy_protocol};
+use plan::bind::Bind;
 use runtime::timer;
 use sample::{ConnectionError, Endpoint, Tlv};
 

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use config::plan::Proxy;
+use plan::Proxy;
 use runtime::timer;
 use sample::ConnectionError;
 

@@ -4,7 +4,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use config::plan::Proxy;
+use plan::Proxy;
 use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 use sample::value::Value;

@@ -5,8 +5,8 @@
 mod driver;
 mod verdict;
 
-use config::plan::Proxy;
-use config::plan::proxy::RestrictNames;
+use plan::Proxy;
+use plan::proxy::RestrictNames;
 use runtime::timer::{self, now_ms};
 use sample::{Cause, Phase};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::plan::Proxy;
+use plan::Proxy;
 use rules::Final;
 use runtime::timer;
 use sample::transaction::TimeoutSlot;

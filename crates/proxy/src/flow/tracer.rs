@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use config::plan::filter::TraceFilter;
+use plan::filter::TraceFilter;
 
 /// One filter that watches one direction.
 pub(crate) struct Tracer {

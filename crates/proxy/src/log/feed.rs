@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use config::plan::ServerSettings;
-use config::plan::log::{LogProto, RingPeer, RingServer};
-use config::plan::server::UseSource;
 use net::{Dial, Stream, Target};
+use plan::ServerSettings;
+use plan::log::{LogProto, RingPeer, RingServer};
+use plan::server::UseSource;
 use runtime::timer::{self, Timer, now_ms};
 use state::ring::Reader;
 use state::server::ServerAddress;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use base::clock::WallTime;
-use config::plan::log::{LogFormat, Logger};
+use plan::log::{LogFormat, Logger};
 
 use super::Outbox;
 

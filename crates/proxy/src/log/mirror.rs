@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use config::Plan;
+use plan::Plan;
 use state::ring::Mirror;
 
 /// The file of one ring.

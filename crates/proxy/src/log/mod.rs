@@ -15,8 +15,8 @@ mod syslog;
 use std::sync::Arc;
 
 use base::clock::DateCache;
-use config::plan::Proxy;
-use config::plan::log::{LogAddress, LogServer, LogTarget, Logger};
+use plan::Proxy;
+use plan::log::{LogAddress, LogServer, LogTarget, Logger};
 use sample::format::Format;
 use sample::{Env, LogProfile};
 use state::Process;

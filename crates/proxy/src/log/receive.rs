@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use config::plan::Proxy;
-use config::plan::log::{HostStrategy, LogForward};
+use plan::Proxy;
+use plan::log::{HostStrategy, LogForward};
 use runtime::timer::now_ms;
 use sample::Endpoint;
 use state::proxy::Admission;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 
-use config::plan::log::LogAddress;
+use plan::log::LogAddress;
 
 /// Where lines of one kind of target leave.
 enum Socket {

@@ -1,6 +1,6 @@
 //! Reading log messages of others (RFC 3164, RFC 5424). What is not in either form passes whole.
 
-use config::plan::log::LogFormat;
+use plan::log::LogFormat;
 
 use super::header::{Line, Origin, Stamp};
 

@@ -2,7 +2,7 @@
 //!
 //! What all workers share of the plan is counted by each worker once, when it first has to do with it; its tasks count among
 //! themselves ([`Local`]). A request therefore takes and gives back a proxy and a server without a write that another worker would see. A server
-//! that a task holds keeps its place (`config::plan::servers`), also across a wait.
+//! that a task holds keeps its place (`plan::servers`), also across a wait.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use config::plan::{Proxy, ServerSettings};
+use plan::{Proxy, ServerSettings};
 use runtime::Local;
 use state::{Listener, Process};
 

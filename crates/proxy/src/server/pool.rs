@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
-use config::plan::global::Glitches;
-use config::plan::proxy::Reuse;
+use plan::global::Glitches;
+use plan::proxy::Reuse;
 use runtime::timer::{Timer, now_ms};
 use state::{Process, Server};
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use config::{Boot, Plan};
+use config::Boot;
+use plan::Plan;
 use proxy::worker::ServiceReply;
 use proxy::{Services, Shared, Worker};
 use state::Process;
