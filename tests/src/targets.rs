@@ -6,10 +6,11 @@ mod expressions;
 
 use std::sync::OnceLock;
 
-use config::{Boot, Loaded, Plan, Setting};
+use config::{Boot, Loaded, Setting};
 use diag::render::{self, Colour};
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, Normalized, ParseError, ParseOptions, Status};
 use net::{netscaler, proxy_protocol};
+use plan::Plan;
 use sample::{Env, Transaction};
 
 pub use expressions::{cookies, expression, json, jwt, url};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use config::Plan;
 use control::Runtime;
 use diag::Severity;
+use plan::Plan;
 use proxy::worker::{Found, ServiceReply, ServiceRequest};
 use proxy::{Services, Shared, Worker};
 use runtime::watchdog::{self, Task};
@@ -184,9 +184,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     // The same version whoever asks for it, and however.
     (runtime.version, runtime.date) = (version::FULL, version::DATE);
     runtime.warnings = crate::messages::warnings;
-    let splices = |options: &config::plan::Options| {
-        options.splice_auto || options.splice_request || options.splice_response
-    };
+    let splices =
+        |options: &plan::Options| options.splice_auto || options.splice_request || options.splice_response;
     if !plan.global.no_splice && plan.proxies.iter().any(|proxy| splices(&proxy.options)) {
         runtime.pipes = net::splice::pipes;
     }
@@ -363,20 +362,18 @@ fn count_panics(process: &Arc<Process>) {
 /// What other rooms do for requests.
 fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
     let of_page = runtime.clone();
-    let statistics = move |_: &config::plan::Proxy,
-                           page: &config::plan::proxy::StatsPage,
-                           request: &ServiceRequest<'_>|
-          -> ServiceReply {
-        let settings = view::page(page);
-        let uri = String::from_utf8_lossy(request.target);
-        let request = control::statistics::PageRequest {
-            method: http::Method::from_bytes(request.method),
-            uri: &uri,
-            body: request.body,
-            admin: request.admin,
+    let statistics =
+        move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
+            let settings = view::page(page);
+            let uri = String::from_utf8_lossy(request.target);
+            let request = control::statistics::PageRequest {
+                method: http::Method::from_bytes(request.method),
+                uri: &uri,
+                body: request.body,
+                admin: request.admin,
+            };
+            reply(control::statistics::respond(&of_page, &settings, &request))
         };
-        reply(control::statistics::respond(&of_page, &settings, &request))
-    };
     let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
         let uri = String::from_utf8_lossy(request.target);
         let request = control::statistics::PageRequest {

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use config::{Boot, Loaded, Plan, Setting};
+use config::{Boot, Loaded, Setting};
 use diag::Severity;
+use plan::Plan;
 use syntax::Environment;
 
 use crate::args::{Action, Args};
@@ -33,7 +34,7 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
         messages.say(Severity::Alert, text);
         return Err(ExitCode::FAILURE);
     }
-    let listening = |proxy: &config::plan::Proxy| {
+    let listening = |proxy: &plan::Proxy| {
         let datagrams = proxy.log_forward.as_ref().is_some_and(|forward| !forward.datagrams.is_empty());
         !proxy.disabled && (datagrams || !proxy.binds.is_empty())
     };
@@ -73,7 +74,7 @@ fn apply(args: &Args, plan: &mut Plan) {
     global.master_worker |= args.master_worker;
     global.zero_warning |= args.zero_warning;
     if args.only_v4 {
-        global.dns_accept_family = config::plan::resolvers::AcceptFamily::V4;
+        global.dns_accept_family = plan::resolvers::AcceptFamily::V4;
     }
     global.no_splice |= args.no_splice;
     global.no_reuseport |= args.no_reuseport;

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock, Weak};
 
-use config::plan::Logger;
 use diag::Severity;
 use health::Wanted;
 use net::Stream;
+use plan::Logger;
 use proxy::log::{Line, Outbox};
 use proxy::{Shared, lend};
 

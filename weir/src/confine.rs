@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use config::Plan;
-use config::plan::server::{Source, UseSource};
-use config::plan::{Capability, Chroot, Global};
 use diag::Severity;
+use plan::Plan;
+use plan::server::{Source, UseSource};
+use plan::{Capability, Chroot, Global};
 use rules::RuleSet;
 use rustix::io::Errno;
 use rustix::thread::{

@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Mutex;
 
-use config::Plan;
-use config::plan::Bind;
-use config::plan::bind::BindAddress;
 use net::pass::{self, Passed};
+use plan::Bind;
+use plan::Plan;
+use plan::bind::BindAddress;
 use socket2::{SockRef, Type};
 
 use crate::listeners::{Bound, Owner};

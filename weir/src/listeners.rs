@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use config::Plan;
-use config::plan::bind::{BindAddress, Shards};
-use config::plan::{Bind, Global};
 use net::listen::{self, Options, Rights};
+use plan::Plan;
+use plan::bind::{BindAddress, Shards};
+use plan::{Bind, Global};
 
 use crate::hand_over::{Inherited, Taken};
 

@@ -89,7 +89,7 @@ fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
     }
 }
 
-fn run(plan: Result<config::Plan, ExitCode>, args: args::Args, resumed: Option<master::State>) -> ExitCode {
+fn run(plan: Result<plan::Plan, ExitCode>, args: args::Args, resumed: Option<master::State>) -> ExitCode {
     match plan {
         Err(code) => code,
         Ok(plan) if args.action == Action::Check => {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
 use config::dynamic::{self, Asked, AskedBackend};
-use config::plan::Proxy;
 use control::{Keeper, NewBackend, Runtime};
+use plan::Proxy;
 use proxy::Shared;
 use state::{Admin, Server};
 

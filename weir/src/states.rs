@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use config::Plan;
-use config::plan::proxy::StateFile;
 use control::state_file;
 use control::view::{ProxyView, View};
 use diag::Severity;
+use plan::Plan;
+use plan::proxy::StateFile;
 use state::saved::{self, Broken};
 
 use crate::messages::Messages;

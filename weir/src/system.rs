@@ -5,9 +5,9 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use config::Plan;
-use config::plan::Global;
 use diag::Severity;
+use plan::Global;
+use plan::Plan;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Args;

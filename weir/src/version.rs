@@ -69,7 +69,7 @@ pub(crate) fn short(as_haproxy: bool) -> String {
 pub(crate) fn long(as_haproxy: bool) -> String {
     let features: Vec<String> =
         features().map(|(name, present)| format!("{}{name}", if present { '+' } else { '-' })).collect();
-    let tune = config::plan::global::Tune::default();
+    let tune = plan::global::Tune::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
         "{}Build options :\n  TARGET  = {}-{}\n  PROFILE = {}\n\nFeature list : {}\n\n\

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use config::Plan;
-use config::plan::bind::{BindAddress, Level, SeverityOutput};
-use config::plan::proxy::StatsPage;
-use config::plan::{Proxy, ServerSettings};
 use control::statistics::PageSettings;
 use control::view::{ProxyView, ServerView, SocketView, View};
+use plan::Plan;
+use plan::bind::{BindAddress, Level, SeverityOutput};
+use plan::proxy::StatsPage;
+use plan::{Proxy, ServerSettings};
 
 use crate::system::Limits;
 

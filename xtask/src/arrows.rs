@@ -25,12 +25,12 @@ const ROOMS: &[Room] = &[
     ("config",     "crates/config",  &["balance", "base", "diag", "http", "plan", "rules", "runtime", "sample", "state", "syntax", "tls"]),
     ("net",        "crates/net",     &["base", "runtime", "tls"]),
     ("proxy",      "crates/proxy",   &["balance", "base", "http", "net", "plan", "rules", "runtime", "sample", "state"]),
-    ("health",     "crates/health",  &["base", "config", "http", "net", "runtime", "sample", "state"]),
-    ("resolvers",  "crates/resolvers", &["base", "config", "runtime", "state"]),
+    ("health",     "crates/health",  &["base", "http", "net", "plan", "runtime", "sample", "state"]),
+    ("resolvers",  "crates/resolvers", &["base", "plan", "runtime", "state"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state"]),
-    ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
+    ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "plan", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["config", "diag", "http", "net", "rules", "sample", "state"]),
+    ("weir-tests", "tests",          &["config", "diag", "http", "net", "plan", "rules", "sample", "state"]),
 ];
 
 /// The crate that may switch the check of `unsafe` off for one of its files, and that file.

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use plan::ProxyIndex;
 use plan::check::{CheckKind, Family};
 use plan::proxy::Proxy;
 use plan::server::ServerSettings;
+use plan::{Plan, ProxyIndex};
 use sample::pattern::PatternSets;
 use state::Mode;
 
-use crate::{Loaded, Plan, load_within};
+use crate::{Loaded, load_within};
 
 /// Parameters that only servers of the configuration may have.
 const NOT_ADDED: &[&str] = &[

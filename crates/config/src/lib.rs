@@ -23,13 +23,11 @@ pub mod tables;
 use std::path::PathBuf;
 
 use diag::{Diagnostics, FileId, SourceMap};
+use plan::Plan;
 use sample::pattern::PatternSets;
 use syntax::{Environment, Facts};
 
-/// The plan, under its former path.
-pub use ::plan;
 pub use draft::Draft;
-pub use plan::Plan;
 pub use resolve::Setting;
 use resolve::around::Around;
 

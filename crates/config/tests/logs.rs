@@ -3,10 +3,8 @@
 mod common;
 
 use common::{lines, load_quietly, places, plan};
-use config::plan::Plan;
-use config::plan::log::{
-    HostStrategy, LogFormat, LogProto, LogServer, LogTarget, Logger, RingPeer, RingServer,
-};
+use plan::Plan;
+use plan::log::{HostStrategy, LogFormat, LogProto, LogServer, LogTarget, Logger, RingPeer, RingServer};
 use sample::LogOrigin;
 use state::server::ServerAddress;
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use balance::{Algorithm, HashFunction, HashKind, PreserveAffinity, UriPart};
 use common::plan;
-use config::plan::bind::{BindAddress, Level, Shards};
-use config::plan::check::{Action, CheckKind, Script, Send, Text};
-use config::plan::log::{LogAddress, LogFormat, LogTarget};
-use config::plan::proxy::{ConnectionMode, CookieOperation, Proxy, RestrictNames, Reuse};
-use config::plan::server::{Observe, OnError, SendProxy, ServerSettings, UseSource};
-use config::plan::{Capability, Chroot, Global, Plan};
+use plan::bind::{BindAddress, Level, Shards};
+use plan::check::{Action, CheckKind, Script, Send, Text};
+use plan::log::{LogAddress, LogFormat, LogTarget};
+use plan::proxy::{ConnectionMode, CookieOperation, Proxy, RestrictNames, Reuse};
+use plan::server::{Observe, OnError, SendProxy, ServerSettings, UseSource};
+use plan::{Capability, Chroot, Global, Plan};
 use state::Mode;
 use state::server::ServerAddress;
 

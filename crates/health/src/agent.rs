@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::clock::now_ms;
-use config::plan::check::AgentSettings;
 use net::dial::Target;
+use plan::check::AgentSettings;
 use state::server::{Operational, ServerAddress};
 use state::transition;
 use state::{Admin, Server};

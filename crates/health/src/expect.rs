@@ -1,6 +1,6 @@
 //! Judging what was received against one `expect` step.
 
-use config::plan::check::{Expect, HeaderMatcher, Matcher, Method, Pattern};
+use plan::check::{Expect, HeaderMatcher, Matcher, Method, Pattern};
 
 use crate::facts::Facts;
 use crate::protocol::{self, Reading};

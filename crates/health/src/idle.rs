@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use config::plan::Proxy;
-use config::plan::check::{Connect, Family, Script};
-use config::plan::server::{SendProxy, ServerSettings};
 use net::stream::Stream;
+use plan::Proxy;
+use plan::check::{Connect, Family, Script};
+use plan::server::{SendProxy, ServerSettings};
 
 use crate::link::Home;
 use crate::{Context, Subject};

@@ -29,10 +29,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use config::Plan;
-use config::plan::Proxy;
-use config::plan::check::{AgentSettings, CheckKind, CheckSettings};
-use config::plan::server::ServerSettings;
+use plan::Plan;
+use plan::Proxy;
+use plan::check::{AgentSettings, CheckKind, CheckSettings};
+use plan::server::ServerSettings;
 use state::server::Demand;
 use state::{Process, Server};
 

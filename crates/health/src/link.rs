@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use config::plan::check::{Connect, Port};
-use config::plan::server::{SendProxy, UseSource};
 use net::dial::{Dial, Target};
 use net::socks4;
 use net::stream::Stream;
+use plan::check::{Connect, Port};
+use plan::server::{SendProxy, UseSource};
 use state::server::ServerAddress;
 use tokio::time::{Instant, timeout_at};
 

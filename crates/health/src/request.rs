@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use config::plan::check::{Request, Script, Text};
+use plan::check::{Request, Script, Text};
 use state::Server;
 use state::server::{Operational, ServerAddress};
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use config::plan::check::{Action, Connect, Expect, Family, Matcher, Script, Send, Source, Spelling, Step};
+use plan::check::{Action, Connect, Expect, Family, Matcher, Script, Send, Source, Spelling, Step};
 use sample::value::Value;
 use state::server::Operational;
 
@@ -370,7 +370,7 @@ impl Conversation<'_> {
             return " at initial connection step of tcp-check".to_owned();
         }
         let what = match &step.action {
-            Action::Connect(Connect { port: Some(config::plan::check::Port::Fixed(port)), .. }) => {
+            Action::Connect(Connect { port: Some(plan::check::Port::Fixed(port)), .. }) => {
                 format!(" (connect port {port})")
             }
             Action::Connect(_) => " (connect)".to_owned(),

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use base::clock::now_ms;
-use config::plan::check::AgentSettings;
+use plan::check::AgentSettings;
 use runtime::profile;
 use runtime::timer::Timer;
 use runtime::{watchdog, worker};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
-use config::plan::check::InitState;
+use plan::check::InitState;
 use state::server::{CheckResult, Demand, Health, Operational};
 use state::transition::{self, ALERT, NOTICE};
 use state::{Proxy, Server};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::clock::now_ms;
-use config::plan::check::InitState;
+use plan::check::InitState;
 use runtime::timer::Timer;
 use state::server::{Demand, Operational};
 

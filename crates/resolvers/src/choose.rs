@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use base::address::Family;
-use config::plan::resolvers::Wishes;
+use plan::resolvers::Wishes;
 
 /// What became of the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::address::Family;
-use config::plan::Resolvers;
 use hickory_proto::rr::Name;
+use plan::Resolvers;
 use slab::Slab;
 use state::resolvers::Counters;
 

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
-use config::plan::resolvers::AcceptFamily;
+use plan::resolvers::AcceptFamily;
 
 use crate::engine::Families;
 

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use base::address::Family;
-use config::Plan;
+use plan::Plan;
 use state::Process;
 use state::resolvers::Section;
 use tokio::sync::oneshot;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::Family;
-use config::Plan;
-use config::plan::resolvers::{Resolution as Settings, Wishes};
-use config::plan::{Proxy, Resolvers};
+use plan::Plan;
+use plan::resolvers::{Resolution as Settings, Wishes};
+use plan::{Proxy, Resolvers};
 use state::server::ServerAddress;
 use state::transition::{self, NOTICE};
 use state::{Admin, Server};

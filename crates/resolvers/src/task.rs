@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::Family;
 use base::clock::now_ms;
-use config::Plan;
-use config::plan::Resolvers;
-use config::plan::resolvers::{AcceptFamily, Wishes};
+use plan::Plan;
+use plan::Resolvers;
+use plan::resolvers::{AcceptFamily, Wishes};
 use runtime::timer::{NEVER, Timer};
 use state::{Process, Server};
 use tokio::sync::{Notify, oneshot};

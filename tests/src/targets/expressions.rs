@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use config::{Loaded, Plan};
+use config::Loaded;
 use http::{Head, Method, ParseOptions, Status, cookie, parse_request, uri};
+use plan::Plan;
 use rules::Reply;
 use sample::{Env, Transaction};
 

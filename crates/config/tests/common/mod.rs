@@ -1,8 +1,9 @@
 //! What the tests of this folder share: loading a text and showing its messages.
 #![allow(dead_code)]
 
-use config::{Boot, Loaded, Plan};
+use config::{Boot, Loaded};
 use diag::SourceMap;
+use plan::Plan;
 
 /// Loads a text as `test.cfg`.
 pub(crate) fn load(text: &str) -> Loaded {

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use config::plan::resolvers::{Hold, NameServer, NameServerAddress};
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, SRV};
 use hickory_proto::rr::{RData, Record, RecordType};
+use plan::resolvers::{Hold, NameServer, NameServerAddress};
 use state::resolvers::Section;
 
 use super::*;
