@@ -10,7 +10,7 @@ use std::time::Duration;
 use control::Runtime;
 use diag::Severity;
 use plan::Plan;
-use proxy::worker::{Found, ServiceReply, ServiceRequest};
+use proxy::shared::{Found, ServiceReply, ServiceRequest};
 use proxy::{Services, Shared, Worker};
 use runtime::watchdog::{self, Task};
 use state::Process;
@@ -286,13 +286,13 @@ async fn work(
 ) {
     let Desk { shared, runtime, checks, sections, exposed, ready } = desk;
     let worker = Worker::new(shared.clone(), group.clone());
-    proxy::accept::install(&worker);
+    proxy::serve::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
-    proxy::log::feed::start(&worker);
+    proxy::serve::feed::start(&worker);
     ready.wait().await;
     for bound in share {
         if let listeners::Owner::Datagrams { proxy, .. } = bound.owner {
-            let task = proxy::log::receive::datagrams(worker.clone(), bound.socket, proxy);
+            let task = proxy::serve::receive::datagrams(worker.clone(), bound.socket, proxy);
             tokio::task::spawn_local(async move {
                 if let Err(error) = task.await {
                     messages.say(Severity::Alert, &format!("cannot receive log messages: {error}"));
@@ -309,7 +309,7 @@ async fn work(
         };
         match bound.owner {
             listeners::Owner::Frontend { proxy, bind } => {
-                let task = proxy::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
+                let task = proxy::serve::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
                 tokio::task::spawn_local(task);
             }
             listeners::Owner::Datagrams { .. } => {}

@@ -1,42 +1,43 @@
-//! Accept, session, stream, route, connect, forward, retry, log: what is done with a connection.
+//! What is done with a connection, from accept to its last byte.
 //!
-//! Read it in the order of a request: [`accept`], `session`, `exchange` (HTTP) or `relay` (TCP), and the steps
-//! that these call. Never calls `control`; both meet in `state`. Started by the binary, one [`Worker`] a thread.
+//! Read it in the order of a request: [`serve::accept`], `serve::session`, `serve::http` (HTTP) or `serve::tcp`, and the
+//! steps that these call. Calls go down this list, which `cargo run -p xtask -- imports` checks:
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `serve` | accept, sessions, requests, streams, sending answers made here |
+//! | `evaluate` | running rule sets, and what their verdicts make of a message |
+//! | `message` | receiving a request and a response and sending them on |
+//! | `routing` | which backend and server, connecting, retries |
+//! | `answers` | error pages, replies of rules, services |
+//! | `exchange` | what is known of one request or stream, and what is told of it |
+//! | `client` | the client's side: connection, request, protocol |
+//! | `worker` | what one worker's tasks share |
+//! | `log` | log lines on their way out |
+//! | `server` | the server's side: connections, idle ones, servers |
+//! | `shared` | what all workers share |
+//! | `flow` | one direction of bytes |
+//! | `fault`, `glitch` | what can go wrong, and what is let pass |
+//!
+//! Never calls `control`; both meet in `state`. Started by the binary, one [`Worker`] a thread.
 
 #![forbid(unsafe_code)]
 
-pub mod accept;
-mod assign;
-mod cacheable;
+mod answers;
 mod client;
-mod conclude;
-mod connect;
-mod cookie;
-mod ending;
-mod envs;
 mod evaluate;
 mod exchange;
 mod fault;
-mod fields;
-mod filters;
-mod finish;
 mod flow;
 mod glitch;
-pub mod lend;
 pub mod log;
-mod relay;
-mod report;
-mod request;
-mod respond;
-mod response;
-mod retry;
-mod route;
+mod message;
+mod routing;
+pub mod serve;
 mod server;
-mod service;
-mod session;
-mod sockets;
-mod tunnel;
-mod upload;
+pub mod shared;
 pub mod worker;
 
-pub use worker::{Services, Shared, Worker};
+pub use routing::lend;
+pub use shared::{Services, Shared};
+pub use worker::Worker;

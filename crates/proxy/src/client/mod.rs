@@ -6,6 +6,7 @@
 
 mod h1;
 pub(crate) mod handshake;
+mod keep;
 mod wait;
 
 use std::cell::RefCell;
@@ -29,7 +30,8 @@ use crate::fault::Fault;
 use crate::flow::{Flow, FlowError, Path, Sink, Socket, Source};
 use crate::server::Private;
 use crate::server::local::{LocalProxy, LocalServer};
-use crate::worker::{Prepared, Worker};
+use crate::shared::Prepared;
+use crate::worker::Worker;
 
 pub(crate) use h1::Framed;
 pub(crate) use wait::{Presence, Watch};

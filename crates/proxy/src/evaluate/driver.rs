@@ -12,11 +12,15 @@ use sample::value::Value;
 use super::verdict::{self, Side};
 use crate::client::handshake::Expected;
 use crate::client::{Client, Watch};
+use crate::exchange::report;
+use crate::exchange::sockets::Sockets;
+use crate::exchange::view;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
+use crate::message::request;
+use crate::message::response;
+use crate::message::upload;
 use crate::server::Upstream;
-use crate::sockets::Sockets;
-use crate::{envs, relay, report, response, upload};
 
 /// What a rule set is about.
 pub(super) enum About<'a> {
@@ -118,8 +122,8 @@ fn step(
             let head = if x.txn.has_response { &x.txn.response } else { &x.txn.request };
             stage.longest_head =
                 (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held));
-            stage.request_bytes = &x.body;
-            stage.response_bytes = &x.response_bytes;
+            stage.request_bytes = &x.request_body.seen;
+            stage.response_bytes = &x.response_body.seen;
         }
         About::Stream { until, complete, .. } => {
             stage.request_bytes = client.side.received();
@@ -146,7 +150,7 @@ async fn wait_for_more(
         About::Request(proxy) | About::Response(proxy, _) => {
             hold_body(client, x, proxy, usize::MAX, None).await?
         }
-        About::Stream { until, complete, .. } => *complete = !relay::more(client, *until).await?,
+        About::Stream { until, complete, .. } => *complete = !request::more(client, *until).await?,
         About::Answer { upstream, until, complete, .. } => {
             *complete = !response::more(client, x, upstream, *until).await?;
         }
@@ -213,7 +217,7 @@ async fn do_hold(
             let mut found = pin!((client.worker.shared.services.resolve)(&section, name, prefer));
             let found = client.wait(watch, |_, context| found.as_mut().poll(context)).await?;
             if let Some(address) = found {
-                envs::with(client, x, |env| var.set(env, &Value::ip(address)));
+                view::with(client, x, |env| var.set(env, &Value::ip(address)));
             }
         }
     }

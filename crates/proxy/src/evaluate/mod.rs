@@ -2,7 +2,9 @@
 //!
 //! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in [`verdict`].
 
+pub(crate) mod cacheable;
 mod driver;
+mod statistics;
 mod verdict;
 
 use plan::Proxy;
@@ -10,13 +12,16 @@ use plan::proxy::RestrictNames;
 use runtime::timer::{self, now_ms};
 use sample::{Cause, Phase};
 
+use crate::answers::page;
 use crate::client::Client;
 use crate::client::handshake::Expected;
+use crate::exchange::view;
+use crate::exchange::view::holds;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
-use crate::route::holds;
+use crate::message::response;
+use crate::message::upload;
 use crate::server::Upstream;
-use crate::{envs, respond, response, service, upload};
 use driver::{About, Ended};
 use verdict::count_denied_request;
 
@@ -53,7 +58,7 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
     if frontend.monitor_uri.is_some() {
         monitor(client, x, &frontend)?;
     }
-    if frontend.options.http_buffer_request && upload::has_body(x) {
+    if frontend.options.http_buffer_request && x.has_body() {
         hold_body(client, x, &frontend, usize::MAX, None).await?;
     }
     on_request(client, x, &frontend).await
@@ -100,7 +105,7 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
         of_http(client, x, proxy, &proxy.redirects).await?;
     }
     if proxy.stats.is_some() {
-        Box::pin(service::statistics(client, x, proxy)).await?;
+        Box::pin(statistics::statistics(client, x, proxy)).await?;
     }
     Ok(())
 }
@@ -117,7 +122,7 @@ fn restrict_names(client: &Client, x: &mut Exchange, proxy: &Proxy) -> Result<()
     }
     count_denied_request(client, x);
     x.txn.termination.set(Cause::Proxy, Phase::Request);
-    respond::error(client, x, 403);
+    page::error(client, x, 403);
     Err(Stop::Reply)
 }
 
@@ -205,12 +210,12 @@ fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), St
     if wanted != Some(target) && wanted != http::uri::split(target).pathq() {
         return Ok(());
     }
-    let failed = envs::with(client, x, |env| {
+    let failed = view::with(client, x, |env| {
         frontend.monitor_fail.iter().any(|condition| holds(Some(condition), env))
     });
     x.txn.termination.set(Cause::Local, Phase::Request);
     x.txn.log_level = Some(None);
-    respond::error(client, x, if failed { 503 } else { 200 });
+    page::error(client, x, if failed { 503 } else { 200 });
     Err(Stop::Reply)
 }
 

@@ -8,10 +8,11 @@ use runtime::timer;
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
 
+use crate::answers::page;
+use crate::answers::service;
 use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::{respond, service};
 
 /// Which message a rule set is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,17 +129,17 @@ pub(crate) fn count_denied_response(client: &Client, x: &Exchange, proxy: &Proxy
 /// The reply of a rule: its own, or the page of its status.
 fn answer(client: &Client, x: &mut Exchange, reply: &Arc<rules::Reply>) -> Stop {
     match (reply.bare_status(), &reply.content) {
-        (Some(status), _) => respond::error(client, x, status),
+        (Some(status), _) => page::error(client, x, status),
         (_, rules::Content::Challenge(realm)) => {
-            respond::error(client, x, reply.status);
+            page::error(client, x, reply.status);
             rules::challenge(reply.status, realm, &mut x.txn.response);
         }
         (_, rules::Content::Message(_)) => {
-            respond::render(client, x, reply);
+            page::render(client, x, reply);
             // The file is sent as it is; logs and statistics tell what the rule says.
             x.error_status = reply.status;
         }
-        _ => respond::render(client, x, reply),
+        _ => page::render(client, x, reply),
     }
     Stop::Reply
 }

@@ -117,21 +117,24 @@ impl Flow {
     }
 
     /// Moves the body on as far as both sides allow; `Ready` once all of it has been sent. What needs not be looked at
-    /// goes through `pipe`, if there is one.
+    /// goes through the pipe, if there is one.
     pub(crate) fn poll_pump(
         &mut self,
         context: &mut Context<'_>,
         from: Source<'_>,
         to: &mut Sink<'_>,
-        pipe: &mut Option<Pipe>,
     ) -> Poll<Result<(), FlowError>> {
         let Sink::H1(to) = to;
         match from {
             Source::H1(from) => {
                 from.input.get_or_insert_with(Buffer::small);
-                let pumped = match pipe {
-                    Some(_) => self.poll_splice(context, from, to, pipe),
+                let pumped = match self.pipe.take() {
                     None => self.poll_forward(context, from, to),
+                    mut pipe => {
+                        let pumped = self.poll_splice(context, from, to, &mut pipe);
+                        self.pipe = pipe;
+                        pumped
+                    }
                 };
                 // Nothing is held while nothing comes.
                 from.release();
@@ -272,7 +275,7 @@ impl Flow {
         let room = buffer.room_len();
         if room == 0 {
             // A line of the coding that no buffer holds has no end for us.
-            return if self.is_blocked() { Poll::Pending } else { Poll::Ready(Err(FlowError::Coding)) };
+            return if self.has_unsent() { Poll::Pending } else { Poll::Ready(Err(FlowError::Coding)) };
         }
         match from.poll_read(context, buffer.room()) {
             Poll::Pending => Poll::Pending,

@@ -26,7 +26,7 @@ impl Flow {
             buffer.consume(self.ready);
             self.ready = 0;
         }
-        while self.is_blocked() {
+        while self.has_unsent() {
             let staged = &self.staged[self.staged_sent..];
             let ready = &buffer.filled()[..self.ready];
             let n = match to.poll_write_both(context, staged, ready, more) {
@@ -119,7 +119,7 @@ impl Flow {
         buffer: &mut Buffer,
         to: &mut Stream,
     ) -> Poll<Result<(), FlowError>> {
-        while self.is_blocked() {
+        while self.has_unsent() {
             let staged = &self.staged[self.staged_sent..];
             let free = gate.free.min(staged.len());
             let payload = staged.len() - free + self.ready;

@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
 
 impl Outbox {
     /// Appends what stands before `line`.
-    pub(super) fn header(&mut self, logger: &Logger, line: &Line<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn header(&mut self, logger: &Logger, line: &Line<'_>, out: &mut Vec<u8>) {
         let level = line.level.max(logger.min_level);
         let priority = u32::from(line.facility.unwrap_or(logger.facility)) * 8 + u32::from(level);
         let format = if logger.format == LogFormat::AsReceived { line.received } else { logger.format };

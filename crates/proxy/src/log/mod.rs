@@ -5,12 +5,10 @@
 //! `header`, where it leaves for good `socket`, how rings are sent on `feed`, how messages of others come in
 //! `receive` and `syslog`, and `mirror` keeps the files of rings.
 
-pub mod feed;
-mod header;
+pub(crate) mod header;
 mod mirror;
-pub mod receive;
 mod socket;
-mod syslog;
+pub(crate) mod syslog;
 
 use std::sync::Arc;
 
@@ -26,7 +24,7 @@ pub use header::Line;
 pub use mirror::open as open_mirrors;
 use socket::Sockets;
 
-use crate::worker::Shared;
+use crate::shared::Shared;
 
 /// One worker's way out for log lines. Also used by the process itself for its own messages.
 pub struct Outbox {

@@ -8,7 +8,7 @@ use super::header::{Line, Origin, Stamp};
 const UNSAID: u8 = 5;
 
 /// Reads a message. Its text and fields are parts of `bytes`.
-pub(super) fn parse(bytes: &[u8]) -> Line<'_> {
+pub(crate) fn parse(bytes: &[u8]) -> Line<'_> {
     let Some((priority, rest)) = priority(bytes) else { return whole(bytes) };
     let mut line = Line {
         level: (priority & 7) as u8,
@@ -26,7 +26,7 @@ pub(super) fn parse(bytes: &[u8]) -> Line<'_> {
 }
 
 /// A message that says nothing about itself.
-pub(super) fn whole(bytes: &[u8]) -> Line<'_> {
+pub(crate) fn whole(bytes: &[u8]) -> Line<'_> {
     Line {
         level: UNSAID,
         facility: None,

@@ -15,7 +15,7 @@ use runtime::Local;
 use state::{Listener, Process};
 
 use super::pool::ServerPool;
-use crate::worker::{Prepared, Shared};
+use crate::shared::{Prepared, Shared};
 
 /// A proxy.
 pub(crate) struct LocalProxy {

@@ -4,8 +4,6 @@
 //! One task a worker, the sweeper, is told of every server with an event on an idle connection and drops what was closed.
 
 use std::cell::Cell;
-use std::future::poll_fn;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
@@ -19,7 +17,7 @@ use super::bell::{Bell, Board, Place};
 use super::h1::Connection;
 use super::local::{LocalServer, Locals};
 use crate::glitch;
-use crate::worker::{Shared, Worker};
+use crate::shared::Shared;
 
 /// Counts an idle connection as one no more.
 fn count_out(server: &LocalServer, idle: &Connection) {
@@ -206,6 +204,23 @@ impl Pools {
         locals.each_server(|server| !self.evict(server));
     }
 
+    /// Watches the idle connections: never ready.
+    pub(crate) fn poll_sweep(
+        &self,
+        context: &mut Context<'_>,
+        locals: &Locals,
+        timer: &Timer,
+        places: &mut Vec<Place>,
+    ) -> Poll<()> {
+        self.board.set_sweeper(context.waker());
+        loop {
+            timer.set(self.sweep(locals, now_ms(), places));
+            if timer.poll_expired(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
     /// Drops what the kernel has told something of, at the servers that `places` is filled with; closes half of what nobody
     /// needed where it is time. Returns the next instant to look.
     fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<Place>) -> u64 {
@@ -288,21 +303,4 @@ impl ServerPool {
         self.purge_at =
             if self.idle.is_empty() { 0 } else { now + (server.pool_purge_delay.as_millis() as u64).max(1) };
     }
-}
-
-/// Watches a worker's idle connections for as long as the worker lives.
-pub(crate) async fn sweep(worker: Rc<Worker>) {
-    let timer = Timer::new();
-    let mut places = Vec::new();
-    poll_fn(|context| {
-        let pools = &worker.pools;
-        pools.board.set_sweeper(context.waker());
-        loop {
-            timer.set(pools.sweep(&worker.locals, now_ms(), &mut places));
-            if timer.poll_expired(context).is_pending() {
-                return Poll::<()>::Pending;
-            }
-        }
-    })
-    .await;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use config::Boot;
 use plan::Plan;
-use proxy::worker::ServiceReply;
+use proxy::shared::ServiceReply;
 use proxy::{Services, Shared, Worker};
 use state::Process;
 
@@ -101,12 +101,13 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
         let (shared, workers, watched) = (shared.clone(), workers.clone(), watched.take());
         let main = move || async move {
             let worker = Worker::new(shared, 0..workers.len());
-            proxy::accept::install(&worker);
+            proxy::serve::accept::install(&worker);
             tokio::task::spawn_local(proxy::worker::background(worker.clone()));
             for (frontend, socket) in watched.into_iter().flatten() {
                 let listener =
                     net::Listener::from_fd(socket.into()).expect("a listening socket can be watched");
-                let task = proxy::accept::serve(worker.clone(), listener, frontend, 0, workers.clone());
+                let task =
+                    proxy::serve::accept::serve(worker.clone(), listener, frontend, 0, workers.clone());
                 tokio::task::spawn_local(task);
             }
             std::future::pending::<()>().await;

@@ -1,11 +1,11 @@
 //! The view that expressions get of a connection and its request, made for a moment.
 
 use runtime::timer::now_ms;
-use sample::Env;
+use sample::{Condition, Env, Test};
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::sockets::Sockets;
+use crate::exchange::sockets::Sockets;
 
 /// Calls `look` with the view of `client` and `x`, nothing more to come.
 pub(crate) fn with<R>(client: &Client, x: &Exchange, look: impl FnOnce(&Env<'_>) -> R) -> R {
@@ -13,7 +13,12 @@ pub(crate) fn with<R>(client: &Client, x: &Exchange, look: impl FnOnce(&Env<'_>)
     look(&Env {
         sockets: Some(&sockets),
         request_bytes: x.request_bytes(client),
-        response_bytes: &x.response_bytes,
+        response_bytes: &x.response_body.seen,
         ..Env::of(&client.worker.shared.process, &client.session, &x.txn, now_ms())
     })
+}
+
+/// Whether a condition holds now; none always does.
+pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
+    condition.is_none_or(|condition| condition.eval(env) == Test::Yes)
 }

@@ -6,9 +6,9 @@ use plan::{Proxy, ServerSettings};
 use runtime::timer;
 
 use crate::client::{Client, Watch};
+use crate::exchange::filters;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::filters;
 use crate::flow::{Coding, Path};
 
 /// Holds the request back until its body is there, where the configuration asks for it.
@@ -24,21 +24,16 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
         || retry.response_timeout
         || retry.zero_rtt_rejected
         || !retry.statuses.is_empty();
-    if !(buffered || by_parameter || replays) || !has_body(x) {
+    if !(buffered || by_parameter || replays) || !x.has_body() {
         return Ok(());
     }
     let timeouts = &client.frontend.timeouts;
     let allowed = timeouts.http_request.or(backend.timeouts.http_request).or(timeouts.client);
     Box::pin(hold(client, x, usize::MAX, allowed)).await?;
-    if replays && x.body_complete {
-        client.side.keep(x.request_length, &mut x.replay);
+    if replays && x.request_body.is_complete {
+        client.side.keep(x.request_body.length, &mut x.request_body.kept);
     }
     Ok(())
-}
-
-/// Whether the request has a body.
-pub(crate) fn has_body(x: &Exchange) -> bool {
-    !x.upload.is_received() || x.upload.is_blocked()
 }
 
 /// Waits until `wanted` bytes of the body, or all of it, or a whole buffer, are there, and decodes them for
@@ -49,14 +44,14 @@ pub(crate) async fn hold(
     wanted: usize,
     allowed: Option<std::time::Duration>,
 ) -> Result<(), Stop> {
-    if !has_body(x) || x.cut_short {
-        x.body_complete |= !x.cut_short;
+    if !x.has_body() || x.request_body.is_cut {
+        x.request_body.is_complete |= !x.request_body.is_cut;
         return Ok(());
     }
     client.timer.set_after(timer::now_ms(), allowed);
-    if x.expects_continue && client.side.is_drained() {
+    if x.request_body.expects_continue && client.side.is_drained() {
         client.send_interim(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
-        x.expects_continue = false;
+        x.request_body.expects_continue = false;
         // The client has its answer, and the body is on its way: nobody is asked twice.
         x.txn.request.remove_known(KnownName::Expect);
     }
@@ -72,14 +67,14 @@ pub(crate) async fn hold(
 async fn hold_within(client: &mut Client, x: &mut Exchange, wanted: usize) -> Result<(), Stop> {
     loop {
         decode(client, x)?;
-        if x.body_complete || x.body.len() >= wanted || !client.side.has_room() {
+        if x.request_body.is_complete || x.request_body.seen.len() >= wanted || !client.side.has_room() {
             return Ok(());
         }
         let watch = Watch { leaving: false, late: Fault::RequestTimeout };
         let read = client.wait(watch, |client, context| client.poll_fill(context));
         if read.await?.map_err(|_| Fault::RequestAborted)? == 0 {
             // Rules still see what came; the request ends where it would leave for a server.
-            x.cut_short = true;
+            x.request_body.is_cut = true;
             return Ok(());
         }
     }
@@ -87,62 +82,56 @@ async fn hold_within(client: &mut Client, x: &mut Exchange, wanted: usize) -> Re
 
 /// Has rules see what of the body is there, without waiting for more. What is wrong with it shows when it is sent on.
 pub(crate) fn look(client: &Client, x: &mut Exchange) {
-    if !x.body_complete && has_body(x) {
+    if !x.request_body.is_complete && x.has_body() {
         let _ = decode(client, x);
     }
 }
 
 /// Decodes what is held from its beginning: bodies held are small, and seldom.
 fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
-    let length = match x.request_length {
+    let length = match x.request_body.length {
         BodyLength::UntilClose => BodyLength::None,
         length => length,
     };
-    x.body_complete = client.side.decode(length, &mut x.body).map_err(|_| Fault::BadRequestBody)?;
+    x.request_body.is_complete =
+        client.side.decode(length, &mut x.request_body.seen).map_err(|_| Fault::BadRequestBody)?;
     Ok(())
 }
 
 /// Makes the head ready to be sent to `server`, before the body.
 pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, server: &ServerSettings) {
-    let length = x.request_length;
+    let length = x.request_body.length;
     let path = match length {
-        _ if x.drops_body => Path::Payload(Coding::Nothing),
+        _ if x.request_body.is_dropped => Path::Payload(Coding::Nothing),
         BodyLength::Chunked if backend.options.http_drop_request_trailers => Path::Payload(Coding::Chunked),
         _ => Path::Verbatim,
     };
     x.upload.start(length, path);
     let staged = &mut x.upload.staged;
-    staged.append(&mut x.preamble);
+    staged.append(&mut x.choice.preamble);
     if let Some(name) = &backend.send_name_header {
         x.txn.request.set(&http::Name::new(name.as_bytes()), server.state.name.as_bytes());
     }
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;
     if backend.options.h1_case_adjust_bogus_server && !adjust.is_empty() {
-        x.txn.request.write_adjusted(staged, |name| crate::fields::adjusted(adjust, name));
+        x.txn.request.write_adjusted(staged, |name| crate::message::fields::adjusted(adjust, name));
     } else {
         x.txn.request.write_to(staged);
     }
     filters::install(x, &client.frontend, true);
     // Broken coding shows when the body is pumped: the head goes out first, as it would have anyway.
     let _ = client.side.admit(&mut x.upload);
-    x.upload_pipe = None;
     if !x.upload.is_received() {
         let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
-        x.upload_pipe = crate::response::splice_pipe(client, backend, &x.upload, wanted);
+        x.upload.pipe = crate::message::response::splice_pipe(client, backend, &x.upload, wanted);
     }
-}
-
-/// Whether the request can be sent from its beginning again: the client's buffer still has its body from the first byte,
-/// or the whole body was kept.
-pub(crate) fn can_rewind(x: &Exchange) -> bool {
-    x.upload.consumed() == 0 || !x.replay.is_empty()
 }
 
 /// Puts back what an attempt took of the body, so that the client's buffer begins with the whole of it again and
-/// nothing counts as taken. Only where [`can_rewind`] says so; an attempt that took nothing changes nothing.
+/// nothing counts as taken. Only where [`Exchange::can_rewind`] says so; an attempt that took nothing changes nothing.
 pub(crate) fn rewind(client: &mut Client, x: &mut Exchange) {
     if x.upload.consumed() > 0 {
-        client.side.put_back(&x.replay, &x.upload);
+        client.side.put_back(&x.request_body.kept, &x.upload);
     }
-    x.upload.start(x.request_length, Path::Verbatim);
+    x.upload.start(x.request_body.length, Path::Verbatim);
 }

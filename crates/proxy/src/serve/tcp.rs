@@ -1,7 +1,6 @@
 //! One TCP stream from its first byte to its log line.
 
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 use http::BodyLength;
 use runtime::shared::Shared as _;
@@ -10,14 +9,22 @@ use sample::{LogOrigin, Phase};
 use state::sessions::Activity;
 use state::{Answer, Mode};
 
-use crate::assign::{self, Lease};
-use crate::client::{Client, Watch};
+use crate::client::Client;
+use crate::evaluate;
+use crate::exchange::ending;
+use crate::exchange::finish;
+use crate::exchange::report;
+use crate::exchange::sockets;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Path;
+use crate::routing::assign::{self, Lease};
+use crate::routing::attempt;
+use crate::routing::connect;
+use crate::routing::route;
+use crate::serve::tunnel;
 use crate::server::Upstream;
 use crate::server::local::LocalProxy;
-use crate::{connect, ending, evaluate, finish, report, route, sockets, tunnel};
 
 /// Serves a TCP connection until it ends.
 ///
@@ -84,9 +91,9 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     }
     report::step(client, x, LogOrigin::Request);
     evaluate::of_tcp_backend(client, x, &backend).await?;
-    crate::fields::make_unique_id(client, x);
+    crate::exchange::unique_id::make(client, x);
     route::bind_server(client, x, &backend);
-    x.hash = route::hash(client, x, &backend);
+    x.choice.hash = route::hash(client, x, &backend);
     let (mut upstream, lease) = reach(client, x, &backend).await?;
     // Streams may last: what is shown of the latest is when it began.
     let second = finish::second_of(now_us());
@@ -95,7 +102,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     x.phase = Phase::Data;
     client.entry.activity.set(Activity::Tunnel);
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
-    x.upload.staged.append(&mut x.preamble);
+    x.upload.staged.append(&mut x.choice.preamble);
     x.download.start(BodyLength::UntilClose, Path::Verbatim);
     report::early(client, x, LogOrigin::Connect);
     evaluate::of_tcp_response(client, x, &backend, &mut upstream).await?;
@@ -122,13 +129,13 @@ async fn reach(
     loop {
         x.phase = Phase::Queue;
         let lease = assign::assign(client, x, backend, avoid.as_deref()).await?;
-        crate::exchange::note_server(client, x, &lease, backend, avoid.as_deref());
+        attempt::note_server(client, x, &lease, backend, avoid.as_deref());
         x.phase = Phase::Connect;
-        crate::exchange::count_attempt(x, &lease);
+        attempt::count_attempt(x, &lease);
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 sockets::take(x, &upstream);
-                crate::exchange::tell(lease.server(), Ok(()));
+                attempt::tell(lease.server(), Ok(()));
                 lease.answered(Answer::Good);
                 return Ok((upstream, lease));
             }
@@ -136,30 +143,12 @@ async fn reach(
         };
         x.txn.server_error = fault.connection_error();
         let last = x.txn.retries >= retries || fault.retry_kind().is_none();
-        crate::exchange::count_failure(backend, &lease, fault, last);
+        attempt::count_failure(backend, &lease, fault, last);
         if last {
             return Err(fault.into());
         }
-        avoid = crate::retry::before_retry(client, x, backend, lease, fault).await?;
+        avoid = crate::routing::retry::before_retry(client, x, backend, lease, fault).await?;
     }
-}
-
-/// Waits for more bytes of the client, for rules that look at them; says whether there are.
-///
-/// # Errors
-/// An operator ended the stream.
-pub(crate) async fn more(client: &mut Client, until_ms: u64) -> Result<bool, Fault> {
-    if !client.side.has_room() {
-        return Ok(false);
-    }
-    client.timer.set(until_ms);
-    let more = |client: &mut Client, context: &mut Context<'_>| {
-        if let Poll::Ready(read) = client.poll_fill(context) {
-            return Poll::Ready(read.is_ok_and(|n| n > 0));
-        }
-        client.timer.poll_expired(context).map(|()| false)
-    };
-    Ok(client.wait(Watch::KILL, more).await? && timer::now_ms() < until_ms)
 }
 
 fn count(client: &Client, x: &Exchange, fault: Fault) {

@@ -12,8 +12,8 @@ use plan::server::UseSource;
 use plan::{Proxy, ServerSettings};
 use sample::Endpoint;
 
-use crate::connect::{has_idle_elsewhere, take_over};
 use crate::flow::Socket;
+use crate::routing::connect::{has_idle_elsewhere, take_over};
 use crate::server::Open;
 use crate::server::h1::{Connection, Key};
 use crate::server::local::LocalServer;

@@ -10,29 +10,23 @@ use http::{Method, uri};
 use plan::proxy::{BackendTarget, ServerTarget};
 use plan::servers::ServerAt;
 use plan::{Backends, Proxy};
-use sample::condition::{Condition, Test};
 use sample::{Endpoint, Env, TimeoutSlot};
 use state::Mode;
 use state::server::ServerAddress;
 
-use crate::assign::Bound;
 use crate::client::Client;
-use crate::envs;
+use crate::exchange::Bound;
 use crate::exchange::Exchange;
+use crate::exchange::view::{self, holds};
 use crate::fault::Fault;
 use crate::server::local::LocalProxy;
-
-/// Whether a condition holds now; none always does.
-pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
-    condition.is_none_or(|condition| condition.eval(env) == Test::Yes)
-}
 
 /// Chooses the backend and counts the session there.
 pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>, Fault> {
     let frontend = &client.frontend;
     let shared = &client.worker.shared;
     let forced = !frontend.force_be_switch.is_empty()
-        && envs::with(client, x, |env| frontend.force_be_switch.iter().any(|when| holds(Some(when), env)));
+        && view::with(client, x, |env| frontend.force_be_switch.iter().any(|when| holds(Some(when), env)));
     // Backends that are disabled or unpublished are passed over, but for the proxy's own side.
     let eligible = |index: usize| {
         let plan = &shared.proxies[index].plan;
@@ -40,7 +34,7 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
     };
     let mut by_rule = None;
     if !frontend.use_backends.is_empty() {
-        by_rule = envs::with(client, x, |env| choose_by_rule(frontend, &shared.plan.backends, env, eligible));
+        by_rule = view::with(client, x, |env| choose_by_rule(frontend, &shared.plan.backends, env, eligible));
     }
     let index =
         by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or(Fault::NoBackend)?;
@@ -95,20 +89,20 @@ fn choose_by_rule(
 /// `use-server`: the first rule that holds and whose server can be used, which `force-persist` and `option persist` make of
 /// any. A name made at run time that is no server's ends the search. Cookies come after it.
 pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
-    if x.bound.is_some() {
+    if x.choice.bound.is_some() {
         return;
     }
     if !backend.use_servers.is_empty() {
-        x.bound = by_rule(client, x, backend);
+        x.choice.bound = by_rule(client, x, backend);
     }
-    if x.bound.is_none() && backend.rdp_persistence.is_some() {
-        x.bound = by_rdp_token(client, backend);
+    if x.choice.bound.is_none() && backend.rdp_persistence.is_some() {
+        x.choice.bound = by_rdp_token(client, backend);
     }
 }
 
 /// The server that `use-server` names.
 fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<Bound> {
-    envs::with(client, x, |env| {
+    view::with(client, x, |env| {
         let forced = || backend.force_persist.iter().any(|when| holds(Some(when), env));
         for rule in backend.use_servers.iter().filter(|rule| holds(rule.condition.as_ref(), env)) {
             let place = match &rule.target {
@@ -159,7 +153,7 @@ pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32
         Algorithm::UrlParam { name, check_post } => {
             let query = uri::split(x.txn.request.target()).query();
             let in_query = query.and_then(|query| key::parameter(query, name));
-            let in_body = || key::posted_parameter(&x.body, name);
+            let in_body = || key::posted_parameter(&x.request_body.seen, name);
             let posted = *check_post && x.txn.request.method_id() == Method::Post;
             in_query.or_else(|| posted.then(in_body).flatten()).map(|value| kind.of(value))
         }
@@ -171,7 +165,7 @@ pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32
             let bytes = client.side.received();
             key::rdp_cookie(bytes, name.as_bytes()).map(|value| kind.of(value))
         }
-        Algorithm::Hash(expression) => envs::with(client, x, |env| {
+        Algorithm::Hash(expression) => view::with(client, x, |env| {
             let value = expression.eval(env)?;
             // A key that is a number already is read as text; all others are hashed as bytes.
             let bytes = match kind.function {

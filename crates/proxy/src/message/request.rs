@@ -8,12 +8,12 @@ use base::clock::WallTime;
 use http::Method;
 use runtime::timer::{self, now_us};
 
-use crate::client::Client;
+use crate::client::{Client, Watch};
+use crate::exchange::Arrival;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::Path;
 use crate::glitch;
-use crate::session::Arrival;
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
@@ -163,7 +163,7 @@ fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Sto
 /// Keeps a malformed request for `show errors`.
 fn capture_error(client: &mut Client, error: &http::ParseError) {
     let input = client.side.received();
-    crate::finish::note_malformed(client, None, input, error);
+    crate::exchange::finish::note_malformed(client, None, input, error);
 }
 
 /// Counts the request, complete `now`, and notes what logs and later steps need of it as it was received.
@@ -172,7 +172,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
         capture_error(client, &error);
         Fault::BadRequest(error.kind)
     })?;
-    x.request_length = length;
+    x.request_body.length = length;
     x.txn.times.request = now;
     client.session.requests.set(client.session.requests.get() + 1);
     x.txn.id = client.worker.stream_id();
@@ -191,7 +191,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     if client.frontend.options.http_use_proxy_header {
         x.txn.to_proxy = !matches!(head.target().first(), None | Some(b'/' | b'*'));
     }
-    x.expects_continue = head.expects_continue() && head.version().is_11_or_above();
+    x.request_body.expects_continue = head.expects_continue() && head.version().is_11_or_above();
     x.upload.start(length, Path::Verbatim);
     let wanted = client.worker.shared.plan.variables.wants_request_line();
     if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
@@ -237,4 +237,22 @@ fn capture(client: &Client, x: &mut Exchange) {
             x.txn.cookie_captures[0] = x.txn.keep(&pair);
         }
     }
+}
+
+/// Waits for more bytes of the client, for rules that look at them; says whether there are.
+///
+/// # Errors
+/// An operator ended the stream.
+pub(crate) async fn more(client: &mut Client, until_ms: u64) -> Result<bool, Fault> {
+    if !client.side.has_room() {
+        return Ok(false);
+    }
+    client.timer.set(until_ms);
+    let more = |client: &mut Client, context: &mut Context<'_>| {
+        if let Poll::Ready(read) = client.poll_fill(context) {
+            return Poll::Ready(read.is_ok_and(|n| n > 0));
+        }
+        client.timer.poll_expired(context).map(|()| false)
+    };
+    Ok(client.wait(Watch::KILL, more).await? && timer::now_ms() < until_ms)
 }

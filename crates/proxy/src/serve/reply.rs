@@ -1,21 +1,19 @@
 //! Answers made here: errors, and what rules reply. The connection stays where that is safe.
 
-use std::sync::Arc;
 use std::task::Context;
 
 use http::BodyLength;
-use rules::Reply;
 use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
 
+use crate::answers::page;
 use crate::client::{Client, Watch};
-use crate::envs;
 use crate::evaluate;
+use crate::exchange::Next;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Coding, Path, Source};
-use crate::session::Next;
 
 /// Ends a request that did not go the usual way: answers if nobody has, notes why.
 pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> Next {
@@ -50,7 +48,7 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
                 }
                 return Next::Close;
             };
-            error(client, x, status);
+            page::error(client, x, status);
             if matches!(
                 fault,
                 Fault::BadRequest(_)
@@ -109,45 +107,6 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
     }
 }
 
-/// Makes the answer for `status`: the backend's or the frontend's own page, or the built-in one.
-pub(crate) fn error(client: &Client, x: &mut Exchange, status: u16) {
-    x.txn.response.clear();
-    x.reply.bytes.clear();
-    x.error_status = status;
-    let custom = find_error(client, x, status);
-    match custom {
-        Some(reply) if reply.bare_status().is_none() => render(client, x, &reply),
-        _ => {
-            let message = http::status::error_message(status)
-                .or_else(|| http::status::error_message(if status >= 500 { 500 } else { 400 }));
-            if let Some(message) = message {
-                message.response(&mut x.txn.response, &mut x.reply.bytes);
-            }
-        }
-    }
-}
-
-/// The page that the configuration gives for `status`.
-pub(crate) fn find_error(client: &Client, x: &Exchange, status: u16) -> Option<Arc<Reply>> {
-    let of = |proxy: &plan::Proxy| {
-        proxy.errors.iter().find(|(code, _)| *code == status).map(|(_, reply)| reply.clone())
-    };
-    x.backend.as_ref().and_then(|backend| of(backend)).or_else(|| of(&client.frontend))
-}
-
-/// Renders a rule's reply into the transaction's response and `reply_body`.
-pub(crate) fn render(client: &Client, x: &mut Exchange, reply: &Reply) {
-    let mut head = std::mem::take(&mut x.txn.response);
-    let mut body = std::mem::take(&mut x.reply.bytes);
-    head.clear();
-    body.clear();
-    // Its formats know what they are part of.
-    x.txn.status = if x.error_status > 0 { x.error_status } else { reply.status };
-    envs::with(client, x, |env| reply.render(env, &mut head, &mut body));
-    x.txn.response = head;
-    x.reply.bytes = body;
-}
-
 /// Sends the answer that lies in the transaction.
 pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     x.txn.has_response = true;
@@ -167,7 +126,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
             count(client, x, fault);
         }
         x.txn.termination.set(cause, phase);
-        error(client, x, 500);
+        page::error(client, x, 500);
     }
     // A rule's word counts more than what the page stands for.
     if x.txn.response.status() != made || x.error_status == 0 {
@@ -194,7 +153,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
         None if bodiless => BodyLength::None,
         None => BodyLength::Length(x.reply.bytes.len() as u64),
     };
-    let path = match crate::fields::frame_for_client(client, x, length, true) {
+    let path = match crate::message::fields::frame_for_client(client, x, length, true) {
         // Pieces are no chunks yet.
         Path::Verbatim if length == BodyLength::Chunked => Path::Payload(Coding::Chunked),
         path => path,
@@ -208,7 +167,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
     let (reply, flow) = (&mut x.reply, &mut x.download);
     let send = |client: &mut Client, context: &mut Context<'_>| {
         flow.moved = false;
-        let pumped = flow.poll_pump(context, Source::Stored(reply), &mut client.side.sink(), &mut None);
+        let pumped = flow.poll_pump(context, Source::Stored(reply), &mut client.side.sink());
         if flow.moved {
             client.timer.set_after(timer::now_ms(), allowed);
         }

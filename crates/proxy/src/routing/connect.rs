@@ -20,12 +20,12 @@ use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Endpoint, Env};
 use state::server::ServerAddress;
 
-use crate::assign::{self, Lease};
 use crate::client::Client;
-use crate::envs;
 use crate::exchange::Exchange;
+use crate::exchange::view;
 use crate::fault::Fault;
 use crate::flow::Socket;
+use crate::routing::assign::{self, Lease};
 use crate::server::h1::Connection;
 use crate::server::local::LocalServer;
 use crate::server::pool::Ask;
@@ -42,7 +42,7 @@ pub(crate) async fn obtain(
     let settings = lease.server();
     let key = pool_key(client, x, settings);
     let mut idle = None;
-    if x.txn.is_http && !x.fresh {
+    if x.txn.is_http && !x.choice.fresh {
         idle = reuse(client, backend, settings, &key);
         if idle.is_none() {
             let ask = Ask { key: &key, reuse: backend.reuse, first: is_first(client, backend) };
@@ -168,7 +168,7 @@ fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8
     let by_source = settings.send_proxy != SendProxy::None
         || !matches!(foreign, None | Some(UseSource::No | UseSource::Fixed(_)));
     let by_destination = settings.send_proxy != SendProxy::None
-        || x.server_address.is_some()
+        || x.choice.address.is_some()
         || settings.state.port_offset().is_some()
         || settings.state.is_unspecified();
     let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
@@ -180,7 +180,7 @@ fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8
         key.extend_from_slice(format!("{:?}", x.source(client)).as_bytes());
     }
     if by_destination {
-        key.extend_from_slice(format!("{:?}{:?}", x.destination(client), x.server_address).as_bytes());
+        key.extend_from_slice(format!("{:?}{:?}", x.destination(client), x.choice.address).as_bytes());
     }
     if settings.send_proxy != SendProxy::None {
         // What the header tells beside the addresses may differ from request to request.
@@ -191,7 +191,7 @@ fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8
     }
     if let Some(name) = &settings.pool_conn_name {
         key.push(0);
-        envs::with(client, x, |env: &Env<'_>| name.eval_into(env, &mut key));
+        view::with(client, x, |env: &Env<'_>| name.eval_into(env, &mut key));
     }
     key.into()
 }
@@ -233,7 +233,7 @@ async fn open(
         Target::Ip(theirs) => (ours, Endpoint::Ip(theirs)),
         _ => (Endpoint::Local, Endpoint::Local),
     });
-    x.preamble = proxy_header(client, x, settings);
+    x.choice.preamble = proxy_header(client, x, settings);
     Ok(Upstream::H1(Box::new(Connection {
         socket: Socket::new(stream),
         key,
@@ -404,7 +404,7 @@ fn connect_fault(error: &io::Error) -> Fault {
 
 /// Where to connect to: the server's address, the client's port where it has none, or what `set-dst` said.
 fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
-    if let Some(address) = x.server_address {
+    if let Some(address) = x.choice.address {
         return Some(Target::Ip(address));
     }
     match &**settings.state.address.load() {
@@ -476,7 +476,7 @@ pub(crate) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSetti
             let mut tlvs: Vec<(u8, Vec<u8>)> = Vec::new();
             for (kind, format) in &settings.proxy_v2_tlvs {
                 let mut value = Vec::new();
-                envs::with(client, x, |env: &Env<'_>| format.render(env, &mut value));
+                view::with(client, x, |env: &Env<'_>| format.render(env, &mut value));
                 tlvs.push((*kind, value));
             }
             let checksum = crc32c.then_some(tlvs.len());

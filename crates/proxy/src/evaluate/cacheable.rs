@@ -4,11 +4,11 @@
 use http::{Head, KnownName, Method};
 use plan::Proxy;
 
+use crate::answers::page;
 use crate::client::Client;
 use crate::evaluate;
 use crate::exchange::{Exchange, Stop};
 use crate::log::Line;
-use crate::respond;
 
 /// Statuses that a cache may keep without being told to (manual, `option checkcache`).
 const CACHEABLE: &[u16] = &[200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 501];
@@ -30,7 +30,7 @@ pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Resul
     let worker = &client.worker;
     worker.outbox.borrow_mut().send_all(&worker.shared, &backend.loggers, &line);
     x.txn.termination.set(sample::Cause::Proxy, sample::Phase::Headers);
-    respond::error(client, x, 502);
+    page::error(client, x, 502);
     Err(Stop::Reply)
 }
 

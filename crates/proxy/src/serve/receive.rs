@@ -16,9 +16,9 @@ use state::proxy::Admission;
 use state::sessions::Activity;
 use tokio::net::UdpSocket;
 
-use super::header::Origin;
-use super::syslog;
 use crate::client::Client;
+use crate::log::header::Origin;
+use crate::log::syslog;
 use crate::worker::Worker;
 
 /// The largest datagram.

@@ -9,30 +9,11 @@ use plan::ServerSettings;
 use plan::proxy::{Cookie, CookieOperation};
 use plan::servers::ServerAt;
 
-use crate::assign::{Bound, Lease};
 use crate::client::Client;
-use crate::exchange::Exchange;
-use crate::route::holds;
+use crate::exchange::view::holds;
+use crate::exchange::{Bound, Exchange, Seen};
+use crate::routing::assign::Lease;
 use crate::server::local::{LocalProxy, LocalServer};
-
-/// What the request's cookie said.
-#[derive(Default)]
-pub(crate) enum Seen {
-    /// There was none.
-    #[default]
-    Absent,
-    /// It named this server, which was usable.
-    Server(Rc<LocalServer>),
-    /// It named a server that cannot be used, or none of ours.
-    Other,
-}
-
-impl Seen {
-    /// Whether it named `server`.
-    pub(crate) fn names(&self, server: &LocalServer) -> bool {
-        matches!(self, Self::Server(own) if own.is(server))
-    }
-}
 
 /// The digits that dates in cookies are written with: six bits each, the highest first.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -99,15 +80,19 @@ fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     let Some(cookie) = &backend.cookie else { return };
     let ignored = !backend.ignore_persist.is_empty()
-        && crate::envs::with(client, x, |env| backend.ignore_persist.iter().any(|one| holds(Some(one), env)));
+        && crate::exchange::view::with(client, x, |env| {
+            backend.ignore_persist.iter().any(|one| holds(Some(one), env))
+        });
     let forced = !backend.force_persist.is_empty()
-        && crate::envs::with(client, x, |env| backend.force_persist.iter().any(|one| holds(Some(one), env)));
+        && crate::exchange::view::with(client, x, |env| {
+            backend.force_persist.iter().any(|one| holds(Some(one), env))
+        });
     let name = cookie.name.as_bytes();
     x.txn.termination.cookie = b'N';
     // `use-server` comes before it: the cookie then chooses nothing, and there is none to be told of.
-    let is_chosen = x.bound.is_some();
-    if let Some(chosen) = &x.bound {
-        x.cookie = Seen::Server(chosen.server.clone());
+    let is_chosen = x.choice.bound.is_some();
+    if let Some(chosen) = &x.choice.bound {
+        x.choice.cookie = Seen::Server(chosen.server.clone());
     }
     let separator = if cookie.operation == CookieOperation::Prefix { b'~' } else { b'|' };
     // Of several the first that names a server counts.
@@ -143,13 +128,13 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
             state = b'D';
         }
         if up || forced || backend.options.persist {
-            x.bound = Some(Bound { server: server.clone(), even_down: !up, again: false });
-            x.cookie = Seen::Server(server);
+            x.choice.bound = Some(Bound { server: server.clone(), even_down: !up, again: false });
+            x.choice.cookie = Seen::Server(server);
         } else {
-            x.cookie = Seen::Other;
+            x.choice.cookie = Seen::Other;
         }
     } else {
-        x.cookie = if value.is_empty() && cookie.operation == CookieOperation::Prefix {
+        x.choice.cookie = if value.is_empty() && cookie.operation == CookieOperation::Prefix {
             Seen::Absent
         } else {
             Seen::Other
@@ -248,7 +233,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], server: &LocalServer)
         edit_set_cookies(x, name, |_| None);
     }
     let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
-    let known = x.cookie.names(server);
+    let known = x.choice.cookie.names(server);
     let post = x.txn.request.method_id() == Method::Post;
     if known && !dated || cookie.postonly && !post {
         return;

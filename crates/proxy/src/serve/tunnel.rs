@@ -13,10 +13,10 @@ use sample::transaction::TimeoutSlot;
 use sample::{End, Phase};
 
 use crate::client::Client;
+use crate::exchange::filters;
+use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::filters;
-use crate::finish::{self, Moved};
 use crate::flow::{Flow, FlowError, Path, Sink, Source};
 use crate::server::Upstream;
 
@@ -48,10 +48,9 @@ impl Limits {
     }
 }
 
-/// One direction: where it stands and the pipe it goes through, if any.
+/// One direction, and where it stands.
 struct Leg<'a> {
     flow: &'a mut Flow,
-    pipe: Option<Pipe>,
     /// Whether our side towards the receiver was closed after the last byte.
     shut: bool,
 }
@@ -82,9 +81,9 @@ pub(crate) async fn run(
 ) -> Result<(), Fault> {
     filters::install(x, &client.frontend, true);
     filters::install(x, &client.frontend, false);
-    let (request_pipe, response_pipe) = pipes(client, x);
-    let mut up = Leg { flow: &mut x.upload, pipe: request_pipe, shut: false };
-    let mut down = Leg { flow: &mut x.download, pipe: response_pipe, shut: false };
+    (x.upload.pipe, x.download.pipe) = pipes(client, x);
+    let mut up = Leg { flow: &mut x.upload, shut: false };
+    let mut down = Leg { flow: &mut x.download, shut: false };
     let (mut client_at, mut server_at) = (NEVER, NEVER);
     let mut seen = (u64::MAX, u64::MAX);
     let before = (x.txn.bytes_in, x.txn.bytes_out);
@@ -235,7 +234,7 @@ impl Leg<'_> {
         if self.shut {
             return Poll::Ready(Ok(()));
         }
-        let pumped = self.flow.poll_pump(context, from, &mut to, &mut self.pipe);
+        let pumped = self.flow.poll_pump(context, from, &mut to);
         if let Poll::Ready(Ok(())) = pumped {
             to.finish();
             self.shut = true;

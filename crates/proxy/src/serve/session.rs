@@ -8,7 +8,6 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
@@ -23,32 +22,11 @@ use sample::{Accepted, Endpoint, Ends, Session};
 use state::Mode;
 use state::sessions::{self, Activity};
 
-use crate::accept::Newcomer;
 use crate::client::{Client, handshake};
 use crate::evaluate;
-use crate::exchange::Exchange;
+use crate::exchange::{Arrival, Next};
+use crate::serve::accept::Newcomer;
 use crate::worker::Worker;
-
-/// What ended the wait for a request.
-pub(crate) enum Arrival {
-    /// Bytes, or the end of the stream.
-    Ready,
-    /// Nothing within the time allowed.
-    Expired,
-    /// A stream of TCP that goes on as a request.
-    Upgraded(Box<Exchange>),
-}
-
-/// What to do with the connection after a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Wait for another request.
-    KeepAlive,
-    /// Close.
-    Close,
-    /// Likewise, once the client has had time to read what it was sent although it sends on itself.
-    Linger,
-}
 
 /// Boxes for the futures of requests in progress: as many as requests ever ran at once on this worker.
 pub(crate) struct Exchanges<M, F> {
@@ -103,7 +81,7 @@ fn task_of(connection: &Client) -> Task {
 
 /// What this worker does with each new connection.
 pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
-    let exchanges = Rc::new(Exchanges::new(crate::exchange::exchange));
+    let exchanges = Rc::new(Exchanges::new(super::http::exchange));
     pools::register({
         let exchanges = exchanges.clone();
         move || exchanges.pool()
@@ -189,7 +167,7 @@ where
     }
     count_session(&connection);
     if connection.frontend.log_forward.is_some() {
-        Box::pin(crate::log::receive::stream(connection)).await;
+        Box::pin(crate::serve::receive::stream(connection)).await;
         return;
     }
     if connection.frontend.mode != Mode::Http {
@@ -225,7 +203,7 @@ where
     let measured = profile::measures();
     let mut measure = Measured::new("relay");
     let task = task_of(&connection);
-    let mut stream = Box::pin(crate::relay::relay(connection));
+    let mut stream = Box::pin(crate::serve::tcp::relay(connection));
     let upgraded = poll_fn(|context| {
         watchdog::during(task, || match measured {
             true => measure.poll(context, |context| stream.as_mut().poll(context)),
@@ -302,7 +280,7 @@ async fn open(connection: &mut Client) -> bool {
     if let Err(why) = handshake::receive(connection, expected).await {
         connection.session.error.set(why);
         if !handshake::is_silent(why) || !connection.frontend.options.dontlognull {
-            crate::report::session_error(connection, why.message());
+            crate::exchange::report::session_error(connection, why.message());
         }
         connection.count(|traffic| traffic.request_errors.add(1));
         return false;
@@ -317,12 +295,4 @@ async fn open(connection: &mut Client) -> bool {
         return false;
     }
     true
-}
-
-/// Whether the frontend's own connection limit has been lowered below what it serves; then connections close
-/// after their request instead of staying.
-pub(crate) fn is_crowded(connection: &Client) -> bool {
-    let state = &connection.frontend.state;
-    let limit = state.maxconn.load(Relaxed);
-    limit > 0 && state.connections.load(Relaxed) > limit
 }

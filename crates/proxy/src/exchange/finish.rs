@@ -11,7 +11,7 @@ use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::report;
+use crate::exchange::report;
 
 /// The whole second of an instant in microseconds, in milliseconds: what is kept of the last session of a server or backend,
 /// where 0 is never.
@@ -67,7 +67,7 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     // Also of what no server was to see.
     let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();
     if was_request {
-        crate::fields::make_unique_id(client, x);
+        crate::exchange::unique_id::make(client, x);
     } else {
         report::no_request(client, x);
     }

@@ -8,19 +8,19 @@ use plan::Proxy;
 use state::server::Operational;
 use state::transition;
 
-use crate::assign::{Bound, Lease};
 use crate::client::Client;
-use crate::exchange::Exchange;
+use crate::exchange::view;
+use crate::exchange::{Bound, Exchange};
 use crate::fault::{Fault, RetryKind};
+use crate::routing::assign::Lease;
 use crate::server::local::LocalServer;
-use crate::{envs, route, upload};
 
 /// Whether a request on a connection that had been idle met its closing, and may be sent again: nothing came
 /// back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
 pub(crate) fn is_stale(x: &Exchange, fault: Fault) -> bool {
     matches!(fault, Fault::EmptyResponse | Fault::SendFailed)
         && x.txn.request.method_id().is_idempotent()
-        && upload::can_rewind(x)
+        && x.can_rewind()
 }
 
 /// Whether what went wrong may be tried again (`retry-on`).
@@ -35,7 +35,7 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
         Some(RetryKind::Timeout) => backend.retry_on.response_timeout,
         Some(RetryKind::Status(status)) => backend.retry_on.statuses.contains(&status),
     };
-    wanted && upload::can_rewind(x)
+    wanted && x.can_rewind()
 }
 
 /// How many times the request may be sent again.
@@ -62,10 +62,10 @@ pub(crate) async fn before_retry(
     let others = transition::online(&backend.state).0 > 1;
     let avoid = may_redispatch(client, x, backend, &failed, retries, others).then(|| failed.clone());
     if avoid.is_some() {
-        x.bound = None;
+        x.choice.bound = None;
     } else {
         count_retry(backend, &failed);
-        x.bound.get_or_insert(Bound { server: failed, even_down: false, again: true });
+        x.choice.bound.get_or_insert(Bound { server: failed, even_down: false, again: true });
     }
     drop(lease);
     if refused && (avoid.is_none() || !others) {
@@ -98,7 +98,7 @@ fn may_redispatch(
     let forced = || {
         let force = &backend.force_persist;
         !force.is_empty()
-            && envs::with(client, x, |env| force.iter().any(|when| route::holds(Some(when), env)))
+            && view::with(client, x, |env| force.iter().any(|when| view::holds(Some(when), env)))
     };
     if interval == 0 || forced() {
         return false;
@@ -108,6 +108,7 @@ fn may_redispatch(
     let every = if interval > 0 { interval.into() } else { i64::from(retries) + 1 + i64::from(interval) };
     let its_turn = i64::from(x.txn.retries) % every.abs().max(1) == 0;
     let down = matches!(failed.state.operational(), Operational::Stopped | Operational::Starting);
-    let unbound = x.bound.as_ref().is_none_or(|bound| bound.again) && !backend.balance.algorithm.hashes();
+    let unbound =
+        x.choice.bound.as_ref().is_none_or(|bound| bound.again) && !backend.balance.algorithm.hashes();
     its_turn || down || unbound && others
 }

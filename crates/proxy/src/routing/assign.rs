@@ -59,17 +59,6 @@ impl Drop for Lease {
     }
 }
 
-/// The server that the request is for, whatever the balancer would choose.
-#[derive(Clone)]
-pub(crate) struct Bound {
-    /// The server.
-    pub(crate) server: Rc<LocalServer>,
-    /// Whether it is to be used even when it is down (`force-persist`, `option persist`).
-    pub(crate) even_down: bool,
-    /// Not persistence: it is tried once more because it just failed.
-    pub(crate) again: bool,
-}
-
 /// How many requests a server may serve now: `maxconn`, lowered towards `minconn` while the backend is not
 /// busy (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
 fn limit(backend: &Proxy, server: &state::Server) -> u32 {
@@ -122,7 +111,7 @@ fn try_assign(
     backend: &Rc<LocalProxy>,
     avoid: Option<usize>,
 ) -> Result<Assigned, Fault> {
-    if let Some(bound) = &x.bound {
+    if let Some(bound) = &x.choice.bound {
         let again = bound.again && !bound.server.state.removed.load(Relaxed);
         if bound.server.state.is_up() || bound.even_down || again {
             return Ok(match enter(backend, &bound.server, x.txn.times.request) {
@@ -130,9 +119,9 @@ fn try_assign(
                 None => Assigned::Wait(Some(bound.server.clone())),
             });
         }
-        x.bound = None;
+        x.choice.bound = None;
     }
-    let wish = Wish { hash: x.hash, avoid, now_us: x.txn.times.request };
+    let wish = Wish { hash: x.choice.hash, avoid, now_us: x.txn.times.request };
     let preferred = preferred(client, backend, avoid);
     let is_preferred = preferred.is_some();
     let picked = preferred.or_else(|| pick(backend, wish)).ok_or(Fault::NoServer)?;
@@ -149,7 +138,7 @@ fn try_assign(
         count();
         return Ok(Assigned::Place(lease));
     }
-    if x.hash.is_none() && !is_preferred {
+    if x.choice.hash.is_none() && !is_preferred {
         return Ok(Assigned::Wait(None));
     }
     count();
@@ -245,7 +234,6 @@ async fn wait(
     let queue = server.as_ref().map_or(&backend.state.queue, |server| &server.state.queue);
     let most = server.as_ref().map_or(0, |server| server.state.maxqueue);
     let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
-    let entered = now_us();
     let served_before = queue.served.load(Relaxed);
     client.timer.set_after(timer::now_ms(), allowed);
     let (class, offset) = x.txn.priority;
@@ -277,7 +265,7 @@ async fn wait(
                 return Poll::Ready(Ok(None));
             }
             Some(server) => take_place(backend, server),
-            None => match pick(backend, Wish { hash: x.hash, avoid, now_us: now_us() }) {
+            None => match pick(backend, Wish { hash: x.choice.hash, avoid, now_us: now_us() }) {
                 None => return Poll::Ready(Err(Fault::NoServer)),
                 Some(picked) => take_place(backend, &picked),
             },
@@ -300,11 +288,10 @@ async fn wait(
         None => x.txn.backend_queue = position,
     }
     x.txn.times.queued = now_us();
-    x.waited_us += x.txn.times.queued - entered;
     match outcome? {
         Some(lease) => Ok(lease),
         None => {
-            x.bound = None;
+            x.choice.bound = None;
             match try_assign(client, x, backend, avoid)? {
                 Assigned::Place(lease) => Ok(lease),
                 Assigned::Wait(server) => Box::pin(wait(client, x, backend, server, avoid)).await,

@@ -1,5 +1,5 @@
 //! The response: waiting for its head while the request is still on its way, and forwarding its body. What becomes of the
-//! connections afterwards is the matter of [`conclude`](crate::conclude).
+//! connections afterwards is the matter of [`conclude`](crate::message::conclude).
 
 use state::server::Trouble;
 use std::future::poll_fn;
@@ -15,12 +15,13 @@ use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Phase};
 
 use crate::client::{Client, Presence, Watch};
-use crate::exchange::{Exchange, Stop, tell};
+use crate::exchange::filters;
+use crate::exchange::finish::{self, Moved};
+use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::filters;
-use crate::finish::{self, Moved};
 use crate::flow::{Flow, FlowError};
-use crate::retry;
+use crate::routing::attempt::tell;
+use crate::routing::retry;
 use crate::server::{NoHead, Upstream};
 
 /// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
@@ -180,7 +181,7 @@ fn poll_upload(
 ) -> Result<bool, Fault> {
     x.upload.moved = false;
     let before = x.upload.received;
-    let pumped = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink(), &mut x.upload_pipe);
+    let pumped = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
     x.txn.bytes_in += x.upload.received - before;
     match pumped {
         Poll::Ready(Ok(())) | Poll::Pending => Ok(x.upload.moved),
@@ -257,7 +258,7 @@ fn note_glitch(client: &Client, upstream: &mut Upstream, breach: &http::ParseErr
 /// Forwards an interim response (1xx) as it is, to clients that know of them.
 async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if x.txn.response.status() == 100 {
-        x.expects_continue = false;
+        x.request_body.expects_continue = false;
     }
     if x.txn.request.version().is_11_or_above() {
         let mut bytes = std::mem::take(&mut x.reply.bytes);
@@ -281,7 +282,7 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     x.txn.response.clean_connection();
     x.txn.response.watch_framing();
     let method = x.txn.request.method_id();
-    x.response_length = x.txn.response.response_body(method);
+    x.response_body.length = x.txn.response.response_body(method);
     x.is_tunnel = x.txn.response.is_tunnel(method);
     let status = x.txn.response.status();
     x.txn.server_status = status;
@@ -317,7 +318,7 @@ pub(crate) async fn forward(
                 Err(fault) => return Poll::Ready(Err(fault)),
             }
         }
-        if !is_forwarded(x) {
+        if !x.download.is_finished() {
             // What `conclude::after_response` does then, in the same turn.
             x.download.ends = !x.keep_alive && x.upload.is_finished();
             match poll_download(client, x, upstream, context) {
@@ -326,7 +327,7 @@ pub(crate) async fn forward(
             }
         }
         // An answer that came early is complete; the request still has to be, for the connections to go on.
-        if is_forwarded(x) && (upload_failed || x.upload.is_finished()) {
+        if x.download.is_finished() && (upload_failed || x.upload.is_finished()) {
             return Poll::Ready(Ok(()));
         }
         if x.download.moved || !armed {
@@ -335,8 +336,7 @@ pub(crate) async fn forward(
             finish::count_moved(client, Moved::of(x), received, sent);
             // Not in one go: the end is to be told by the clock.
             x.txn.times.closed = 0;
-            let piped = x.download_pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
-            let blocked = x.download.is_blocked() || piped;
+            let blocked = x.download.is_blocked();
             let client_waits = blocked || !x.upload.is_received();
             deadlines.moved(client, x, client_waits, !blocked);
         }
@@ -376,10 +376,10 @@ fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
     // Rules on the response may have asked for either direction.
     filters::install(x, &client.frontend, true);
     filters::install(x, &client.frontend, false);
-    if x.upload.gate.is_some() && x.upload_pipe.as_ref().is_some_and(Pipe::is_empty) {
-        x.upload_pipe = None;
+    if x.upload.gate.is_some() && x.upload.pipe.as_ref().is_some_and(Pipe::is_empty) {
+        x.upload.pipe = None;
     }
-    x.download_pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
+    x.download.pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
 }
 
 /// A body found to be badly coded before any of the response has left makes the whole a bad response: the client is told.
@@ -395,11 +395,6 @@ fn unsent(x: &mut Exchange, backend: &Proxy, upstream: &Upstream, fault: Fault) 
     Fault::BadResponse(http::ErrorKind::TransferEncoding)
 }
 
-/// Whether all of the response has left.
-fn is_forwarded(x: &Exchange) -> bool {
-    x.download.is_finished() && x.download_pipe.as_ref().is_none_or(Pipe::is_empty)
-}
-
 #[inline]
 fn poll_download(
     client: &mut Client,
@@ -407,8 +402,7 @@ fn poll_download(
     upstream: &mut Upstream,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Fault>> {
-    let pumped =
-        x.download.poll_pump(context, upstream.source(), &mut client.side.sink(), &mut x.download_pipe);
+    let pumped = x.download.poll_pump(context, upstream.source(), &mut client.side.sink());
     pumped.map_err(|error| download_fault(client, x, &error))
 }
 
@@ -450,7 +444,7 @@ pub(crate) fn splice_pipe(
 /// Has rules see what of the response's body is there, without waiting for more.
 pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
     // What is wrong with it shows when it is sent on.
-    let _ = upstream.decode(x.response_length, &mut x.response_bytes);
+    let _ = upstream.decode(x.response_body.length, &mut x.response_body.seen);
 }
 
 /// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and decodes them for
@@ -463,12 +457,12 @@ pub(crate) async fn hold(
     wanted: usize,
     timeout_ms: u64,
 ) -> Result<(), Fault> {
-    let length = x.response_length;
+    let length = x.response_body.length;
     client.timer.set(timer::now_ms() + timeout_ms);
     loop {
-        let decoded = upstream.decode(length, &mut x.response_bytes);
+        let decoded = upstream.decode(length, &mut x.response_body.seen);
         let complete = decoded.map_err(|_| Fault::BadResponseBody)?;
-        if complete || x.response_bytes.len() >= wanted || !upstream.has_room() {
+        if complete || x.response_body.seen.len() >= wanted || !upstream.has_room() {
             return Ok(());
         }
         let watch = Watch { leaving: client.aborts_on_close(backend), late: Fault::ResponseTimeout };
@@ -495,7 +489,7 @@ pub(crate) async fn more(
     client.timer.set(until_ms);
     let more = |client: &mut Client, context: &mut Context<'_>| {
         // What goes wrong here shows again when the stream goes on.
-        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink(), &mut None);
+        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
         if let Poll::Ready(read) = upstream.poll_fill(context) {
             return Poll::Ready(read.is_ok_and(|n| n > 0));
         }

@@ -9,9 +9,8 @@ use plan::Proxy;
 use plan::proxy::{ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 
 use crate::client::{Client, Framed};
-use crate::conclude::{keeps_server, may_keep_client};
-use crate::envs;
 use crate::exchange::{Exchange, Stop};
+use crate::exchange::{unique_id, view};
 use crate::fault::Fault;
 use crate::flow::{Coding, Path};
 
@@ -39,7 +38,7 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     let old = !x.txn.request.version().is_11_or_above();
     // What the client said of its own connection is gone: this is a rule's word.
     x.closes_server = x.txn.request.take_close();
-    if !keeps_server(client, backend) || x.closes_server {
+    if !client.keeps_server(backend) || x.closes_server {
         // HTTP/1.0 means just that by saying nothing.
         if !pretend && !old {
             x.txn.request.append(b"connection", b"close");
@@ -53,39 +52,29 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
 /// Has the request say how its body is framed, whatever rules made of the fields that do.
 fn frame_request(x: &mut Exchange) -> Result<(), Fault> {
     if x.txn.request.method_id() == Method::Connect {
-        if x.request_length != BodyLength::None {
+        if x.request_body.length != BodyLength::None {
             // A rule made it one. A server that took it would read the body as the tunnel's bytes.
             return Err(Fault::Internal);
         }
         // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would read the tunnel's bytes.
         x.txn.request.remove_body_length();
     }
-    let is_framed = x.txn.request.settle_framing(x.request_length).map_err(|_| Fault::Internal)?;
+    let is_framed = x.txn.request.settle_framing(x.request_body.length).map_err(|_| Fault::Internal)?;
     if !is_framed {
         // As HAProxy: without the field that told of it the request has no body.
         x.txn.request.set_content_length(0);
-        x.drops_body = true;
+        x.request_body.is_dropped = true;
     }
     Ok(())
 }
 
 /// `unique-id-format` and `unique-id-header`.
 fn unique_id_header(client: &Client, x: &mut Exchange) {
-    make_unique_id(client, x);
+    unique_id::make(client, x);
     let Some(name) = &client.frontend.unique_id_header else { return };
     if let Some(id) = x.txn.kept(x.txn.unique_id) {
         let id = id.to_vec();
         x.txn.request.append(name.as_bytes(), &id);
-    }
-}
-
-/// Makes the unique id, once.
-pub(crate) fn make_unique_id(client: &Client, x: &mut Exchange) {
-    let Some(format) = &client.frontend.unique_id_format else { return };
-    if x.txn.unique_id.is_none() {
-        let mut id = Vec::new();
-        envs::with(client, x, |env| format.render(env, &mut id));
-        x.txn.unique_id = x.txn.keep(&id);
     }
 }
 
@@ -125,7 +114,7 @@ fn forwarded(client: &Client, x: &mut Exchange, option: &Forwarded) {
         }
         Some(ForwardedHost::Expression(expression)) => {
             let mut host = Vec::new();
-            if !envs::with(client, x, |env| expression.eval_into(env, &mut host)) || !is_host(&host) {
+            if !view::with(client, x, |env| expression.eval_into(env, &mut host)) || !is_host(&host) {
                 host.clear();
             }
             push(&mut value, "host", &host, true);
@@ -154,7 +143,7 @@ fn node(
     match &option.name {
         Some(expression) => {
             let mut name = Vec::new();
-            if !envs::with(client, x, |env| expression.eval_into(env, &mut name)) {
+            if !view::with(client, x, |env| expression.eval_into(env, &mut name)) {
                 name.extend_from_slice(b"unknown");
             }
             let bare = name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(&name);
@@ -176,7 +165,7 @@ fn node(
         }
         Some(Some(expression)) => {
             let mut port = Vec::new();
-            if envs::with(client, x, |env| expression.eval_into(env, &mut port)) && is_obfuscated(&port) {
+            if view::with(client, x, |env| expression.eval_into(env, &mut port)) && is_obfuscated(&port) {
                 text.push(b':');
                 match is_number(&port) {
                     true => text.append(&mut port),
@@ -268,7 +257,7 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
 pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     // What rules made of it is what the client gets.
     x.txn.status = x.txn.response.status();
-    let length = x.response_length;
+    let length = x.response_body.length;
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
     let is_framed = frame_response(x)?;
     let mut path = frame_for_client(client, x, length, is_framed);
@@ -295,7 +284,7 @@ fn is_bodiless(x: &Exchange) -> bool {
 /// Has the response say how its body is framed, whatever rules made of its status, of the request's method and of the
 /// fields that do. False: they took the framing away, and the end of the connection is the end of the body.
 fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
-    let (client_expects, server_sends) = (!is_bodiless(x), x.response_length != BodyLength::None);
+    let (client_expects, server_sends) = (!is_bodiless(x), x.response_body.length != BodyLength::None);
     if x.is_tunnel {
         return Ok(true);
     }
@@ -310,7 +299,7 @@ fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
             x.txn.response.set_content_length(0);
             Ok(true)
         }
-        (true, true) => x.txn.response.settle_framing(x.response_length).map_err(|_| Fault::Internal),
+        (true, true) => x.txn.response.settle_framing(x.response_body.length).map_err(|_| Fault::Internal),
     }
 }
 
@@ -328,7 +317,7 @@ pub(crate) fn frame_for_client(
         is_modern: x.txn.request.version().is_11_or_above(),
         drops_trailers: client.frontend.options.http_drop_response_trailers,
     };
-    let may = || may_keep_client(client);
+    let may = || client.may_stay();
     let (path, kept) = client.side.frame_response(&mut x.txn.response, framed, x.keep_alive, may);
     x.keep_alive = kept;
     path

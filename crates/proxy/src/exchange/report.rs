@@ -8,8 +8,8 @@ use runtime::timer::now_ms;
 use sample::{Cause, Endpoint, Env, LogOrigin, LogProfile};
 
 use crate::client::Client;
-use crate::envs;
 use crate::exchange::Exchange;
+use crate::exchange::view;
 use crate::log::{Line, Report};
 
 const INFO: u8 = 6;
@@ -74,7 +74,7 @@ fn log(client: &Client, x: &Exchange, origin: LogOrigin) {
     }
     let Some(level) = level(client, Some(x), erroneous) else { return };
     let report = Report { format: frontend.log_format.as_ref(), level, profile: None };
-    envs::with(client, x, |env| write(client, env, origin, &report));
+    view::with(client, x, |env| write(client, env, origin, &report));
 }
 
 /// What arrived was no request, or none in time: a line of a connection that failed, at whatever steps requests are logged.
@@ -86,7 +86,7 @@ pub(crate) fn no_request(client: &Client, x: &Exchange) {
     let Some(level) = level(client, Some(x), true) else { return };
     let format = frontend.error_log_format.as_ref().or(frontend.log_format.as_ref());
     let report = Report { format, level, profile: None };
-    envs::with(client, x, |env| write(client, env, LogOrigin::SessionError, &report));
+    view::with(client, x, |env| write(client, env, LogOrigin::SessionError, &report));
 }
 
 /// The level of a line: the one that a rule set, or the usual one; `None` when a rule silences it.
@@ -108,7 +108,7 @@ pub(crate) fn on_demand(
     let Some(level) = level(client, x, false) else { return };
     let report = Report { format: client.frontend.log_format.as_ref(), level, profile };
     match x {
-        Some(x) => envs::with(client, x, |env| write(client, env, origin, &report)),
+        Some(x) => view::with(client, x, |env| write(client, env, origin, &report)),
         None => of_session(client, |env| write(client, env, origin, &report)),
     }
 }

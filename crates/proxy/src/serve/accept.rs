@@ -42,7 +42,7 @@ thread_local! {
 
 /// Makes the calling worker ready to serve connections, its own and those handed to it.
 pub fn install(worker: &Rc<Worker>) {
-    let starter = crate::session::starter(worker.clone());
+    let starter = crate::serve::session::starter(worker.clone());
     STARTER.with(|cell| {
         // A second call keeps the first worker: there is one a thread.
         let _ = cell.set(starter);

@@ -6,18 +6,19 @@ use std::rc::Rc;
 
 use http::{Head, KnownName};
 use plan::Proxy;
-use plan::proxy::{ConnectionMode, Reuse};
+use plan::proxy::Reuse;
 use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use sample::{End, Ending, Link, Phase};
 
-use crate::assign::Lease;
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::exchange::Next;
+use crate::exchange::finish;
+use crate::exchange::sockets;
+use crate::routing::assign::Lease;
 use crate::server::Upstream;
 use crate::server::h1::Connection;
-use crate::session::{Next, is_crowded};
-use crate::{finish, sockets};
 
 /// What becomes of the two connections after a whole response.
 pub(crate) fn after_response(
@@ -55,7 +56,7 @@ fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstr
         && !connection.private
         && !x.txn.request.must_close()
         && x.download.is_received()
-        && keeps_server(client, backend)
+        && client.keeps_server(backend)
         && connection.socket.is_drained();
     if reusable {
         connection.socket.input = None;
@@ -85,7 +86,7 @@ fn ending(x: &Exchange, kept: bool) -> Ending {
         return Ending { end: End::Whole, server: Link::Kept, client_closed: false };
     }
     // Where only the end tells that the response is whole, it was seen.
-    let until_close = x.response_length == http::BodyLength::UntilClose;
+    let until_close = x.response_body.length == http::BodyLength::UntilClose;
     let end = if until_close { End::ServerEnd } else { End::Whole };
     Ending { end, server: Link::Closed, client_closed: false }
 }
@@ -126,16 +127,4 @@ fn is_bound_to_client(head: &Head) -> bool {
             |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
         begins(b"Negotiate") || begins(b"NTLM")
     })
-}
-
-/// Whether the server's connection is kept: `option httpclose` of the backend closes it, `option http-server-close` of either.
-pub(crate) fn keeps_server(client: &Client, backend: &Proxy) -> bool {
-    backend.options.connection == ConnectionMode::KeepAlive
-        && client.frontend.options.connection != ConnectionMode::ServerClose
-}
-
-/// Whether the client's connection may take another request, as far as the proxy is concerned.
-pub(crate) fn may_keep_client(client: &Client) -> bool {
-    let mode = client.frontend.options.connection;
-    mode != ConnectionMode::Close && !client.worker.is_stopping() && !is_crowded(client)
 }

@@ -1,0 +1,50 @@
+//! `stats uri`: who may see the page, and what is asked of it.
+
+use plan::Proxy;
+use sample::{Cause, Phase};
+
+use super::driver::hold_body;
+use crate::answers::{page, service};
+use crate::client::Client;
+use crate::exchange::view::{self, holds};
+use crate::exchange::{Exchange, Stop};
+use crate::shared::ServiceRequest;
+
+/// `stats uri`: the page, after its own rules.
+pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
+    let Some(settings) = proxy.stats.clone() else { return Ok(()) };
+    let method = x.txn.request.method_id();
+    if !matches!(method, http::Method::Get | http::Method::Head | http::Method::Post)
+        || !x.txn.request.target().starts_with(settings.uri.as_bytes())
+    {
+        return Ok(());
+    }
+    let accepted = super::of_http(client, x, proxy, &settings.rules).await?;
+    if !accepted && !settings.users.is_empty() && !is_user(x, &settings.users) {
+        page::error(client, x, 401);
+        rules::challenge(401, &settings.realm, &mut x.txn.response);
+        x.txn.termination.set(Cause::Local, Phase::Request);
+        return Err(Stop::Reply);
+    }
+    if method == http::Method::Post {
+        hold_body(client, x, proxy, usize::MAX, None).await?;
+    }
+    let admin =
+        view::with(client, x, |env| settings.admin.iter().any(|condition| holds(Some(condition), env)));
+    let request = ServiceRequest {
+        method: x.txn.request.method(),
+        target: x.txn.request.target(),
+        body: &x.request_body.seen,
+        admin,
+    };
+    let reply = (client.worker.shared.services.statistics)(proxy, &settings, &request);
+    Err(service::answer(x, reply, "<STATS>").await)
+}
+
+/// Whether the request has the name and password of one of `users` (`stats auth`).
+fn is_user(x: &Exchange, users: &[(Box<str>, Box<str>)]) -> bool {
+    let header = x.txn.request.get_known(http::KnownName::Authorization);
+    header.and_then(sample::auth::basic).is_some_and(|(name, password)| {
+        users.iter().any(|(user, secret)| **user == *name && secret.as_bytes() == password)
+    })
+}

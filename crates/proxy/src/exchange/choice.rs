@@ -1,0 +1,65 @@
+//! Which server a request is for, as far as it has been decided.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use crate::server::local::LocalServer;
+
+/// What decides on the server, and how it is reached.
+#[derive(Default)]
+pub(crate) struct Choice {
+    /// The hash of the key that `balance` asks for.
+    pub(crate) hash: Option<u32>,
+    /// What persistence asks for.
+    pub(crate) bound: Option<Bound>,
+    /// What the client's cookie said, for the response.
+    pub(crate) cookie: Seen,
+    /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` with no server).
+    pub(crate) address: Option<SocketAddr>,
+    /// No idle connection, please: the last one was stale.
+    pub(crate) fresh: bool,
+    /// What goes before the head on a new connection: the PROXY header.
+    pub(crate) preamble: Vec<u8>,
+}
+
+impl Choice {
+    /// Nothing is decided yet.
+    pub(super) fn reset(&mut self) {
+        self.hash = None;
+        self.bound = None;
+        self.cookie = Seen::Absent;
+        self.address = None;
+        self.fresh = false;
+        self.preamble.clear();
+    }
+}
+
+/// The server that the request is for, whatever the balancer would choose.
+#[derive(Clone)]
+pub(crate) struct Bound {
+    /// The server.
+    pub(crate) server: Rc<LocalServer>,
+    /// Whether it is to be used even when it is down (`force-persist`, `option persist`).
+    pub(crate) even_down: bool,
+    /// Not persistence: it is tried once more because it just failed.
+    pub(crate) again: bool,
+}
+
+/// What the request's cookie said.
+#[derive(Default)]
+pub(crate) enum Seen {
+    /// There was none.
+    #[default]
+    Absent,
+    /// It named this server, which was usable.
+    Server(Rc<LocalServer>),
+    /// It named a server that cannot be used, or none of ours.
+    Other,
+}
+
+impl Seen {
+    /// Whether it named `server`.
+    pub(crate) fn names(&self, server: &LocalServer) -> bool {
+        matches!(self, Self::Server(own) if own.is(server))
+    }
+}

@@ -1,0 +1,238 @@
+//! What is known of one exchange, an HTTP request and its response, or of one TCP stream, from its first byte to its log
+//! line; and what may be told of it: to expressions ([`view`]), to logs ([`report`]), to counters ([`finish`]).
+
+mod choice;
+pub(crate) mod ending;
+pub(crate) mod filters;
+pub(crate) mod finish;
+pub(crate) mod report;
+pub(crate) mod sockets;
+pub(crate) mod unique_id;
+pub(crate) mod view;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::BodyLength;
+use sample::transaction::TimeoutSlot;
+use sample::{Endpoint, Phase, Transaction};
+
+use crate::client::Client;
+use crate::fault::Fault;
+use crate::flow::{Flow, Stored};
+use crate::server::local::LocalProxy;
+use sockets::ServerSocket;
+
+pub(crate) use choice::{Bound, Choice, Seen};
+
+/// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    /// What rules and logs see of it.
+    pub(crate) txn: Transaction,
+    /// Where it is, for the termination state.
+    pub(crate) phase: Phase,
+    /// How far the stream came in TCP mode, if it began so.
+    pub(crate) upgrade: Upgrade,
+    pub(crate) backend: Option<Rc<LocalProxy>>,
+    /// Which server it is for.
+    pub(crate) choice: Choice,
+    /// From the client to the server.
+    pub(crate) upload: Flow,
+    /// From the server to the client.
+    pub(crate) download: Flow,
+    pub(crate) request_body: RequestBody,
+    pub(crate) response_body: ResponseBody,
+    /// The body of an answer made here.
+    pub(crate) reply: Stored,
+    /// The error that the answer made here stands for, whatever its page says (`errorloc`, `errorfile`); 0 for none.
+    pub(crate) error_status: u16,
+    /// Whether any byte of a final response was sent to the client.
+    pub(crate) answered: bool,
+    /// Whether the client asked with HEAD, whatever rules made of it.
+    pub(crate) head_only: bool,
+    /// Whether the server's answer makes a tunnel of both connections.
+    pub(crate) is_tunnel: bool,
+    /// Whether the client's connection can take another request.
+    pub(crate) keep_alive: bool,
+    /// Whether the server said, before our own edits, that it closes.
+    pub(crate) server_closes: bool,
+    /// Whether rules said that the server's connection closes behind the response.
+    pub(crate) closes_server: bool,
+    /// The connection to the server, for what asks the kernel about it.
+    pub(crate) server_socket: ServerSocket,
+    /// Bytes from and to the client that the counters have already.
+    pub(crate) counted: (u64, u64),
+}
+
+/// What is known of the request's body, apart from its way to the server.
+#[derive(Default)]
+pub(crate) struct RequestBody {
+    /// How it ends, as it came: rules cannot change it.
+    pub(crate) length: BodyLength,
+    /// What rules see of it: buffered and decoded; empty unless something asked for it.
+    pub(crate) seen: Vec<u8>,
+    /// Whether `seen` is all of it.
+    pub(crate) is_complete: bool,
+    /// Whether the client closed before all of it was there.
+    pub(crate) is_cut: bool,
+    /// What a retry sends again.
+    pub(crate) kept: Vec<u8>,
+    /// Whether rules took its framing away: it is read and not sent.
+    pub(crate) is_dropped: bool,
+    /// Whether the client waits for a 100 that nobody has sent yet.
+    pub(crate) expects_continue: bool,
+}
+
+/// What is known of the response's body, apart from its way to the client.
+#[derive(Default)]
+pub(crate) struct ResponseBody {
+    /// How it ends, as the server sends it.
+    pub(crate) length: BodyLength,
+    /// What rules see of its beginning.
+    pub(crate) seen: Vec<u8>,
+}
+
+/// What ended the wait for a request.
+pub(crate) enum Arrival {
+    /// Bytes, or the end of the stream.
+    Ready,
+    /// Nothing within the time allowed.
+    Expired,
+    /// A stream of TCP that goes on as a request.
+    Upgraded(Box<Exchange>),
+}
+
+/// What to do with the connection after a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Wait for another request.
+    KeepAlive,
+    /// Close.
+    Close,
+    /// Close, once the client has had time to read what it was sent although it sends on itself.
+    Linger,
+}
+
+/// How far a stream of TCP came before it became one of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Upgrade {
+    /// It did not begin as one.
+    #[default]
+    None,
+    /// A rule of the frontend's `tcp-request content` switched (`switch-mode`).
+    ByRule,
+    /// Its backend is one of HTTP, and is chosen.
+    ByBackend,
+}
+
+/// How a step ends the usual course.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Something went wrong.
+    Fault(Fault),
+    /// The answer was made here and lies in the transaction's response and `reply`.
+    Reply,
+    /// The connection just ends.
+    Close,
+    /// The stream goes on in HTTP mode.
+    Upgrade(Upgrade),
+    /// The connection just ends, and no log line tells of it.
+    Silent,
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+thread_local! {
+    // Boxed, so that handing one out moves a pointer.
+    #[allow(clippy::vec_box)]
+    static FREE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Exchange {
+    /// One of the worker's, as new.
+    pub(crate) fn take() -> Box<Self> {
+        FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+
+    /// Gives it back for the next request.
+    pub(crate) fn give(mut self: Box<Self>) {
+        self.reset();
+        FREE.with_borrow_mut(|free| free.push(self));
+    }
+
+    fn reset(&mut self) {
+        let Self { txn, choice, upload, download, request_body, response_body, reply, .. } = self;
+        txn.reset();
+        choice.reset();
+        upload.start(BodyLength::None, Default::default());
+        download.start(BodyLength::None, Default::default());
+        request_body.reset();
+        response_body.length = BodyLength::None;
+        response_body.seen.clear();
+        reply.clear();
+        self.phase = Phase::Request;
+        self.upgrade = Upgrade::None;
+        self.backend = None;
+        self.error_status = 0;
+        self.answered = false;
+        self.head_only = false;
+        self.is_tunnel = false;
+        self.keep_alive = false;
+        self.server_closes = false;
+        self.closes_server = false;
+        self.server_socket = ServerSocket::None;
+        self.counted = (0, 0);
+    }
+
+    /// Whether the request has a body.
+    pub(crate) fn has_body(&self) -> bool {
+        !self.upload.is_received() || self.upload.is_blocked()
+    }
+
+    /// Whether the request can be sent from its beginning again: nothing of its body was taken yet, or all of it was kept.
+    pub(crate) fn can_rewind(&self) -> bool {
+        self.upload.consumed() == 0 || !self.request_body.kept.is_empty()
+    }
+
+    /// The timeout of `slot`: what a rule set, or the configured one.
+    pub(crate) fn timeout(&self, slot: TimeoutSlot, configured: Option<Duration>) -> Option<Duration> {
+        match self.txn.timeouts[slot as usize] {
+            Some(0) => None,
+            Some(ms) => Some(Duration::from_millis(ms.into())),
+            None => configured,
+        }
+    }
+
+    /// The client's address as this request sees it.
+    pub(crate) fn source(&self, client: &Client) -> Endpoint {
+        self.txn.source.unwrap_or_else(|| client.session.source())
+    }
+
+    /// The address it was sent to, as this request sees it.
+    pub(crate) fn destination(&self, client: &Client) -> Endpoint {
+        self.txn.destination.unwrap_or_else(|| client.session.destination())
+    }
+
+    /// What expressions see of the request's content.
+    pub(crate) fn request_bytes<'a>(&'a self, client: &'a Client) -> &'a [u8] {
+        if self.txn.is_http { &self.request_body.seen } else { client.side.received() }
+    }
+}
+
+impl RequestBody {
+    fn reset(&mut self) {
+        self.length = BodyLength::None;
+        self.seen.clear();
+        self.is_complete = false;
+        self.is_cut = false;
+        self.kept.clear();
+        self.is_dropped = false;
+        self.expects_continue = false;
+    }
+}

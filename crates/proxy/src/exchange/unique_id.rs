@@ -1,0 +1,14 @@
+//! `unique-id-format`: a name for the request that goes to the server and into logs.
+
+use crate::client::Client;
+use crate::exchange::{Exchange, view};
+
+/// Makes the unique id, once.
+pub(crate) fn make(client: &Client, x: &mut Exchange) {
+    let Some(format) = &client.frontend.unique_id_format else { return };
+    if x.txn.unique_id.is_none() {
+        let mut id = Vec::new();
+        view::with(client, x, |env| format.render(env, &mut id));
+        x.txn.unique_id = x.txn.keep(&id);
+    }
+}

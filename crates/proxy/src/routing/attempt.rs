@@ -1,0 +1,98 @@
+//! Counting attempts to reach a server, and telling of how they went.
+
+use plan::Proxy;
+use plan::server::{Observe, ServerSettings};
+use state::Answer;
+use state::server::Trouble;
+
+use crate::client::Client;
+use crate::exchange::Exchange;
+use crate::fault::Fault;
+use crate::routing::assign::Lease;
+use crate::routing::retry;
+use crate::server::local::LocalServer;
+
+/// Notes the server that was chosen, `instead` of another that had failed.
+pub(crate) fn note_server(
+    client: &Client,
+    x: &mut Exchange,
+    lease: &Lease,
+    backend: &Proxy,
+    instead: Option<&LocalServer>,
+) {
+    let server = lease.server();
+    client.entry.set_server(&server.held);
+    x.txn.server = Some(server.held.clone());
+    match instead {
+        None => {}
+        // There was no other.
+        Some(failed) if failed.is(server) => retry::count_retry(backend, failed),
+        Some(failed) => {
+            if x.choice.cookie.names(failed) {
+                // What its cookie asked for is down, for all that is known.
+                x.txn.termination.cookie = b'D';
+            }
+            x.txn.redispatched = true;
+            backend.state.backend.mine().redispatches.add(1);
+            failed.state.counters.mine().redispatches.add(1);
+        }
+    }
+}
+
+/// Counts a session of the server: each attempt to reach it is one.
+pub(crate) fn count_attempt(x: &Exchange, lease: &Lease) {
+    let of_server = &lease.server().state.counters.mine().traffic;
+    of_server.sessions_total.add(1);
+    of_server.session_rate.tick(x.txn.times.queued / 1000);
+}
+
+/// What a status says of the server itself, as for `observe layer7`.
+pub(crate) fn answer(status: u16) -> Answer {
+    if matches!(status, 500..=599) && !matches!(status, 501 | 505) { Answer::Bad } else { Answer::Good }
+}
+
+/// Counts what went wrong with a server, where it is the `last` word on the request, and tells the one who watches it
+/// (`observe`).
+pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: bool) {
+    let of_server = lease.server().state.counters.mine();
+    let of_backend = backend.state.backend.mine();
+    for counters in [of_backend, of_server].into_iter().filter(|_| last) {
+        match fault {
+            Fault::ConnectFailed(_) | Fault::ConnectTimeout | Fault::Resource(_) => {
+                counters.connection_errors.add(1);
+            }
+            fault if fault.blames_server() => counters.response_errors.add(1),
+            _ => {}
+        }
+    }
+    let connected = match fault {
+        Fault::ConnectFailed(_) | Fault::ConnectTimeout => false,
+        fault if fault.blames_server() => true,
+        _ => return,
+    };
+    lease.answered(Answer::Bad);
+    match lease.server().observe {
+        Observe::Layer4 if !connected => tell(lease.server(), Err(Trouble::Connection)),
+        Observe::Layer7 => tell(lease.server(), Err(trouble(fault))),
+        Observe::None | Observe::Layer4 => {}
+    }
+}
+
+/// What the checks are told of a fault.
+fn trouble(fault: Fault) -> Trouble {
+    match fault {
+        Fault::ConnectFailed(_) | Fault::ConnectTimeout => Trouble::Connection,
+        Fault::ResponseTimeout | Fault::ServerTimeout => Trouble::Timeout,
+        Fault::BadResponse(_) | Fault::ResponseCut | Fault::Truncated => Trouble::Head,
+        Fault::BadResponseBody => Trouble::Body,
+        _ => Trouble::Read,
+    }
+}
+
+/// Tells the checks of `server` how a connection or an exchange with it went.
+#[inline]
+pub(crate) fn tell(server: &ServerSettings, seen: Result<(), Trouble>) {
+    if server.observe != Observe::None {
+        server.state.health.observe(seen, server.error_limit, server.on_error.demand());
+    }
+}

@@ -1,0 +1,9 @@
+//! Which backend and which server serve a request, how the server is reached, and what follows when it fails.
+
+pub(crate) mod assign;
+pub(crate) mod attempt;
+pub(crate) mod connect;
+pub(crate) mod cookie;
+pub mod lend;
+pub(crate) mod retry;
+pub(crate) mod route;

@@ -1,0 +1,192 @@
+//! One HTTP request from its first byte to its log line: read [`serve`] from top to bottom.
+
+use std::rc::Rc;
+
+use runtime::timer::now_us;
+use sample::{LogOrigin, Phase};
+
+use super::{reply, tunnel};
+use crate::client::Client;
+use crate::evaluate::{self, cacheable};
+use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets};
+use crate::fault::{Fault, RetryKind};
+use crate::message::{conclude, fields, request, response, upload};
+use crate::routing::assign::{self, Lease};
+use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
+use crate::routing::{connect, cookie, retry, route};
+use crate::server::Upstream;
+use crate::server::local::{LocalProxy, LocalServer};
+
+/// Serves one request of `client`. The connection comes back with what to do next.
+pub(crate) async fn exchange(mut client: Box<Client>, arrival: Arrival) -> (Box<Client>, Next) {
+    let (mut x, arrival) = match arrival {
+        Arrival::Upgraded(stream) => (stream, Arrival::Ready),
+        arrival => (Exchange::take(), arrival),
+    };
+    x.txn.is_http = true;
+    x.phase = Phase::Request;
+    x.txn.times.idle_from = client.idle_from;
+    client.entry.requests.set(client.session.requests.get() + 1);
+    let next = match serve(&mut client, &mut x, arrival).await {
+        Ok(next) => next,
+        Err(stop) => {
+            sockets::forget(&mut x);
+            ending::note(&client, &mut x, stop);
+            Box::pin(reply::after(&mut client, &mut x, stop)).await
+        }
+    };
+    x.txn.ending.client_closed = next == Next::Close;
+    finish::finish(&mut client, &mut x);
+    client.idle_from = x.txn.times.closed;
+    x.give();
+    if next == Next::Linger {
+        // The request is over, counted and logged.
+        Box::pin(client.linger()).await;
+        return (client, Next::Close);
+    }
+    (client, next)
+}
+
+async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<Next, Stop> {
+    request::receive(client, x, arrival).await?;
+    if x.upgrade == Upgrade::None {
+        report::accepted(client, x);
+    }
+    report::step(client, x, LogOrigin::Request);
+    let backend = match (x.upgrade, x.backend.clone()) {
+        (Upgrade::ByBackend, Some(backend)) => backend,
+        _ => {
+            evaluate::of_frontend(client, x).await?;
+            route::choose(client, x)?
+        }
+    };
+    evaluate::of_backend(client, x, &backend).await?;
+    upload::prepare(client, x, &backend).await?;
+    if x.request_body.is_cut {
+        return Err(Fault::RequestAborted.into());
+    }
+    fields::of_request(client, x, &backend)?;
+    route::bind_server(client, x, &backend);
+    cookie::of_request(client, x, &backend);
+    x.choice.hash = route::hash(client, x, &backend);
+    let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
+    evaluate::of_response(client, x, &backend, &mut upstream).await?;
+    if backend.options.checkcache {
+        cacheable::check(client, x, &backend)?;
+    }
+    cookie::of_response(client, x, &backend, &lease);
+    fields::of_response(client, x)?;
+    report::early(client, x, LogOrigin::Response);
+    if x.is_tunnel {
+        upstream.send_at_once();
+        Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
+        sockets::leave(client, x);
+        return Ok(Next::Close);
+    }
+    response::forward(client, x, &backend, &mut upstream).await?;
+    let next = conclude::after_response(client, x, &backend, upstream, lease);
+    if next == Next::Close && !x.upload.is_finished() {
+        return Ok(Next::Linger);
+    }
+    Ok(next)
+}
+
+/// Sends the request to a server and waits for the head of its final response; tries again where that is
+/// allowed (`retries`, `retry-on`, `option redispatch`).
+async fn obtain_response(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+) -> Result<(Upstream, Lease), Stop> {
+    let retries = retry::most(x, backend);
+    let mut avoid: Option<Rc<LocalServer>> = None;
+    loop {
+        x.phase = Phase::Queue;
+        let lease = assign::assign(client, x, backend, avoid.as_deref()).await?;
+        note_server(client, x, &lease, backend, avoid.as_deref());
+        if let Some(prefix) = &lease.server().redirect {
+            to_server_itself(x, prefix)?;
+        }
+        x.phase = Phase::Connect;
+        let fault = loop {
+            match attempt(client, x, backend, &lease).await {
+                Ok(upstream) => {
+                    lease.answered(attempt::answer(x.txn.server_status));
+                    return Ok((upstream, lease));
+                }
+                Err((fault, true)) if retry::is_stale(x, fault) => {
+                    // The server closed an idle connection just as we used it: not its fault, nor a retry.
+                    x.choice.fresh = true;
+                    x.txn.response.clear();
+                    upload::rewind(client, x);
+                }
+                Err((fault, _)) => break fault,
+            }
+        };
+        // What broke a connection that stood was noted when it did.
+        if !matches!(fault, Fault::EmptyResponse | Fault::ResponseCut | Fault::SendFailed) {
+            x.txn.server_error = fault.connection_error();
+        }
+        let last = x.txn.retries >= retries || !retry::may_retry(x, backend, fault);
+        count_failure(backend, &lease, fault, last);
+        if last {
+            return Err(fault.into());
+        }
+        x.txn.response.clear();
+        upload::rewind(client, x);
+        avoid = retry::before_retry(client, x, backend, lease, fault).await?;
+        if avoid.is_some() || fault.retry_kind() != Some(RetryKind::Connection) {
+            // Time lost to a server that was left, or that had the request, counts as waiting for one (manual, 8.4).
+            x.txn.times.queued = now_us();
+        }
+    }
+}
+
+/// `redir` of a server: GET and HEAD are sent to the server itself.
+fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
+    if !matches!(x.txn.request.method_id(), http::Method::Get | http::Method::Head) {
+        return Ok(());
+    }
+    let Some(path) = http::uri::split(x.txn.request.target()).pathq() else {
+        return Err(Fault::BadRequest(http::ErrorKind::Target).into());
+    };
+    let location = [prefix.as_bytes(), path].concat();
+    let head = &mut x.txn.response;
+    head.clear();
+    head.start_response(302, None);
+    head.append(b"cache-control", b"no-cache");
+    head.append(b"location", &location);
+    head.set_content_length(0);
+    x.reply.bytes.clear();
+    x.txn.termination.set(sample::Cause::Local, Phase::Connect);
+    Err(Stop::Reply)
+}
+
+async fn attempt(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+    lease: &Lease,
+) -> Result<Upstream, (Fault, bool)> {
+    count_attempt(x, lease);
+    let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
+    let reused = upstream.uses() > 1;
+    sockets::take(x, &upstream);
+    report::step(client, x, LogOrigin::Connect);
+    x.phase = Phase::Headers;
+    upload::start(client, x, backend, lease.server());
+    if !x.upload.is_one_write() {
+        upstream.send_at_once();
+    }
+    match response::await_head(client, x, backend, &mut upstream).await {
+        Ok(()) => Ok(upstream),
+        Err(fault) => {
+            // Something is outstanding, which its server need not finish.
+            upstream.reset();
+            sockets::leave(client, x);
+            // Half a head came back: that is no stale connection.
+            let nothing_came = upstream.received().is_empty();
+            Err((fault, reused && nothing_came))
+        }
+    }
+}
