@@ -9,7 +9,8 @@
 #   make bench-checks       what health checks cost, many threads (PAGES=5000000 ROUNDS=1 for p99.9999)
 #   make bench-expressions  ns a fetch, a converter, a condition, a format
 #   make bench-load         time and memory to load 33,000 backends
-#   make bench-diff         random expressions over random requests, results beside haproxy's
+#   make bench-diff         random expressions over random requests, results beside haproxy's; with EXCHANGES=N whole
+#                           exchanges instead (SEED=S, HAPROXY=path of a HAProxy 3.5)
 #   make bench-lookups      large lists of patterns: load, memory, lookups
 #   make bench-threads      what sharing costs, groups of threads
 #   make bench-variables    many variables, many accesses
@@ -63,7 +64,12 @@ bench-expressions:
 
 bench-diff: tools
 	$(CARGO) build -p weir -p weir-bench
-	$(TARGET)/debug/weir-diff $(TARGET)/debug/weir "$$(PATH=$$PATH:/usr/sbin command -v haproxy)"
+	@haproxy="$${HAPROXY:-$$(PATH=$$PATH:/usr/sbin command -v haproxy)}"; \
+	if [ -n "$(EXCHANGES)" ]; then \
+		$(TARGET)/debug/weir-exchanges $(TARGET)/debug/weir "$$haproxy" exchanges=$(EXCHANGES) seed=$(or $(SEED),1); \
+	else \
+		$(TARGET)/debug/weir-diff $(TARGET)/debug/weir "$$haproxy" seed=$(or $(SEED),1); \
+	fi
 
 bench-lookups: tools
 	$(CARGO) build --release -p weir -p weir-bench

@@ -197,7 +197,13 @@ pub(crate) fn return_(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn redirect(context: &mut Context<'_, '_, '_>) -> Parsed {
-    Redirect::compile(context.words, context.scope, true).map(|redirect| Action::Redirect(Arc::new(redirect)))
+    let start = context.words.span();
+    let redirect = Redirect::compile(context.words, context.scope, true)?;
+    if context.set == Ruleset::HttpResponse && !redirect.is_location() {
+        // What the others are made from is the request.
+        return Err(Diagnostic::alert("a redirect in a response takes `location` only").at(start));
+    }
+    Ok(Action::Redirect(Arc::new(redirect)))
 }
 
 pub(crate) fn auth(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -35,6 +35,11 @@ enum Cookie {
 const CODES: [u16; 5] = [301, 302, 303, 307, 308];
 
 impl Redirect {
+    /// Whether it names the whole location by itself.
+    pub(crate) fn is_location(&self) -> bool {
+        self.form == Form::Location
+    }
+
     /// Compiles the words behind `redirect`. The proxy keyword takes plain text, the rule (`formats`) log formats.
     ///
     /// # Errors

@@ -1,0 +1,109 @@
+//! What two programs made of the same case, line by line: what only one of them did.
+
+use std::collections::BTreeSet;
+
+use crate::case::Case;
+use crate::proxy::{FIELDS, Outcome, TIMES, TOLERANCE};
+
+/// A difference: where it shows, and what each of the two has there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// As `log ST`, `client`, `server`, `counter be eresp`.
+    pub(crate) place: String,
+    pub(crate) weir: String,
+    pub(crate) haproxy: String,
+}
+
+impl Difference {
+    /// What differences of one cause have in common, whatever the numbers in them.
+    pub(crate) fn shape(&self) -> String {
+        let text = format!("{}: {} | {}", self.place, self.weir, self.haproxy);
+        if self.place.starts_with("client") || self.place.starts_with("server") {
+            let first =
+                |text: &str| text.lines().next().unwrap_or_default().chars().take(60).collect::<String>();
+            return format!("{}: {} | {}", self.place, first(&self.weir), first(&self.haproxy));
+        }
+        text.chars()
+            .map(|c| if c.is_ascii_digit() && self.place.starts_with("counter") { '#' } else { c })
+            .collect()
+    }
+}
+
+/// The lines of `ours` and `theirs` from the first that differs to the last that does.
+fn middle(ours: &[String], theirs: &[String]) -> (String, String) {
+    let start = ours.iter().zip(theirs).take_while(|(one, other)| one == other).count();
+    let (one, other) = (&ours[start..], &theirs[start..]);
+    let end = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
+    (one[..one.len() - end].join("\n"), other[..other.len() - end].join("\n"))
+}
+
+fn times_agree(ours: i64, theirs: i64) -> bool {
+    ours == theirs || ours >= 0 && theirs >= 0 && (ours - theirs).abs() <= TOLERANCE
+}
+
+/// Counters of times, which agree within the tolerance.
+fn is_time(name: &str) -> bool {
+    name.ends_with("time_max")
+}
+
+pub(crate) fn differences(case: &Case, weir: &Outcome, haproxy: &Outcome) -> Vec<Difference> {
+    let mut all = Vec::new();
+    let mut note =
+        |place: String, weir: String, haproxy: String| all.push(Difference { place, weir, haproxy });
+    for number in 0..case.clients.len() {
+        let empty = Vec::new();
+        let of = |outcome: &Outcome| outcome.received.clients.get(number).unwrap_or(&empty).clone();
+        let (ours, theirs) = middle(&of(weir), &of(haproxy));
+        if ours != theirs {
+            note("client".into(), ours, theirs);
+        }
+    }
+    for number in 0..case.servers.len() {
+        let of = |outcome: &Outcome| outcome.received.servers.get(number).cloned().unwrap_or_default();
+        let (ours, theirs) = (of(weir), of(haproxy));
+        if ours.len() != theirs.len() {
+            note("server connections".into(), ours.len().to_string(), theirs.len().to_string());
+        }
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            let (ours, theirs) = middle(ours, theirs);
+            if ours != theirs {
+                note("server".into(), ours, theirs);
+            }
+        }
+    }
+    if weir.logs.len() != haproxy.logs.len() {
+        let lines = |outcome: &Outcome| {
+            let lines: Vec<String> =
+                outcome.logs.iter().map(|log| format!("{:?} {}", log.times, log.fields.join("|"))).collect();
+            format!("{} lines\n{}", lines.len(), lines.join("\n"))
+        };
+        note("log lines".into(), lines(weir), lines(haproxy));
+    } else {
+        for (ours, theirs) in weir.logs.iter().zip(&haproxy.logs) {
+            for (place, name) in FIELDS.iter().enumerate() {
+                let of = |fields: &[String]| fields.get(place).cloned().unwrap_or_default();
+                if of(&ours.fields) != of(&theirs.fields) {
+                    note(format!("log {name}"), of(&ours.fields), of(&theirs.fields));
+                }
+            }
+            for (place, name) in TIMES.iter().enumerate() {
+                let of = |times: &[i64]| times.get(place).copied().unwrap_or(i64::MIN);
+                if !times_agree(of(&ours.times), of(&theirs.times)) {
+                    let shown =
+                        |times: &[i64]| times.iter().map(i64::to_string).collect::<Vec<_>>().join("/");
+                    note(format!("log {name}"), shown(&ours.times), shown(&theirs.times));
+                }
+            }
+        }
+    }
+    let keys: BTreeSet<_> = weir.counters.keys().chain(haproxy.counters.keys()).collect();
+    for key in keys {
+        let of = |outcome: &Outcome| outcome.counters.get(key).cloned().unwrap_or_default();
+        let (ours, theirs) = (of(weir), of(haproxy));
+        let number = |text: &str| text.parse().unwrap_or(-1);
+        if ours != theirs && !(is_time(&key.1) && times_agree(number(&ours), number(&theirs))) {
+            note(format!("counter {} {}", key.0, key.1), ours, theirs);
+        }
+    }
+    all
+}

@@ -1,0 +1,317 @@
+//! One of the two programs: starts it on a configuration with many cases, carries them out, and collects what clients and
+//! servers received, the log lines and the counters of each case.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::act::{self, Listening, Received};
+use crate::case::Case;
+
+/// How long a program may take to listen, or to come to an end with its streams.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What one program made of one case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) received: Received,
+    pub(crate) logs: Vec<Log>,
+    /// Counters by row (`fe`, `be`, `s0`) and name.
+    pub(crate) counters: BTreeMap<(String, String), String>,
+}
+
+/// A log line: its fields by name, and its times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(crate) times: Vec<i64>,
+    pub(crate) fields: Vec<String>,
+}
+
+/// The names of [`Log::times`] and [`Log::fields`].
+pub(crate) const TIMES: &[&str] = &["TR", "Tw", "Tc", "Tr", "Ta"];
+pub(crate) const FIELDS: &[&str] =
+    &["backend", "server", "ST", "tsc", "rc", "queues", "CC", "CS", "hr", "hs", "r"];
+const LOG_FORMAT: &str = "%f|%TR/%Tw/%Tc/%Tr/%Ta|%b|%s|%ST|%tsc|%rc|%sq/%bq|%CC|%CS|%hr|%hs|%{+Q}r";
+
+/// The counters that are compared. Bytes are not: HAProxy counts those of its own form of a message, and none of an answer
+/// of its own, Weir those on the wire (`docs/differences.md`).
+const COUNTERS: &[&str] = &[
+    "smax",
+    "stot",
+    "dreq",
+    "dresp",
+    "ereq",
+    "econ",
+    "eresp",
+    "wretr",
+    "wredis",
+    "lbtot",
+    "hrsp_1xx",
+    "hrsp_2xx",
+    "hrsp_3xx",
+    "hrsp_4xx",
+    "hrsp_5xx",
+    "hrsp_other",
+    "req_tot",
+    "cli_abrt",
+    "srv_abrt",
+    "conn_tot",
+    "connect",
+    "reuse",
+    "qmax",
+    "qtime_max",
+    "intercepted",
+    "wrew",
+    "eint",
+    "dcon",
+    "dses",
+];
+
+/// Maxima of times are compared with this tolerance.
+pub(crate) const TOLERANCE: i64 = 90;
+
+pub(crate) struct Program {
+    path: PathBuf,
+    directory: PathBuf,
+}
+
+/// A program that runs; ends with the value.
+struct Running {
+    child: Child,
+    logs: UdpSocket,
+    control: PathBuf,
+    marker: SocketAddr,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn shown(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Addresses that are free now. Outgoing connections have other ones, so that they do not take these meanwhile.
+fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
+    let bound: std::io::Result<Vec<TcpListener>> =
+        (0..count).map(|_| TcpListener::bind(("127.0.1.1", 0))).collect();
+    bound?.iter().map(TcpListener::local_addr).collect()
+}
+
+impl Program {
+    pub(crate) fn new(path: &Path, name: &str) -> Result<Self, String> {
+        let directory = std::env::temp_dir().join(format!("weir-exchanges-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&directory).map_err(shown)?;
+        Ok(Self { path: path.into(), directory })
+    }
+
+    fn configuration(
+        &self,
+        cases: &[&Case],
+        binds: &[SocketAddr],
+        servers: &[Vec<Listening>],
+        log: SocketAddr,
+    ) -> String {
+        let directory = self.directory.display();
+        let mut text = format!(
+            "global\n    nbthread 1\n    log {log} len 16000 format raw local0\n    stats socket {directory}/socket level admin\n\
+             defaults\n    mode http\n    log global\n    log-format \"{LOG_FORMAT}\"\n    error-log-format \"{LOG_FORMAT}\"\n    \
+             timeout client 2s\n    timeout server 1200ms\n    timeout connect 500ms\n    \
+         frontend marker\n    bind {}\n    http-request return status 200\n",
+            binds[cases.len()]
+        );
+        for (number, case) in cases.iter().enumerate() {
+            let addresses: Vec<String> =
+                servers[number].iter().map(|server| server.address.to_string()).collect();
+            text.push_str(&case.sections(number, &binds[number].to_string(), &addresses));
+        }
+        text
+    }
+
+    /// What it says against a case; nothing when it accepts it.
+    pub(crate) fn refusal(&self, case: &Case) -> Result<Option<String>, String> {
+        let bind: Vec<SocketAddr> = vec![SocketAddr::from(([127, 0, 0, 1], 1)); 2];
+        let servers: std::io::Result<Vec<Listening>> = case.servers.iter().map(Listening::new).collect();
+        let text = self.configuration(&[case], &bind, &[servers.map_err(shown)?], bind[0]);
+        let path = self.directory.join("one.cfg");
+        std::fs::write(&path, text).map_err(shown)?;
+        let output = Command::new(&self.path).arg("-c").arg("-f").arg(&path).output().map_err(shown)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok((!output.status.success()).then_some(said))
+    }
+
+    fn start(
+        &self,
+        cases: &[&Case],
+        servers: &[Vec<Listening>],
+    ) -> Result<(Running, Vec<SocketAddr>), String> {
+        let logs = UdpSocket::bind(("127.0.0.1", 0)).map_err(shown)?;
+        let _ = socket2::SockRef::from(&logs).set_recv_buffer_size(4 << 20);
+        let binds = free_addresses(cases.len() + 1).map_err(shown)?;
+        let text = self.configuration(cases, &binds, servers, logs.local_addr().map_err(shown)?);
+        let path = self.directory.join("all.cfg");
+        std::fs::write(&path, text).map_err(shown)?;
+        let said = std::fs::File::create(self.directory.join("stderr")).map_err(shown)?;
+        let child = Command::new(&self.path)
+            .args(["-db", "-f"])
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn()
+            .map_err(shown)?;
+        let marker = binds[cases.len()];
+        let mut running = Running { child, logs, control: self.directory.join("socket"), marker };
+        let end = Instant::now() + PATIENCE;
+        while TcpStream::connect(marker).is_err() {
+            if Instant::now() > end || running.child.try_wait().is_ok_and(|status| status.is_some()) {
+                let said = std::fs::read_to_string(self.directory.join("stderr")).unwrap_or_default();
+                return Err(format!("{} does not start on {}: {said}", self.path.display(), path.display()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok((running, binds))
+    }
+
+    /// Carries out all cases, some at a time.
+    pub(crate) fn run(&self, cases: &[&Case], at_once: usize) -> Result<Vec<Outcome>, String> {
+        let listening = |case: &&Case| case.servers.iter().map(Listening::new).collect();
+        let servers: std::io::Result<Vec<Vec<Listening>>> = cases.iter().map(listening).collect();
+        let servers = servers.map_err(shown)?;
+        let (mut running, binds) = self.start(cases, &servers)?;
+        let servers = Mutex::new(servers.into_iter().map(Some).collect::<Vec<_>>());
+        let outcomes = Mutex::new(vec![Outcome::default(); cases.len()]);
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..at_once.min(cases.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(case) = cases.get(number) else { break };
+                        let own = servers.lock().unwrap_or_else(PoisonError::into_inner)[number].take();
+                        let received = act::run(case, binds[number], own.unwrap_or_default());
+                        outcomes.lock().unwrap_or_else(PoisonError::into_inner)[number].received = received;
+                    }
+                });
+            }
+        });
+        let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        running.settle()?;
+        running.read_logs(&mut outcomes)?;
+        running.read_counters(&mut outcomes)?;
+        match running.child.try_wait() {
+            Ok(None) => Ok(outcomes),
+            _ => Err(format!("{} ended by itself", self.path.display())),
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Running {
+    fn ask(&self, command: &str) -> Result<String, String> {
+        let mut socket = UnixStream::connect(&self.control).map_err(shown)?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(shown)?;
+        socket.write_all(format!("{command}\n").as_bytes()).map_err(shown)?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).map_err(shown)?;
+        Ok(answer)
+    }
+
+    /// Waits until no stream is left.
+    fn settle(&self) -> Result<(), String> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            let rows = rows(&self.ask("show stat -1 7 -1")?);
+            if rows.iter().all(|row| row.get("scur").is_none_or(|count| count.is_empty() || count == "0")) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err("streams are left after all clients have gone".into())
+    }
+
+    /// Reads the log up to the line of a request made for that.
+    fn read_logs(&mut self, outcomes: &mut [Outcome]) -> Result<(), String> {
+        let mut socket = TcpStream::connect(self.marker).map_err(shown)?;
+        socket.write_all(b"GET / HTTP/1.1\r\nHost: marker\r\nConnection: close\r\n\r\n").map_err(shown)?;
+        self.logs.set_read_timeout(Some(PATIENCE)).map_err(shown)?;
+        let mut buffer = vec![0; 65536];
+        loop {
+            let count = self.logs.recv(&mut buffer).map_err(|error| format!("no log line: {error}"))?;
+            let line = String::from_utf8_lossy(&buffer[..count]).into_owned();
+            let mut words = line.trim_end().splitn(2 + FIELDS.len(), '|');
+            let name = words.next().unwrap_or_default().to_owned();
+            if name == "marker" {
+                if line.contains("GET /") {
+                    return Ok(());
+                }
+                continue;
+            }
+            let times = words.next().unwrap_or_default().split('/');
+            let log = Log {
+                times: times.map(|time| time.parse().unwrap_or(i64::MIN)).collect(),
+                fields: words.map(without_number).collect(),
+            };
+            let number = name.strip_prefix('f').and_then(|number| number.parse::<usize>().ok());
+            if let Some(outcome) = number.and_then(|number| outcomes.get_mut(number)) {
+                outcome.logs.push(log);
+                outcome.logs.sort_by(|one, other| one.fields.last().cmp(&other.fields.last()));
+            }
+        }
+    }
+
+    fn read_counters(&self, outcomes: &mut [Outcome]) -> Result<(), String> {
+        for row in rows(&self.ask("show stat -1 7 -1")?) {
+            let (Some(proxy), Some(service)) = (row.get("pxname"), row.get("svname")) else { continue };
+            let Some(number) = proxy.get(1..).and_then(|number| number.parse::<usize>().ok()) else {
+                continue;
+            };
+            let Some(outcome) = outcomes.get_mut(number) else { continue };
+            let service = match service.as_str() {
+                "FRONTEND" => "fe",
+                "BACKEND" => "be",
+                name => name,
+            };
+            for name in COUNTERS {
+                let value = row.get(*name).cloned().unwrap_or_default();
+                outcome.counters.insert((service.to_owned(), (*name).to_owned()), value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names of proxies without their number, which differs from run to run of a case.
+fn without_number(word: &str) -> String {
+    match word.strip_prefix('b').or(word.strip_prefix('f')) {
+        Some(rest) if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) => {
+            word[..1].to_owned()
+        }
+        _ => word.to_owned(),
+    }
+}
+
+/// The rows of `show stat` by column.
+fn rows(answer: &str) -> Vec<BTreeMap<String, String>> {
+    let mut lines = answer.lines().filter(|line| !line.is_empty());
+    let names: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
+    let row = |line: &str| {
+        let pairs = names.iter().zip(line.split(','));
+        pairs.map(|(name, value)| ((*name).to_owned(), value.to_owned())).collect()
+    };
+    lines.map(row).collect()
+}

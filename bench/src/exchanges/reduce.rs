@@ -1,0 +1,52 @@
+//! Makes a case that differs smaller, as long as it still differs in the same place: without a line, a step, a server's
+//! answer, a client.
+
+use crate::case::Case;
+use crate::compare::Difference;
+
+/// The case without each one of its parts.
+pub(crate) fn smaller(case: &Case) -> Vec<Case> {
+    let mut all = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Case)| {
+        let mut one = case.clone();
+        change(&mut one);
+        all.push(one);
+    };
+    for place in 0..case.front.len() {
+        with(&|one| drop(one.front.remove(place)));
+    }
+    for place in 0..case.back.len() {
+        with(&|one| drop(one.back.remove(place)));
+    }
+    for place in (0..case.servers.len()).filter(|_| case.servers.len() > 1) {
+        with(&|one| drop(one.servers.remove(place)));
+    }
+    for place in (0..case.clients.len()).filter(|_| case.clients.len() > 1) {
+        with(&|one| drop(one.clients.remove(place)));
+    }
+    for (place, server) in case.servers.iter().enumerate() {
+        if !server.parameters.is_empty() {
+            with(&|one| one.servers[place].parameters.clear());
+        }
+        for turn in (0..server.answers.len()).filter(|_| server.answers.len() > 1) {
+            with(&|one| drop(one.servers[place].answers.remove(turn)));
+        }
+        for (turn, answer) in server.answers.iter().enumerate() {
+            for step in 0..answer.steps.len() {
+                with(&|one| drop(one.servers[place].answers[turn].steps.remove(step)));
+            }
+        }
+    }
+    for (place, steps) in case.clients.iter().enumerate() {
+        for step in 0..steps.len() {
+            with(&|one| drop(one.clients[place].remove(step)));
+        }
+    }
+    all
+}
+
+/// Whether one of `found` stands where the first of `wanted` does: clients and logs before counters, which follow from them.
+pub(crate) fn is_same(wanted: &[Difference], found: &[Difference]) -> bool {
+    let Some(first) = wanted.first() else { return false };
+    found.iter().any(|one| one.shape() == first.shape())
+}
