@@ -28,8 +28,10 @@ use proxy::Program;
 
 /// How many cases stand beside each other when a difference is tried again.
 const FEW: usize = 4;
+/// And when a case is cut down, where most of the time is waiting.
+const MANY: usize = 40;
 /// How often a case is cut down at most.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 8;
 
 struct Options {
     weir: PathBuf,
@@ -96,11 +98,11 @@ impl Pair {
             if candidates.is_empty() {
                 break;
             }
-            let mut results = self.run(&candidates.iter().collect::<Vec<_>>(), FEW * 2);
+            let mut results = self.run(&candidates.iter().collect::<Vec<_>>(), MANY);
             if results.is_err() {
                 // A line may need another one.
                 candidates.retain(|one| self.refusal(one).is_ok_and(|refused| refused.is_none()));
-                results = self.run(&candidates.iter().collect::<Vec<_>>(), FEW * 2);
+                results = self.run(&candidates.iter().collect::<Vec<_>>(), MANY);
             }
             let results = results?;
             let found =
@@ -131,17 +133,20 @@ struct Tally {
     refused: usize,
     unsteady: usize,
     known: BTreeMap<&'static str, usize>,
-    /// By the shape of the first difference: how many, and the first of them.
-    unexplained: BTreeMap<String, (usize, String)>,
+    /// How many by the shape of the first difference.
+    unexplained: BTreeMap<String, usize>,
 }
 
 impl Tally {
-    fn unexplained(&mut self, shape: String, text: impl FnOnce() -> String) {
-        let entry = self.unexplained.entry(shape);
-        entry.and_modify(|(count, _)| *count += 1).or_insert_with(|| (1, text()));
+    /// Counts a difference; the first of its shape is shown at once.
+    fn unexplained(&mut self, shape: String, show: usize, text: impl FnOnce() -> String) {
+        if !self.unexplained.contains_key(&shape) && self.unexplained.len() < show {
+            println!("\n==== {shape}\n{}", text());
+        }
+        *self.unexplained.entry(shape).or_default() += 1;
     }
 
-    fn report(&self, show: usize) -> ExitCode {
+    fn report(&self) -> ExitCode {
         println!("{} exchanges compared, {} the same", self.compared, self.same);
         println!(
             "{} configurations refused by both, {} differences not seen again",
@@ -150,12 +155,12 @@ impl Tally {
         for (why, count) in &self.known {
             println!("{count} differences: {why}");
         }
-        let count: usize = self.unexplained.values().map(|(count, _)| count).sum();
+        let count: usize = self.unexplained.values().sum();
         println!("{count} exchanges with differences not explained, of {} shapes", self.unexplained.len());
         let mut shapes: Vec<_> = self.unexplained.iter().collect();
-        shapes.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
-        for (shape, (count, text)) in shapes.into_iter().take(show) {
-            println!("\n==== {count} times: {shape}\n{text}");
+        shapes.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        for (shape, count) in shapes {
+            println!("{count:6} {shape}");
         }
         if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
@@ -174,6 +179,7 @@ fn described(number: u64, case: &Case, differences: &[Difference]) -> String {
 /// One batch: leaves out what is refused, carries out the rest, looks at differences again.
 fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Result<(), String> {
     let seed = options.number("seed") as u64;
+    let show = options.number("show");
     let mut cases = Vec::new();
     for number in numbers {
         let case = random::case(seed, *number);
@@ -183,9 +189,8 @@ fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Re
             Some((who, said)) => {
                 let alert = said.lines().find(|line| line.contains("ALERT")).unwrap_or_default();
                 let alert = alert.rsplit(" : ").next().unwrap_or_default().to_owned();
-                tally.unexplained(format!("only {who} refuses: {alert}"), || {
-                    format!("case={number}\n{case}{said}")
-                });
+                let shape = format!("only {who} refuses: {alert}");
+                tally.unexplained(shape, show, || format!("case={number}\n{case}{said}"));
             }
         }
     }
@@ -212,8 +217,7 @@ fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Re
             continue;
         }
         let shape = steady[0].shape();
-        let is_new =
-            !tally.unexplained.contains_key(&shape) && tally.unexplained.len() < options.number("show");
+        let is_new = !tally.unexplained.contains_key(&shape) && tally.unexplained.len() < show;
         let (case, steady) = match options.number("reduce") {
             1 if is_new => pair.reduce(case, &steady)?,
             _ => (case.clone(), steady),
@@ -222,7 +226,7 @@ fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Re
             *tally.known.entry(why).or_default() += 1;
             continue;
         }
-        tally.unexplained(shape, || described(*number, &case, &steady));
+        tally.unexplained(shape, show, || described(*number, &case, &steady));
     }
     Ok(())
 }
@@ -262,5 +266,5 @@ fn main() -> ExitCode {
         eprint!("\r{done} of {} exchanges", numbers.len());
     }
     eprintln!();
-    tally.report(options.number("show"))
+    tally.report()
 }

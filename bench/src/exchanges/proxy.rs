@@ -124,7 +124,7 @@ impl Program {
         let directory = self.directory.display();
         let mut text = format!(
             "global\n    nbthread 1\n    log {log} len 16000 format raw local0\n    stats socket {directory}/socket level admin\n\
-             defaults\n    mode http\n    log global\n    log-format \"{LOG_FORMAT}\"\n    error-log-format \"{LOG_FORMAT}\"\n    \
+             defaults\n    mode http\n    balance roundrobin\n    log global\n    log-format \"{LOG_FORMAT}\"\n    error-log-format \"{LOG_FORMAT}\"\n    \
              timeout client 2s\n    timeout server 1200ms\n    timeout connect 500ms\n    \
          frontend marker\n    bind {}\n    http-request return status 200\n",
             binds[cases.len()]

@@ -1,17 +1,40 @@
 //! Makes a case that differs smaller, as long as it still differs in the same place: without a line, a step, a server's
 //! answer, a client.
 
-use crate::case::Case;
+use crate::case::{Case, Step};
 use crate::compare::Difference;
 
-/// The case without each one of its parts.
+/// The case without each one of its parts, those without large parts first.
 pub(crate) fn smaller(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
     let mut with = |change: &dyn Fn(&mut Case)| {
         let mut one = case.clone();
         change(&mut one);
-        all.push(one);
+        if one != *case {
+            all.push(one);
+        }
     };
+    let without_pauses = |one: &mut Case| {
+        one.clients.iter_mut().for_each(|steps| steps.retain(|step| !matches!(step, Step::Pause(_))));
+    };
+    with(&|one| {
+        one.front.clear();
+        one.back.clear();
+        one.clients.truncate(1);
+    });
+    with(&|one| {
+        one.front.clear();
+        one.back.clear();
+    });
+    with(&|one| one.back.clear());
+    with(&|one| one.front.clear());
+    with(&|one| one.clients.truncate(1));
+    with(&|one| {
+        one.servers.truncate(1);
+        one.servers[0].answers.truncate(1);
+    });
+    with(&|one| one.clients.iter_mut().for_each(|steps| steps.truncate(2)));
+    with(&without_pauses);
     for place in 0..case.front.len() {
         with(&|one| drop(one.front.remove(place)));
     }

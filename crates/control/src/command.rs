@@ -9,8 +9,8 @@ use runtime::watchdog;
 use crate::session::Settings;
 use crate::view::{Level, Runtime};
 use crate::{
-    anonymous, backends, certificates, events, inside, measures, patterns, resolvers, servers, sets, shows,
-    stats_file, streams, traces, variables,
+    anonymous, backends, captured, certificates, events, inside, measures, patterns, resolvers, servers,
+    sets, shows, stats_file, streams, traces, variables,
 };
 
 /// How serious a message is, with its number and word (`set severity-output`).
@@ -226,7 +226,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show defaults",            "",                                 User,     "list the named defaults sections kept", backends::show_defaults),
     row  ("show dev",                 "",                                 User,     "show debug info for developers",                                                  shows::dev),
     row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
-    row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       streams::show_errors),
+    row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       captured::show_errors),
     row  ("show events",              "[<sink>] [-w] [-n] [-0]",          User,     "show event sink state",                                                             events::show_events),
     row  ("show fd",                  "[num]",                            Operator, "dump list of file descriptors in use or a specific one",                          shows::fd),
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),

@@ -1,12 +1,17 @@
 //! One connection to the runtime socket: reads lines, runs commands, writes answers (management manual, 9.3).
 
+use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use base::clock::now_ms;
+use runtime::Local;
+use state::Proxy;
 use state::process::ProcessCounters;
+use state::proxy::{Mode, ProxySeed};
+use state::sessions::{self, Activity};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
 use crate::anonymous::Anonymous;
@@ -91,6 +96,9 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     runtime.process.commanded.fetch_add(1, Relaxed);
     runtime.process.streams.fetch_add(1, Relaxed);
     let settings = Settings::new(level, severity, view.timeout);
+    // It is a stream like others: `show sess` lists it, `shutdown session` ends it.
+    let entry = sessions::register(&frontend(), None, None, now_ms());
+    entry.activity.set(Activity::Tunnel);
     let session = Session {
         socket: BufReader::new(socket),
         runtime: runtime.clone(),
@@ -99,7 +107,27 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         longest_payload: view.payload_length,
         hand_over,
     };
-    session.run().await
+    tokio::select! {
+        done = session.run() => done,
+        _ = poll_fn(|context| entry.poll_killed(context)) => Ok(()),
+    }
+}
+
+/// What streams of runtime sockets name as their frontend.
+fn frontend() -> Local<Proxy> {
+    static FRONTEND: LazyLock<Arc<Proxy>> = LazyLock::new(|| {
+        Arc::new(Proxy::new(ProxySeed {
+            id: 0,
+            name: "GLOBAL".into(),
+            mode: Mode::Tcp,
+            is_frontend: true,
+            is_backend: false,
+            maxconn: 0,
+            session_limit: 0,
+            disabled: false,
+        }))
+    });
+    Local::new(FRONTEND.clone())
 }
 
 struct Session<S> {

@@ -141,11 +141,15 @@ fn sessions_are_listed_and_killed() {
         None,
         base::clock::now_ms(),
     );
+    assert!(!ask(&runtime, "show sess\n").contains("fe=fe"), "it waits for a request");
+    entry.activity.set(state::sessions::Activity::Request);
     entry.set_backend(&runtime::Local::new(be(&runtime)));
     let listed = ask(&runtime, "show sess\n");
     let id = listed.split(':').next().unwrap().to_owned();
     assert!(listed.contains("proto=tcpv4 src=192.0.2.1:4711 fe=fe be=be srv=<none>"), "{listed}");
-    assert_eq!(ask(&runtime, "show sess backend be frontend fe\n"), ask(&runtime, "show sess\n"));
+    let of_both = ask(&runtime, "show sess backend be frontend fe\n");
+    assert_eq!(of_both.lines().next(), listed.lines().next());
+    assert!(!of_both.contains("fe=GLOBAL") && listed.contains("fe=GLOBAL"), "{listed}");
     assert_eq!(ask(&runtime, "show sess older 1h\n"), "\n");
     assert!(ask(&runtime, &format!("show sess {id}\n")).contains("  frontend=fe (id=2 mode=http)"));
     assert_eq!(ask(&runtime, &format!("shutdown session {id}\n")), "\n");

@@ -68,6 +68,10 @@ pub struct Entry {
     pub bytes_out: Cell<u64>,
     /// When it last did anything, in ms.
     pub active_ms: Cell<u64>,
+    /// The descriptor of the client's connection, or -1.
+    pub client_fd: Cell<i32>,
+    /// The descriptor of the connection to the server, or -1.
+    pub server_fd: Cell<i32>,
     backend: Cell<Option<Local<Proxy>>>,
     server: Cell<Option<Local<Server>>>,
     killed: Cell<Option<Kill>>,
@@ -184,6 +188,8 @@ impl Entry {
             destination: self.ends.get().1,
             since_ms: self.since_ms,
             active_ms: self.active_ms.get(),
+            client_fd: self.client_fd.get(),
+            server_fd: self.server_fd.get(),
             activity: self.activity.get(),
             requests: self.requests.get(),
             bytes_in: self.bytes_in.get(),
@@ -206,6 +212,8 @@ pub struct Snapshot {
     pub destination: Option<SocketAddr>,
     pub since_ms: u64,
     pub active_ms: u64,
+    pub client_fd: i32,
+    pub server_fd: i32,
     pub activity: Activity,
     pub requests: u32,
     pub bytes_in: u64,
@@ -272,6 +280,8 @@ pub fn register(
             bytes_in: Cell::default(),
             bytes_out: Cell::default(),
             active_ms: Cell::new(now_ms),
+            client_fd: Cell::new(-1),
+            server_fd: Cell::new(-1),
             backend: Cell::default(),
             server: Cell::default(),
             killed: Cell::default(),

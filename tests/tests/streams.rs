@@ -1,0 +1,88 @@
+//! What the runtime socket shows of streams and of malformed messages, in the form that tools read.
+
+use weir_tests::client::{self, Client};
+use weir_tests::{Origin, Weir, eventually, free_port};
+
+/// A frontend whose server takes requests and never answers.
+fn silent() -> (Weir, Origin, u16) {
+    let origin = Origin::raw(|stream| {
+        let mut all = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut { stream }, &mut all);
+    });
+    let port = free_port();
+    let text = format!(
+        "global\n  stats socket runtime level admin\n  nbthread 1\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\nbackend b\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    (Weir::start(&text, &[port]), origin, port)
+}
+
+/// The values of a line of `show sess` by key, brackets left as they are.
+fn value<'l>(line: &'l str, key: &str) -> Option<&'l str> {
+    line.split(' ').find_map(|word| word.strip_prefix(key))
+}
+
+#[test]
+fn a_stream_is_a_line_with_the_keys_that_tools_look_for() {
+    let (weir, origin, port) = silent();
+    let idle = Client::connect(port);
+    let mut busy = Client::connect(port);
+    busy.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(eventually(|| origin.connections() > 0));
+    let shown = weir.ask("show sess");
+    let lines: Vec<&str> = shown.lines().filter(|line| !line.is_empty()).collect();
+    // One that waits for a request is no stream; the connection of the command is.
+    assert_eq!(lines.len(), 2, "{shown}");
+    let line = lines.iter().find(|line| line.contains(" fe=f ")).expect("the request");
+    for (key, expected) in [("proto=", "tcpv4"), ("be=", "b"), ("srv=", "s"), ("calls=", "1"), ("rc=", "0")] {
+        assert_eq!(value(line, key), Some(expected), "{line}");
+    }
+    for (key, within) in
+        [("rq[", ",an=8000h,"), ("rp[", ",an=1400000h,"), ("scf=[", "8,"), ("scb=[", "8,1h,")]
+    {
+        assert!(value(line, key).is_some_and(|text| text.contains(within)), "{key} {line}");
+    }
+    let own = lines.iter().find(|line| line.contains(" fe=GLOBAL ")).expect("the command");
+    assert_eq!((value(own, "proto="), value(own, "srv=")), (Some("unix_stream"), Some("<none>")));
+    drop(idle);
+}
+
+#[test]
+fn a_stream_in_detail_names_both_ends_and_what_each_waits_for() {
+    let (weir, origin, port) = silent();
+    let mut busy = Client::connect(port);
+    busy.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(eventually(|| origin.connections() > 0));
+    let shown = weir.ask("show sess all");
+    for part in [
+        "proto=tcpv4 source=127.0.0.1:",
+        &format!("  frontend=f (id=2 mode=http), listener=? (id=1) addr=127.0.0.1:{port}\n"),
+        "  backend=b (id=3 mode=http)",
+        &format!("  server=s (id=1) addr=127.0.0.1:{}\n", origin.port()),
+        "  scf=",
+        "  scb=",
+        "state=EST",
+        "  req=",
+        "  res=",
+    ] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+}
+
+#[test]
+fn a_malformed_request_is_shown_with_what_was_being_read() {
+    let (weir, _origin, port) = silent();
+    client::exchange(port, "GET / HTTP/1.1\r\nHost: a\r\nBad Name: x\r\n\r\n").expect("an answer");
+    let shown = weir.ask("show errors");
+    for part in [
+        "frontend f (#2): invalid request\n",
+        "  buffer starts at 0 (including 0 out), 16344 free,\n  len 40, wraps at 16384, error at position 28\n",
+        "  H1 msg state MSG_HDR_NAME(17), H1 msg flags ",
+        "  H1 chunk len 0 bytes, H1 body len 0 bytes :",
+        "\n  00025  Bad Name: x\\r\\n\n",
+    ] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+}
