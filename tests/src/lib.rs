@@ -13,6 +13,7 @@ mod origin;
 pub mod peers;
 mod program;
 pub mod request;
+pub mod scene;
 pub mod targets;
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,6 +1,7 @@
 //! What keeps a client with its server: connections bound by authentication, cookies.
 
 use weir_tests::client::Client;
+use weir_tests::scene::Scene;
 use weir_tests::{Origin, Weir, free_port};
 
 /// Three servers named after their places, in front of origins that answer `/login` with `login` and all else with 200.
@@ -93,4 +94,82 @@ fn a_redispatch_counted_from_the_end_of_fewer_retries_comes_with_the_first() {
         let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\nCookie: S=a\r\n\r\n").response();
         assert_eq!(answer.map(|answer| answer.status), Some(200), "{after}");
     }
+}
+
+/// What the log says of the cookies, and what the client gets of `Set-Cookie` and `Cache-Control`, of a server named `c1`
+/// by its cookie, or without one where `server` is empty.
+fn cookies(cookie: &str, server: &str, sent: &str, answer: &'static str) -> (String, Vec<String>) {
+    let origin = Origin::start(move |_, _| {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{answer}\r\n").into_bytes()
+    });
+    let backend = format!("cookie SRV {cookie}\n  server s 127.0.0.1:{} {server}", origin.port());
+    let scene = Scene::start("", "", &backend);
+    let mut client = Client::connect(scene.port);
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{sent}\r\n"));
+    let head = client.read_head();
+    let told = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        line.starts_with("set-cookie") || line.starts_with("cache-control")
+    };
+    let fields = head.lines().filter(told).map(|line| line.trim_end().to_owned()).collect();
+    let state = scene.line().split(' ').nth(3).unwrap_or_default()[2..].to_owned();
+    (state, fields)
+}
+
+#[test]
+fn cookies_are_set_taken_away_and_kept_from_caches_as_in_haproxy() {
+    const GONE: &str = "set-cookie: SRV=; Expires=Thu, 01-Jan-1970 00:00:01 GMT; path=/";
+    const OURS: &str = "set-cookie: SRV=c1; path=/";
+    const PRIVATE: &str = "cache-control: private";
+    const TAG: &str = "ETag: \"a\"\r\n";
+    type Case =
+        (&'static str, &'static str, &'static str, &'static str, &'static str, &'static [&'static str]);
+    let cases: &[Case] = &[
+        // A server without a value of its own.
+        ("insert", "", "", "", "NI", &[GONE]),
+        ("insert indirect", "", "Cookie: SRV=x\r\n", "", "II", &[GONE]),
+        ("insert nocache", "", "", TAG, "NI", &[GONE, PRIVATE]),
+        ("rewrite", "", "", "", "NN", &[]),
+        // Only what a cache might keep is made private.
+        ("insert nocache", "cookie c1", "", "", "NI", &[OURS]),
+        ("insert nocache", "cookie c1", "", TAG, "NI", &[OURS, PRIVATE]),
+        // Nobody's business.
+        ("insert\n  ignore-persist if TRUE", "cookie c1", "", "", "NN", &[]),
+        ("insert\n  ignore-persist if TRUE", "cookie c1", "Cookie: SRV=bad\r\n", "", "UN", &[]),
+        // A value without the delimiter is compared whole.
+        ("prefix", "cookie c1", "Cookie: SRV=c1\r\n", "", "VN", &[]),
+        (
+            "prefix",
+            "cookie c1",
+            "Cookie: SRV=c1~y\r\n",
+            "Set-Cookie: SRV=z\r\n",
+            "VR",
+            &["Set-Cookie: SRV=c1~z"],
+        ),
+        // Who has one of ours is told no other.
+        ("prefix indirect", "cookie c1", "Cookie: SRV=c1~y\r\n", "Set-Cookie: SRV=z\r\n", "VD", &[]),
+        ("prefix indirect", "cookie c1", "", "Set-Cookie: SRV=z\r\n", "NR", &["Set-Cookie: SRV=c1~z"]),
+        // Dates that no limit asks for are taken away.
+        ("insert", "cookie c1", "Cookie: SRV=c1|AWQAA\r\n", "", "VU", &[OURS]),
+        ("insert", "cookie c1", "Cookie: SRV=c1\r\n", "", "VN", &[]),
+    ];
+    for (cookie, server, sent, answer, state, fields) in cases {
+        let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+        let found = cookies(cookie, server, sent, answer);
+        assert_eq!(found, ((*state).to_owned(), fields), "cookie SRV {cookie}, {server}, {sent}, {answer}");
+    }
+}
+
+#[test]
+fn the_date_of_a_cookies_first_time_stays() {
+    // A date far ahead is never too old.
+    let (state, fields) =
+        cookies("insert maxidle 1h maxlife 1h", "cookie c1", "Cookie: SRV=c1|bAAAA|bAAAA\r\n", "");
+    assert_eq!((state.as_str(), fields.len()), ("VN", 0), "nothing is to be refreshed: {fields:?}");
+    let (state, fields) = cookies("insert maxlife 1h", "cookie c1", "Cookie: SRV=c1|AAAAA|bAAAA\r\n", "");
+    assert_eq!(state, "VN", "{fields:?}");
+    let (state, fields) =
+        cookies("insert maxidle 1h maxlife 1h", "cookie c1", "Cookie: SRV=c1|AAAAA|bAAAA\r\n", "");
+    assert_eq!(state, "VU");
+    assert!(fields[0].ends_with("|bAAAA; path=/"), "{fields:?}");
 }

@@ -80,8 +80,8 @@ impl Fault {
     pub(crate) fn status(self) -> Option<u16> {
         Some(match self {
             Self::BadRequest(kind) => kind.status(),
-            Self::BadRequestBody | Self::RequestCut | Self::ClientLeft => 400,
-            Self::RequestTimeout | Self::ClientTimeout => 408,
+            Self::BadRequestBody | Self::RequestCut | Self::ClientLeft | Self::ClientTimeout => 400,
+            Self::RequestTimeout => 408,
             Self::RequestAborted | Self::ClientAborted | Self::ClientReset | Self::ClientCut => return None,
             // Whoever ends a session from outside wants it closed at once.
             Self::Killed(_) => return None,
@@ -189,6 +189,7 @@ mod tests {
         let cases = [
             (Fault::BadRequest(ErrorKind::Method), Some(400), "PR"),
             (Fault::RequestTimeout, Some(408), "cR"),
+            (Fault::ClientTimeout, Some(400), "cD"),
             (Fault::RequestAborted, None, "CR"),
             (Fault::RequestCut, Some(400), "CR"),
             (Fault::NoServer, Some(503), "SC"),

@@ -7,14 +7,9 @@ use plan::Proxy;
 use crate::answers::page;
 use crate::client::Client;
 use crate::evaluate;
+use crate::exchange::cacheability::{self, Cacheability};
 use crate::exchange::{Exchange, Stop};
 use crate::log::Line;
-
-/// Statuses that a cache may keep without being told to (manual, `option checkcache`).
-const CACHEABLE: &[u16] = &[200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 501];
-
-/// Words of `Cache-Control` that keep a response, or its cookie, out of caches.
-const SAFE: &[&[u8]] = &[b"private", b"no-cache", b"no-store", b"max-age=0", b"s-maxage=0"];
 
 /// Refuses the response with a 502 where its cookie might be cached, and says so in the log.
 pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
@@ -36,68 +31,7 @@ pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Resul
 
 /// Whether the response sets a cookie and a cache may keep both.
 fn is_risky(method: Method, response: &Head) -> bool {
-    if response.get_known(KnownName::SetCookie).is_none() {
-        return false;
-    }
-    let mut public = false;
-    for line in response.get_all(&KnownName::CacheControl.into()) {
-        for value in http::list_values(line) {
-            public |= value.eq_ignore_ascii_case(b"public");
-            let named = |safe: &&[u8]| value.eq_ignore_ascii_case(safe);
-            // Of the fields that `no-cache` may name only the first matters, as in HAProxy.
-            let of_cookie = b"no-cache=\"set-cookie";
-            let begins = value.len() >= of_cookie.len()
-                && value[..of_cookie.len()].eq_ignore_ascii_case(of_cookie)
-                && matches!(value.get(of_cookie.len()), None | Some(b'"' | b','));
-            if SAFE.iter().any(named) || begins {
-                return false;
-            }
-        }
-    }
-    let pragma = response
-        .get_all(&http::Name::new(b"pragma"))
-        .any(|line| http::list_values(line).any(|value| value.eq_ignore_ascii_case(b"no-cache")));
-    if pragma {
-        return false;
-    }
-    let by_default = matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace)
-        && CACHEABLE.contains(&response.status());
-    public || by_default
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_cookies_that_a_cache_might_keep_are_refused() {
-        type Fields = &'static [(&'static str, &'static str)];
-        let cases: &[(Method, u16, Fields, bool)] = &[
-            (Method::Get, 200, &[], true),
-            (Method::Get, 302, &[], false),
-            (Method::Post, 200, &[], false),
-            (Method::Post, 200, &[("cache-control", "public")], true),
-            (Method::Get, 302, &[("cache-control", "max-age=5, public")], true),
-            (Method::Get, 200, &[("cache-control", "max-age=5")], true),
-            (Method::Get, 200, &[("pragma", "no-cache")], false),
-            (Method::Get, 200, &[("cache-control", "Private")], false),
-            (Method::Get, 200, &[("cache-control", "x, max-age=0")], false),
-            (Method::Get, 200, &[("cache-control", "s-maxage=0")], false),
-            (Method::Get, 200, &[("cache-control", "no-cache=\"set-cookie\"")], false),
-            (Method::Get, 200, &[("cache-control", "no-cache=\"set-cookie, x\"")], false),
-            (Method::Get, 200, &[("cache-control", "no-cache=\"x\"")], true),
-        ];
-        for (method, status, fields, wanted) in cases {
-            let mut head = Head::new();
-            head.start_response(*status, None);
-            head.append(b"set-cookie", b"sid=1");
-            for (name, value) in *fields {
-                head.append(name.as_bytes(), value.as_bytes());
-            }
-            assert_eq!(is_risky(*method, &head), *wanted, "{method:?} {status} {fields:?}");
-        }
-        let mut head = Head::new();
-        head.start_response(200, None);
-        assert!(!is_risky(Method::Get, &head), "no cookie, no risk");
-    }
+    let may_keep = || cacheability::of(method, response);
+    response.get_known(KnownName::SetCookie).is_some()
+        && may_keep() == Cacheability { response: true, cookie: true }
 }

@@ -32,6 +32,8 @@ pub(super) enum About<'a> {
     Response(&'a Proxy, &'a mut Upstream),
     /// The response that the client is about to get, of whose body so much is in the buffer.
     Reply { held: usize },
+    /// An HTTP request, as `tcp-request content` rules see it, looked at again until this instant.
+    Content { proxy: &'a Proxy, until: u64 },
     /// What the client of a TCP stream has sent so far, looked at again until this instant or until no more can come.
     Stream { proxy: &'a Proxy, until: u64, complete: bool },
     /// What the server of a TCP stream has sent so far.
@@ -68,10 +70,19 @@ pub(super) async fn run(
                 ended.accepted = true;
                 break;
             }
-            Outcome::Wait => Box::pin(wait_for_more(client, x.as_deref_mut(), about)).await?,
+            Outcome::Wait => {
+                Box::pin(wait_for_more(client, x.as_deref_mut(), about)).await?;
+                note_wait(x.as_deref_mut(), about);
+            }
             Outcome::Hold(Hold::ExpectProxy) => ended.expected.proxy = true,
             Outcome::Hold(Hold::ExpectNetscaler) => ended.expected.netscaler = true,
-            Outcome::Hold(hold) => Box::pin(do_hold(client, x.as_deref_mut(), about, hold)).await?,
+            Outcome::Hold(hold) => {
+                let waits = matches!(hold, Hold::Body { .. } | Hold::Pause(_) | Hold::Resolve { .. });
+                Box::pin(do_hold(client, x.as_deref_mut(), about, hold)).await?;
+                if waits {
+                    note_wait(x.as_deref_mut(), about);
+                }
+            }
             Outcome::Final(verdict) => {
                 if conclude(client, x, about, verdict).await? {
                     ended.accepted = true;
@@ -112,7 +123,7 @@ fn step(
     stage.sockets = Some(&sockets);
     match about {
         About::Connection => {}
-        About::Request(_) | About::Response(..) | About::Reply { .. } => {
+        About::Request(_) | About::Content { .. } | About::Response(..) | About::Reply { .. } => {
             let held = match about {
                 About::Response(_, upstream) => upstream.received().len(),
                 About::Reply { held } => *held,
@@ -124,6 +135,9 @@ fn step(
                 (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held));
             stage.request_bytes = &x.request_body.seen;
             stage.response_bytes = &x.response_body.seen;
+            if let About::Content { until, .. } = about {
+                stage.complete = now_ms >= *until;
+            }
         }
         About::Stream { until, complete, .. } => {
             stage.request_bytes = client.side.received();
@@ -150,6 +164,15 @@ async fn wait_for_more(
         About::Request(proxy) | About::Response(proxy, _) => {
             hold_body(client, x, proxy, usize::MAX, None).await?
         }
+        About::Content { until, .. } => {
+            let left = Duration::from_millis(until.saturating_sub(now_ms()));
+            if x.has_body() && !x.request_body.is_complete && !x.request_body.is_cut {
+                upload::hold_more(client, x, left).await?;
+            } else {
+                let leaving = watches(client, about);
+                client.pause(left, leaving).await?;
+            }
+        }
         About::Stream { until, complete, .. } => *complete = !request::more(client, *until).await?,
         About::Answer { upstream, until, complete, .. } => {
             *complete = !response::more(client, x, upstream, *until).await?;
@@ -157,6 +180,16 @@ async fn wait_for_more(
         About::Connection | About::Reply { .. } => {}
     }
     Ok(())
+}
+
+/// Time that rules wait is part of the request's (manual, 8.4 `%TR`) or of the response's transfer.
+fn note_wait(x: Option<&mut Exchange>, about: &About<'_>) {
+    let Some(x) = x else { return };
+    match about {
+        About::Request(_) | About::Content { .. } => x.txn.times.request = timer::now_us(),
+        About::Response(..) | About::Reply { .. } => x.response_body.waited = true,
+        About::Connection | About::Stream { .. } | About::Answer { .. } => {}
+    }
 }
 
 /// Waits until so much of the request's body is there, for `time` or as long as the configuration says.
@@ -193,7 +226,7 @@ async fn do_hold(
                 About::Response(proxy, upstream) => {
                     response::hold(client, x, proxy, upstream, wanted, timeout_ms).await?;
                 }
-                About::Request(proxy) => {
+                About::Request(proxy) | About::Content { proxy, .. } => {
                     hold_body(client, x, proxy, wanted, Some(Duration::from_millis(timeout_ms))).await?;
                 }
                 _ => {}
@@ -228,6 +261,7 @@ async fn do_hold(
 fn watches(client: &Client, about: &About<'_>) -> bool {
     match about {
         About::Request(proxy)
+        | About::Content { proxy, .. }
         | About::Response(proxy, _)
         | About::Stream { proxy, .. }
         | About::Answer { proxy, .. } => client.aborts_on_close(proxy),
@@ -250,9 +284,15 @@ async fn conclude(
     };
     let stop = match about {
         // A stream of HTTP is there already.
-        About::Request(_) | About::Response(..) if matches!(verdict, Final::SwitchMode) => return Ok(true),
+        About::Request(_) | About::Content { .. } | About::Response(..)
+            if matches!(verdict, Final::SwitchMode) =>
+        {
+            return Ok(true);
+        }
         About::Stream { .. } if matches!(verdict, Final::SwitchMode) => Stop::Upgrade(Upgrade::ByRule),
-        About::Request(proxy) => Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Request)).await,
+        About::Request(proxy) | About::Content { proxy, .. } => {
+            Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Request)).await
+        }
         About::Response(proxy, _) => {
             Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Response)).await
         }

@@ -89,7 +89,9 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     }
     let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
     if !proxy.tcp_request.is_empty() && !were_run {
-        let accepted = Box::pin(of_http(client, x, proxy, &proxy.tcp_request)).await;
+        let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+        let about = &mut About::Content { proxy, until };
+        let accepted = Box::pin(driver::run(client, Some(x), &proxy.tcp_request, about)).await;
         if matches!(accepted, Err(Stop::Close)) && proxy.index == client.frontend.index {
             // These rules come before the request is looked at as one.
             x.txn.request_line = None;

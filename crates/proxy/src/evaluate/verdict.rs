@@ -50,12 +50,10 @@ pub(super) async fn conclude(
         Final::Deny(reply) if side == Side::Response => {
             count_denied_response(client, x, proxy);
             x.txn.termination.set(Cause::Proxy, Phase::Headers);
-            x.txn.times.response = 0;
             answer(client, x, &reply)
         }
         Final::Reply(reply) if side == Side::Response => {
             x.txn.termination.set(Cause::Local, Phase::Headers);
-            x.txn.times.response = 0;
             answer(client, x, &reply)
         }
         Final::Reject | Final::CloseServer if side == Side::Response => {
@@ -96,11 +94,13 @@ pub(super) async fn conclude(
             answer(client, x, &reply)
         }
         Final::Reject => {
+            x.txn.times.request = 0;
             count_denied_request(client, x);
             x.txn.termination.set(Cause::Proxy, Phase::Request);
             Stop::Close
         }
         Final::SilentDrop { rst_ttl } => {
+            x.txn.times.request = 0;
             count_denied_request(client, x);
             x.txn.termination.set(Cause::Proxy, Phase::Request);
             client.side.vanish(rst_ttl);
@@ -120,7 +120,8 @@ pub(super) fn count_denied_request(client: &Client, x: &Exchange) {
 
 pub(crate) fn count_denied_response(client: &Client, x: &Exchange, proxy: &Proxy) {
     client.count(|traffic| traffic.denied_responses.add(1));
-    proxy.state.backend.mine().traffic.denied_responses.add(1);
+    let backend = x.backend.as_ref().map_or(&proxy.state, |backend| &backend.state);
+    backend.backend.mine().traffic.denied_responses.add(1);
     if let Some(server) = &x.txn.server {
         server.counters.mine().traffic.denied_responses.add(1);
     }

@@ -5,6 +5,15 @@ use std::rc::Rc;
 
 use crate::server::local::LocalServer;
 
+/// The dates of a persistence cookie, in its units of four seconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Dates {
+    /// When it was last seen.
+    pub(crate) last: Option<u64>,
+    /// When it was first set.
+    pub(crate) first: Option<u64>,
+}
+
 /// What decides on the server, and how it is reached.
 #[derive(Default)]
 pub(crate) struct Choice {
@@ -12,6 +21,10 @@ pub(crate) struct Choice {
     pub(crate) hash: Option<u32>,
     /// What persistence asks for.
     pub(crate) bound: Option<Bound>,
+    /// Whether `ignore-persist` says that the client's cookie is nobody's business: it is neither used nor set.
+    pub(crate) is_ignored: bool,
+    /// When the client's cookie was set.
+    pub(crate) dates: Dates,
     /// What the client's cookie said, for the response.
     pub(crate) cookie: Seen,
     /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` with no server).
@@ -27,6 +40,8 @@ impl Choice {
     pub(super) fn reset(&mut self) {
         self.hash = None;
         self.bound = None;
+        self.is_ignored = false;
+        self.dates = Dates::default();
         self.cookie = Seen::Absent;
         self.address = None;
         self.fresh = false;

@@ -1,6 +1,7 @@
 //! What is known of one exchange, an HTTP request and its response, or of one TCP stream, from its first byte to its log
 //! line; and what may be told of it: to expressions ([`view`]), to logs ([`report`]), to counters ([`finish`]).
 
+pub(crate) mod cacheability;
 mod choice;
 pub(crate) mod ending;
 pub(crate) mod filters;
@@ -24,7 +25,7 @@ use crate::flow::{Flow, Stored};
 use crate::server::local::LocalProxy;
 use sockets::ServerSocket;
 
-pub(crate) use choice::{Bound, Choice, Seen};
+pub(crate) use choice::{Bound, Choice, Dates, Seen};
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
 #[derive(Default)]
@@ -92,6 +93,8 @@ pub(crate) struct ResponseBody {
     pub(crate) length: BodyLength,
     /// What rules see of its beginning.
     pub(crate) seen: Vec<u8>,
+    /// Whether a rule waited for something since its head was there: the time is no longer that of the head.
+    pub(crate) waited: bool,
 }
 
 /// What ended the wait for a request.
@@ -109,6 +112,8 @@ pub(crate) enum Arrival {
 pub(crate) enum Next {
     /// Wait for another request.
     KeepAlive,
+    /// Do that once the rest of this one has been read and thrown away.
+    Drain,
     /// Close.
     Close,
     /// Close, once the client has had time to read what it was sent although it sends on itself.
@@ -175,6 +180,7 @@ impl Exchange {
         request_body.reset();
         response_body.length = BodyLength::None;
         response_body.seen.clear();
+        response_body.waited = false;
         reply.clear();
         self.phase = Phase::Request;
         self.upgrade = Upgrade::None;

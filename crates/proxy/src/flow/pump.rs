@@ -90,6 +90,19 @@ impl Flow {
         Ok(())
     }
 
+    /// Takes what `buffer` has of a body that nobody reads, and forgets it; says whether that was the end of it.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn discard(&mut self, buffer: &mut Buffer) -> Result<bool, FlowError> {
+        self.admit(buffer)?;
+        buffer.consume(self.ready);
+        self.ready = 0;
+        self.staged.clear();
+        self.staged_sent = 0;
+        Ok(self.is_received())
+    }
+
     /// Takes the payload out of `buffer` and writes it behind what is staged.
     fn admit_payload(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
         let mut at = 0;

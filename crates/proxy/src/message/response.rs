@@ -90,6 +90,12 @@ enum Expired {
     Server,
 }
 
+/// Whether it is the server that is waited for: for its response once it has the whole request, before that for its
+/// taking what is here of it. A client that is slow to send its body is nothing to blame a server for.
+fn server_owes(x: &Exchange) -> bool {
+    x.upload.is_received() || x.upload.is_blocked()
+}
+
 /// Sends the request and receives the head of the final response into the transaction.
 pub(crate) async fn await_head(
     client: &mut Client,
@@ -99,7 +105,7 @@ pub(crate) async fn await_head(
 ) -> Result<(), Fault> {
     let mut deadlines = Deadlines::new(client, x, backend);
     let now_ms = x.txn.times.connected.max(x.txn.times.queued) / 1000;
-    deadlines.restart(client, now_ms, !x.upload.is_received(), true);
+    deadlines.restart(client, now_ms, !x.upload.is_received(), server_owes(x));
     let watch = client.aborts_on_close(backend);
     let (mut send_failed, mut client_left) = (false, false);
     let mut first = true;
@@ -109,9 +115,10 @@ pub(crate) async fn await_head(
                 match poll_upload(client, x, upstream, context) {
                     Ok(moved) => {
                         // The deadlines were just set when the request leaves at once.
-                        if moved && !std::mem::take(&mut first) {
+                        let is_set = std::mem::take(&mut first) && x.upload.is_finished();
+                        if moved && !is_set {
                             let waits = !x.upload.is_received();
-                            deadlines.moved(client, x, waits, true);
+                            deadlines.moved(client, x, waits, server_owes(x));
                         }
                     }
                     Err(Fault::SendFailed) => send_failed = true,
@@ -151,10 +158,11 @@ pub(crate) async fn await_head(
         if status >= 200 || status == 101 {
             break;
         }
-        upstream.server().state.counters.mine().traffic.responses.add(status);
+        count_response(upstream, status);
         interim(client, x).await?;
     }
     if x.txn.response.status() == 101 && !x.txn.request.has_upgrade() {
+        count_response(upstream, 101);
         // Nobody asked for another protocol.
         return Err(Fault::BadResponse(http::ErrorKind::StatusCode));
     }
@@ -164,11 +172,16 @@ pub(crate) async fn await_head(
     if x.txn.retries < retry::most(x, backend) && retry::may_retry(x, backend, again) {
         return Err(again);
     }
+    count_response(upstream, status);
+    upstream.server().state.counters.mine().request_rate.tick(x.txn.times.response / 1000);
+    Ok(())
+}
+
+/// Counts the head of a response at its server, an interim one too.
+fn count_response(upstream: &Upstream, status: u16) {
     let counters = upstream.server().state.counters.mine();
     counters.traffic.responses.add(status);
     counters.requests_total.add(1);
-    counters.request_rate.tick(x.txn.times.response / 1000);
-    Ok(())
 }
 
 /// Moves the request on; says whether anything moved.
@@ -306,7 +319,7 @@ pub(crate) async fn forward(
     let watch = client.aborts_on_close(backend);
     let (mut upload_failed, mut client_left) = (false, false);
     let mut armed = false;
-    x.txn.times.closed = x.txn.times.response;
+    x.txn.times.closed = if x.response_body.waited { now_us() } else { x.txn.times.response };
     fit_out(client, x, backend);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         x.download.moved = false;

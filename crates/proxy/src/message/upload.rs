@@ -2,6 +2,8 @@
 //! (`option http-buffer-request`, rules that look at it, retries), and sending it once more.
 
 use http::{BodyLength, KnownName, Method};
+use std::task::{Context, Poll};
+
 use plan::{Proxy, ServerSettings};
 use runtime::timer;
 
@@ -49,18 +51,46 @@ pub(crate) async fn hold(
         return Ok(());
     }
     client.timer.set_after(timer::now_ms(), allowed);
-    if x.request_body.expects_continue && client.side.is_drained() {
-        client.send_interim(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
-        x.request_body.expects_continue = false;
-        // The client has its answer, and the body is on its way: nobody is asked twice.
-        x.txn.request.remove_known(KnownName::Expect);
-    }
+    answer_expectation(client, x).await?;
     let held = hold_within(client, x, wanted).await;
-    if held.is_err() {
-        // What was waited for is part of the request, which was never complete.
-        x.txn.times.request = 0;
-    }
+    // What was waited for is part of the request; one that failed was never complete.
+    x.txn.times.request = if held.is_err() { 0 } else { timer::now_us() };
     held
+}
+
+/// Waits for any more of the body, at most for `time`: then what there is has to do.
+pub(crate) async fn hold_more(
+    client: &mut Client,
+    x: &mut Exchange,
+    time: std::time::Duration,
+) -> Result<(), Stop> {
+    client.timer.set_after(timer::now_ms(), Some(time));
+    answer_expectation(client, x).await?;
+    if client.side.has_room() {
+        let more = |client: &mut Client, context: &mut Context<'_>| {
+            if let Poll::Ready(read) = client.poll_fill(context) {
+                return Poll::Ready(read.map(Some));
+            }
+            client.timer.poll_expired(context).map(|()| Ok(None))
+        };
+        let read = client.wait(Watch::KILL, more).await?.map_err(|_| Fault::RequestAborted)?;
+        x.request_body.is_cut |= read == Some(0);
+    } else {
+        client.pause(time, false).await?;
+    }
+    decode(client, x)?;
+    Ok(())
+}
+
+/// Tells a client that waits for it to send its body: we are about to look at that.
+async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+    if !std::mem::take(&mut x.request_body.expects_continue) {
+        return Ok(());
+    }
+    client.send_interim(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+    // The client has its answer, and the body is on its way: nobody is asked twice.
+    x.txn.request.remove_known(KnownName::Expect);
+    Ok(())
 }
 
 /// Likewise, until the timer expires.

@@ -10,17 +10,22 @@ use plan::proxy::{Cookie, CookieOperation};
 use plan::servers::ServerAt;
 
 use crate::client::Client;
+use crate::exchange::cacheability;
 use crate::exchange::view::holds;
-use crate::exchange::{Bound, Exchange, Seen};
+use crate::exchange::{Bound, Dates, Exchange, Seen};
 use crate::routing::assign::Lease;
 use crate::server::local::{LocalProxy, LocalServer};
 
 /// The digits that dates in cookies are written with: six bits each, the highest first.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Dates are kept in units of four seconds.
+fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Dates are kept in units of four seconds, rounded up.
 fn now_units() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() >> 2)
+    (now_seconds() + 3) >> 2
 }
 
 fn write_date(units: u64, out: &mut Vec<u8>) {
@@ -87,6 +92,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
         && crate::exchange::view::with(client, x, |env| {
             backend.force_persist.iter().any(|one| holds(Some(one), env))
         });
+    x.choice.is_ignored = ignored;
     let name = cookie.name.as_bytes();
     x.txn.termination.cookie = b'N';
     // `use-server` comes before it: the cookie then chooses nothing, and there is none to be told of.
@@ -105,12 +111,11 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     let cut = whole.iter().position(|&byte| byte == separator);
     let (value, rest) = match cut {
         Some(at) => (&whole[..at], Some(&whole[at + 1..])),
-        // A prefixed cookie without its prefix is the application's own.
-        None if cookie.operation == CookieOperation::Prefix => (&[][..], Some(&whole[..])),
         None => (&whole[..], None),
     };
     let dates = rest.filter(|_| cookie.operation != CookieOperation::Prefix);
-    let age = age_of(cookie, dates);
+    x.choice.dates = dates_of(dates);
+    let age = age_of(cookie, x.choice.dates, dates.is_some());
     let found = if value.is_empty() { None } else { find_server(backend, value) };
     let mut state = match (age, &found) {
         (Age::Old, _) => b'O',
@@ -118,8 +123,11 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
         (_, None) => b'I',
         (_, Some(_)) => b'V',
     };
-    if is_chosen {
+    if is_chosen || ignored {
         state = b'U';
+    }
+    if is_chosen {
+        // Nothing is left to be chosen.
     } else if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
         let stays = server.state.is_up() || forced || backend.options.persist;
         let server = if stays { server } else { find_other(backend, value).unwrap_or(server) };
@@ -134,13 +142,9 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
             x.choice.cookie = Seen::Other;
         }
     } else {
-        x.choice.cookie = if value.is_empty() && cookie.operation == CookieOperation::Prefix {
-            Seen::Absent
-        } else {
-            Seen::Other
-        };
+        x.choice.cookie = Seen::Other;
     }
-    x.txn.termination.cookie = if ignored && state == b'V' { b'I' } else { state };
+    x.txn.termination.cookie = state;
     if cookie.operation == CookieOperation::Prefix && cut.is_some() {
         let rest = rest.unwrap_or_default().to_vec();
         x.txn.request.edit_cookies(name, |_| Some(rest.clone()));
@@ -163,18 +167,23 @@ enum Age {
     Old,
 }
 
-fn age_of(cookie: &Cookie, dates: Option<&[u8]>) -> Age {
+/// When the cookie was last seen and when it was first set, as far as it says so.
+fn dates_of(dates: Option<&[u8]>) -> Dates {
+    let mut parts = dates.unwrap_or_default().split(|&byte| byte == b'|');
+    // A date of zero is none.
+    let date = |text: Option<&[u8]>| text.and_then(read_date).filter(|date| *date > 0);
+    Dates { last: date(parts.next()), first: date(parts.next()) }
+}
+
+fn age_of(cookie: &Cookie, Dates { last, first }: Dates, dated: bool) -> Age {
     if cookie.max_idle.is_none() && cookie.max_life.is_none() {
         return Age::Any;
     }
-    let Some(dates) = dates else { return Age::Unknown };
-    let mut parts = dates.split(|&byte| byte == b'|');
-    // A date of zero is none.
-    let date = |text: Option<&[u8]>| text.and_then(read_date).filter(|date| *date > 0);
-    let (last, first) = (date(parts.next()), date(parts.next()));
-    let now = now_units();
+    if !dated {
+        return Age::Unknown;
+    }
     let over = |date: Option<u64>, limit: Option<Duration>| match (date, limit) {
-        (Some(date), Some(limit)) => now.saturating_sub(date) * 4 > limit.as_secs(),
+        (Some(date), Some(limit)) => now_seconds().saturating_sub(date * 4) > limit.as_secs(),
         _ => false,
     };
     if over(first, cookie.max_life) {
@@ -194,10 +203,25 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
     let Some(cookie) = &backend.cookie else { return };
     x.txn.termination.set_cookie = b'N';
+    if cookie.indirect && cookie.operation != CookieOperation::Insert && x.choice.cookie.names(lease.server())
+    {
+        // The client has one of ours, which says all that it may know.
+        if edit_set_cookies(x, cookie.name.as_bytes(), |_| None) > 0 {
+            x.txn.termination.set_cookie = b'D';
+        }
+        return;
+    }
     let own = lease.server().cookie.is_some();
     let key = if own { None } else { backend.state.cookie_key() };
-    let Some(value) = value_of(key.as_ref().map(|key| &***key), lease.server()) else { return };
     let name = cookie.name.as_bytes();
+    let value = value_of(key.as_ref().map(|key| &***key), lease.server());
+    let Some(value) = value else {
+        // A server without a value of its own (a backup server, say): what the client has of another is taken away.
+        if cookie.operation == CookieOperation::Insert {
+            insert(x, cookie, None, lease.server());
+        }
+        return;
+    };
     match cookie.operation {
         CookieOperation::Passive => {
             if sets(x, name) {
@@ -207,21 +231,20 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
         CookieOperation::Rewrite => {
             if edit_set_cookies(x, name, |_| Some(value.to_vec())) > 0 {
                 x.txn.termination.set_cookie = b'R';
-                nocache(x, cookie);
             }
         }
         CookieOperation::Prefix => {
             let prefixed = |old: &[u8]| Some([&value[..], b"~", old].concat());
             if edit_set_cookies(x, name, prefixed) > 0 {
                 x.txn.termination.set_cookie = b'R';
-                nocache(x, cookie);
             }
         }
-        CookieOperation::Insert => insert(x, cookie, &value, lease.server()),
+        CookieOperation::Insert => insert(x, cookie, Some(&value), lease.server()),
     }
 }
 
-fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], server: &LocalServer) {
+/// Inserts the cookie with `value`, or takes it away from the client.
+fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &LocalServer) {
     let name = cookie.name.as_bytes();
     if sets(x, name) {
         if cookie.preserve {
@@ -232,19 +255,41 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], server: &LocalServer)
         x.txn.termination.set_cookie = b'D';
         edit_set_cookies(x, name, |_| None);
     }
-    let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
     let known = x.choice.cookie.names(server);
     let post = x.txn.request.method_id() == Method::Post;
-    if known && !dated || cookie.postonly && !post {
+    if known && !is_stale(cookie, x.choice.dates) || cookie.postonly && !post || x.choice.is_ignored {
         return;
     }
-    let mut line = [name, b"=", value].concat();
+    // What was to be kept is decided by what the server sent.
+    let private = cookie.nocache && cacheability::of(x.txn.request.method_id(), &x.txn.response).response;
+    let line = match value {
+        Some(value) => set_cookie(cookie, value, x.choice.dates),
+        None => [name, b"=; Expires=Thu, 01-Jan-1970 00:00:01 GMT; path=/"].concat(),
+    };
+    x.txn.response.append(b"set-cookie", &line);
+    x.txn.termination.set_cookie = if known { b'U' } else { b'I' };
+    if private {
+        x.txn.response.append(b"cache-control", b"private");
+    }
+}
+
+/// Whether a cookie with these dates is to be set anew, although it names the right server.
+fn is_stale(cookie: &Cookie, Dates { last, first }: Dates) -> bool {
+    let seen_before = last.is_none_or(|last| last * 4 < now_seconds());
+    (cookie.max_idle.is_some() || last.is_some()) && seen_before
+        || cookie.max_life.is_some() != first.is_some()
+}
+
+/// The line that sets the cookie to `value`, with the dates that the limits ask for: of now, and of its first time.
+fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
+    let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
+    let mut line = [cookie.name.as_bytes(), b"=", value].concat();
     if dated {
         line.push(b'|');
         write_date(now_units(), &mut line);
         if cookie.max_life.is_some() {
             line.push(b'|');
-            write_date(now_units(), &mut line);
+            write_date(dates.first.unwrap_or_else(now_units), &mut line);
         }
     }
     line.extend_from_slice(b"; path=/");
@@ -262,15 +307,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: &[u8], server: &LocalServer)
         line.extend_from_slice(b"; ");
         line.extend_from_slice(attribute.as_bytes());
     }
-    x.txn.response.append(b"set-cookie", &line);
-    x.txn.termination.set_cookie = if known { b'U' } else { b'I' };
-    nocache(x, cookie);
-}
-
-fn nocache(x: &mut Exchange, cookie: &Cookie) {
-    if cookie.nocache {
-        x.txn.response.append(b"cache-control", b"private");
-    }
+    line
 }
 
 /// Whether the server sets the cookie itself.

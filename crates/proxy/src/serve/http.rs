@@ -38,9 +38,17 @@ pub(crate) async fn exchange(mut client: Box<Client>, arrival: Arrival) -> (Box<
     x.txn.ending.client_closed = next == Next::Close;
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;
+    let next = match next {
+        // The request is over, counted and logged.
+        Next::Drain if Box::pin(reply::drain(&mut client, &mut x)).await => {
+            client.idle_from = now_us();
+            Next::KeepAlive
+        }
+        Next::Drain => Next::Close,
+        next => next,
+    };
     x.give();
     if next == Next::Linger {
-        // The request is over, counted and logged.
         Box::pin(client.linger()).await;
         return (client, Next::Close);
     }

@@ -140,7 +140,9 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
         x.txn.response.set_content_length(x.reply.bytes.len() as u64);
     }
     let whole = upload_is_over(client, x);
-    x.keep_alive = x.keep_alive && whole && !x.txn.response.has_close();
+    // The rest of the body is read and thrown away behind the answer, unless the client may never send it.
+    let drains = !x.request_body.expects_continue && !x.request_body.is_cut;
+    x.keep_alive = x.keep_alive && (whole || drains) && !x.txn.response.has_close();
     let sent = send_reply(client, x).await;
     conclude(client, x, sent, whole)
 }
@@ -192,7 +194,7 @@ fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: b
         return Next::Close;
     }
     if x.keep_alive {
-        return Next::KeepAlive;
+        return if whole { Next::KeepAlive } else { Next::Drain };
     }
     if !whole || !client.side.is_drained() {
         return Next::Linger;
@@ -205,8 +207,20 @@ fn upload_is_over(client: &mut Client, x: &mut Exchange) -> bool {
     if x.txn.request.is_empty() && x.txn.request.method().is_empty() {
         return false;
     }
-    if x.upload.sent > 0 {
-        return x.upload.is_finished();
-    }
     client.side.skip_body(&mut x.upload)
+}
+
+/// Reads the rest of a request's body, which nobody wants any more, so that the next request can follow; says whether
+/// it came to its end.
+pub(crate) async fn drain(client: &mut Client, x: &mut Exchange) -> bool {
+    let allowed = client.frontend.timeouts.client;
+    while !client.side.skip_body(&mut x.upload) {
+        client.timer.set_after(timer::now_ms(), allowed);
+        let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+        match client.wait(watch, |client, context| client.poll_fill(context)).await {
+            Ok(Ok(n)) if n > 0 => {}
+            _ => return false,
+        }
+    }
+    true
 }

@@ -156,7 +156,10 @@ fn length<'a>(env: &Env<'a>, bytes: &[u8]) -> Option<Value<'a>> {
 }
 
 fn req_len<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    length(env, env.request_bytes)
+    // Of HTTP the head is there too, and complete.
+    let head = env.transaction.filter(|x| x.is_http).map_or(0, |x| x.request.received_len());
+    env.may_change.set(!env.complete);
+    Some(Value::Int((head + env.request_bytes.len()) as i64))
 }
 
 fn res_len<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -1,0 +1,81 @@
+//! A program whose log lines and statistics a test looks at.
+
+use std::net::{Ipv4Addr, UdpSocket};
+
+use crate::client::Client;
+use crate::{PATIENCE, Weir, free_port};
+
+/// A program with one frontend `f`, one backend `b`, and a collector of its log lines.
+pub struct Scene {
+    /// The program.
+    pub weir: Weir,
+    /// Where its log lines arrive.
+    pub log: UdpSocket,
+    /// The frontend's port.
+    pub port: u16,
+}
+
+/// What every line says here: where it went, its times, status and state, retries, request.
+pub const FORMAT: &str = "%b/%s %TR/%Tw/%Tc/%Tr %ST %tsc %rc %r";
+
+impl Scene {
+    /// `frontend` and `backend` are more lines of each; `{log}` is not needed in them.
+    pub fn start(defaults: &str, frontend: &str, backend: &str) -> Scene {
+        let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+        log.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        let port = free_port();
+        let collector = log.local_addr().expect("a bound socket has an address").port();
+        let mode = if defaults.contains("mode tcp") { "" } else { "mode http" };
+        let configuration = format!(
+            "global\n  nbthread 1\n  stats socket runtime level admin\n\
+             defaults\n  {mode}\n  timeout client 60s\n  timeout connect 60s\n  timeout server 60s\n  retries 1\n  \
+             balance roundrobin\n  log 127.0.0.1:{collector} local0\n  {defaults}\n\
+             frontend f\n  bind 127.0.0.1:{port}\n  log-format \"{FORMAT}\"\n  {frontend}\n  default_backend b\n\
+             backend b\n  {backend}\n"
+        );
+        // Waiting for the port would be a connection that is counted and logged: the runtime socket tells as well.
+        let weir = Weir::start(&configuration, &[]);
+        assert!(!weir.ask("show info").is_empty(), "{configuration}: {}", weir.messages());
+        Scene { weir, log, port }
+    }
+
+    /// The next line, its times all 0 but for those that are -1: a busy machine takes what it takes.
+    pub fn line(&self) -> String {
+        let line = self.line_with_times();
+        let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        if let Some(times) = words.get_mut(1) {
+            let same = times.split('/').map(|time| if time == "-1" { "-1" } else { "0" });
+            *times = same.collect::<Vec<_>>().join("/");
+        }
+        words.join(" ")
+    }
+
+    /// The next line, without what the protocol of logs puts before it.
+    pub fn line_with_times(&self) -> String {
+        let mut buffer = [0; 4096];
+        let length = self.log.recv(&mut buffer).unwrap_or_else(|error| {
+            panic!("no line came: {error}: {}", self.weir.messages());
+        });
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        text.split_once("]: ").map_or(text.clone(), |(_, text)| text.trim_end().to_owned())
+    }
+
+    /// Columns of a line of the statistics.
+    pub fn counts(&self, line: &str, columns: &[&str]) -> Vec<String> {
+        let table = self.weir.ask("show stat");
+        let mut lines = table.lines();
+        let names: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
+        let wanted = lines.find(|row| row.starts_with(&format!("{line},"))).unwrap_or_default();
+        let values: Vec<&str> = wanted.split(',').collect();
+        let value = |column: &&str| {
+            let at = names.iter().position(|name| name == column).expect("a column of that name");
+            format!("{column}={}", values[at])
+        };
+        columns.iter().map(value).collect()
+    }
+
+    /// Sends bytes, and returns all that comes back until the other side closes.
+    pub fn talk(&self, bytes: &str) -> String {
+        String::from_utf8_lossy(&Client::connect(self.port).send(bytes).read_to_end()).into_owned()
+    }
+}
