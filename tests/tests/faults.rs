@@ -2,12 +2,12 @@
 //! disconnection and timers, manual 8.4 and 8.5), and what the statistics count.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use weir_tests::client::Client;
 use weir_tests::scene::Scene;
-use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port};
+use weir_tests::{Origin, PATIENCE, eventually, free_port};
 
 /// An origin that answers the first bytes of each connection with these and closes.
 fn says(bytes: &'static [u8]) -> Origin {
