@@ -2,6 +2,7 @@
 #
 #   make run      build Weir and start it on examples/quickstart.cfg
 #   make test     everything that must pass
+#   make test-configs CONFIGS=<folder>   that configurations collected elsewhere are read
 #   make release  the binary to install, target/weir: compiled with a profile of what it is used for
 #   make bench              what `make release` builds beside haproxy and nginx: CPU, system calls, memory
 #   make bench-balance      what balancing costs and does, simulated and beside haproxy
@@ -20,7 +21,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-variables tools docs clean
+.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -43,6 +44,10 @@ test: tools
 	$(CARGO) build --workspace --bins --tests --locked
 	$(CARGO) test --workspace --locked --no-fail-fast
 	./tests/run-vtc.sh $(WEIR)
+
+test-configs: tools
+	@test -d "$(CONFIGS)" || { echo "say where they are: make test-configs CONFIGS=<folder>"; exit 2; }
+	WEIR_CONFIGS=$(abspath $(CONFIGS)) $(CARGO) test -p weir-config --test files -p weir-tests --test configs -- --ignored
 
 lint:
 	$(CARGO) fmt --all --check

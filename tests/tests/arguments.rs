@@ -203,3 +203,15 @@ fn a_variable_takes_one_name_and_one_value() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("'^/a\\$'"), "{text}");
 }
+
+#[test]
+fn the_name_among_peers_is_in_the_environment_and_the_command_line_s_goes_first() {
+    let text = "global\n  localpeer one\n.alert \"name=$HAPROXY_LOCALPEER\"\n";
+    let file = ["-c", "-f", "a.cfg"];
+    for (given, expected) in [(&[][..], "name=one"), (&["-L", "two"], "name=two")] {
+        let arguments = [&file, given].concat();
+        let output = run(&arguments, text);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(messages.contains(expected), "{arguments:?}: {messages}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Whole configurations get the verdict that they should: accepted, or refused for what is not built, by name.
 //!
-//! `tests/configs` holds configurations written after common uses; `../shared/configs`, where it exists, others collected from
+//! `tests/configs` holds configurations written after common uses; the folder that `WEIR_CONFIGS` names, others collected from
 //! public repositories. A row of the tables is a file and the names that the errors may and must hold, none if it is accepted.
 //! When something gets built, its names leave the tables.
 
@@ -102,12 +102,11 @@ fn configurations_for_common_uses_are_accepted_or_refused_by_name() {
 }
 
 #[test]
+#[ignore = "needs the folder of collected configurations: make test-configs CONFIGS=<folder>"]
 fn collected_configurations_are_accepted_or_refused_by_name() {
-    let folder = workspace().join("../shared/configs");
-    if !folder.is_dir() {
-        println!("passed over: {} does not exist", folder.display());
-        return;
-    }
+    let folder =
+        std::env::var_os("WEIR_CONFIGS").expect("WEIR_CONFIGS names the folder of collected configurations");
+    let folder = Path::new(&folder);
     let copy = scratch("configs");
     run(Command::new("cp").arg("-r").arg(folder.join(".")).arg(&copy));
     run(Command::new("chmod").args(["-R", "u+w"]).arg(&copy));

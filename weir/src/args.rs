@@ -83,7 +83,7 @@ pub(crate) struct Args {
     pub(crate) no_splice: bool,
     /// `-dR`.
     pub(crate) no_reuseport: bool,
-    /// `-dG`.
+    /// `-dG`: `feature(GETADDRINFO)` does not hold.
     pub(crate) no_getaddrinfo: bool,
     /// `-x`: the command socket of the process whose sockets are taken over.
     pub(crate) take_over: Option<PathBuf>,
@@ -172,7 +172,10 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             // Forwarding that wakes nobody, and without copies, is splicing here.
             "-dS" | "-dF" | "-dZ" => args.no_splice = true,
             "-dR" => args.no_reuseport = true,
-            "-dG" => args.no_getaddrinfo = true,
+            "-dG" => {
+                args.no_getaddrinfo = true;
+                args.ineffective.push(flag);
+            }
             "--keywords" => args.dump_keywords = Some("all".to_owned()),
             _ => debug_flag(&flag, &mut args)?,
         }

@@ -78,7 +78,6 @@ fn apply(args: &Args, plan: &mut Plan) {
     }
     global.no_splice |= args.no_splice;
     global.no_reuseport |= args.no_reuseport;
-    global.no_getaddrinfo |= args.no_getaddrinfo;
 }
 
 pub(crate) fn boot(args: &Args) -> Boot {
@@ -88,7 +87,10 @@ pub(crate) fn boot(args: &Args) -> Boot {
     let mut environment = Environment::from_process();
     environment.set("HAPROXY_STARTUP_VERSION", version::SPOKEN);
     environment.set("HAPROXY_BRANCH", version::BRANCH);
-    environment.set("HAPROXY_LOCALPEER", &local_peer(args));
+    match &args.local_peer {
+        Some(name) => environment.give("HAPROXY_LOCALPEER", name),
+        None => environment.set("HAPROXY_LOCALPEER", &hostname()),
+    }
     if args.master_worker {
         environment.set("HAPROXY_MWORKER", "1");
     }
@@ -103,10 +105,8 @@ pub(crate) fn boot(args: &Args) -> Boot {
     Boot { facts: version::facts(args.diagnostics, &disabled), environment, setting }
 }
 
-fn local_peer(args: &Args) -> String {
-    let hostname =
-        || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-    args.local_peer.clone().unwrap_or_else(hostname)
+fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 /// `-cc`: 0 when the condition holds, 1 when not, 2 when it is wrong.

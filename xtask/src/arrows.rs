@@ -29,7 +29,7 @@ const ROOMS: &[Room] = &[
     ("resolvers",  "crates/resolvers", &["base", "plan", "runtime", "state"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state"]),
     ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "plan", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
-    ("xtask",      "xtask",          &["config", "control", "rules", "sample"]),
+    ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
     ("weir-tests", "tests",          &["config", "diag", "http", "net", "plan", "rules", "sample", "state"]),
 ];
 

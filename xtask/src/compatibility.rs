@@ -1,30 +1,45 @@
-//! `docs/compatibility.md`: what becomes of every keyword of HAProxy 3.5.
+//! `docs/compatibility.md`: how much of every keyword of HAProxy 3.5 works, and what shows it.
 
 use std::fmt::Write;
 
+use base::support::Support;
 use config::keyword::{self, Apply, Keyword, Where};
 
+use crate::shown::{Place, Shown};
+
 /// What becomes of a keyword.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Status {
-    Done,
-    /// Accepted with a warning, and the reason.
-    WithoutEffect(&'static str),
-    /// An error that says so.
-    NotYet,
+    /// As its row says.
+    Row(Support),
     /// An error with the way out, as in HAProxy.
     Removed,
 }
 
+const NOT_YET: Status = Status::Row(Support::None("not supported yet"));
+const FULL: Status = Status::Row(Support::Full);
+
 impl Status {
-    fn text(&self) -> String {
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Done => "works".to_owned(),
-            Self::WithoutEffect(reason) => format!("accepted with a warning: {reason}"),
-            Self::NotYet => "refused: not supported yet".to_owned(),
-            Self::Removed => "refused, as HAProxy does".to_owned(),
+            Self::Row(Support::Full) => ("full", ""),
+            Self::Row(Support::Partial(reason)) => ("partial", reason),
+            Self::Row(Support::None(reason)) => ("none", reason),
+            Self::Removed => ("removed", "refused, as in HAProxy"),
         }
     }
+
+    /// Whether there is anything that a test could show.
+    fn works(self) -> bool {
+        matches!(self, Self::Row(Support::Full | Support::Partial(_)))
+    }
+}
+
+/// A line of the page.
+struct Row {
+    name: String,
+    status: Status,
+    shown: Option<String>,
 }
 
 /// The kinds of the list, in the order of the page, and their titles.
@@ -42,39 +57,60 @@ const KINDS: &[(&str, &str)] = &[
     ("service", "Services"),
 ];
 
-/// The whole page.
-pub(crate) fn page(surface: &str, regression_tests: &str) -> String {
-    let rows: Vec<Vec<&str>> = surface.lines().skip(1).map(|line| line.split('\t').collect()).collect();
+/// The most keywords that work and that no test from outside shows.
+pub(crate) const MOST_WITHOUT_TEST: usize = 703;
+
+/// The whole page, and the keywords that work and that no test shows.
+pub(crate) fn page(surface: &str, regression_tests: &str, shown: &Shown) -> (String, Vec<String>) {
+    let list: Vec<Vec<&str>> = surface.lines().skip(1).map(|line| line.split('\t').collect()).collect();
     let mut body = String::new();
     let mut summary = String::from(
-        "| kind | works | with a warning | not yet | removed | of |\n| --- | --: | --: | --: | --: | --: |\n",
+        "| kind | full | partial | none | removed | of | works, without a test from outside |\n\
+         | --- | --: | --: | --: | --: | --: | --: |\n",
     );
+    let mut without = Vec::new();
     for (kind, title) in KINDS {
-        let mine: Vec<(String, Status)> = rows
-            .iter()
-            .filter(|row| row[0] == *kind && row.len() > 2)
-            .map(|row| (name(row), status(kind, row[1], row[2], row.get(3).copied().unwrap_or(""))))
-            .collect();
-        let count = |wanted: fn(&Status) -> bool| mine.iter().filter(|(_, status)| wanted(status)).count();
+        let rows: Vec<Row> =
+            list.iter().filter(|row| row[0] == *kind && row.len() > 2).map(|row| line(row, shown)).collect();
+        let count = |word: &str| rows.iter().filter(|row| row.status.words().0 == word).count();
+        let missing = rows.iter().filter(|row| row.status.works() && row.shown.is_none());
+        let missing: Vec<String> = missing.map(|row| format!("{kind} {}", row.name)).collect();
         let _ = writeln!(
             summary,
-            "| {title} | {} | {} | {} | {} | {} |",
-            count(|status| *status == Status::Done),
-            count(|status| matches!(status, Status::WithoutEffect(_))),
-            count(|status| *status == Status::NotYet),
-            count(|status| *status == Status::Removed),
-            mine.len()
+            "| {title} | {} | {} | {} | {} | {} | {} |",
+            count("full"),
+            count("partial"),
+            count("none"),
+            count("removed"),
+            rows.len(),
+            missing.len()
         );
-        let _ = writeln!(body, "\n## {title}\n\n| keyword | here |\n| --- | --- |");
-        for (name, status) in &mine {
-            let _ = writeln!(body, "| `{}` | {} |", name.replace('|', "\\|"), status.text());
+        without.extend(missing);
+        let _ = writeln!(
+            body,
+            "\n## {title}\n\n| keyword | works | why not all | shown by |\n| --- | --- | --- | --- |"
+        );
+        for row in &rows {
+            let (word, reason) = row.status.words();
+            let file = row.shown.as_deref().unwrap_or(if row.status.works() { "–" } else { "" });
+            let _ = writeln!(
+                body,
+                "| `{}` | {word} | {} | {file} |",
+                row.name.replace('|', "\\|"),
+                reason.replace('|', "\\|")
+            );
         }
     }
-    format!(
-        "# Compatibility\n\nWhat becomes of every keyword of HAProxy 3.5. Made from the keyword tables by `cargo run -p xtask -- docs`; \
-         do not edit.\n\nA keyword that is not supported yet is refused with a message that says so: nothing is accepted and ignored in silence.\n\n{summary}{}{body}",
+    let page = format!(
+        "# Compatibility\n\nHow much of every keyword of HAProxy 3.5 works. Made from the keyword tables by \
+         `cargo run -p xtask -- docs`; do not edit.\n\n\
+         `full`: all that HAProxy's manual says of it. `partial`: some of it, with the rest refused by an error or as the row says. \
+         `none`: refused with an error, or taken with a warning that it has no effect. `removed`: HAProxy 3.5 refuses it too.\n\n\
+         The last column names a test of the program from outside, or a configuration that the tests load, which uses the keyword.\n\n\
+         {summary}{}{body}",
         tests(regression_tests)
-    )
+    );
+    (page, without)
 }
 
 /// The section on HAProxy's regression tests, from rows of test, driver, result and remark.
@@ -82,8 +118,8 @@ fn tests(list: &str) -> String {
     let rows: Vec<Vec<&str>> = list.lines().skip(1).map(|line| line.split('\t').collect()).collect();
     let passed = rows.iter().filter(|row| row.get(2) == Some(&"passes")).count();
     let mut out = format!(
-        "\n## HAProxy's regression tests\n\n{} of its tests were tried: those of what is built here, and of the rooms around it; {passed} of them \
-         pass. The driver is what runs the scenario: Debian's `varnishtest`, or VTest where that is too old for it.\n\n\
+        "\n## HAProxy's regression tests\n\n{} of its tests were run by `tools/regression-tests.sh`; {passed} of them pass. \
+         The driver is what runs the scenario: Debian's `varnishtest`, or VTest where that is too old for it.\n\n\
          | test | driver | result | remark |\n| --- | --- | --- | --- |\n",
         rows.len()
     );
@@ -94,12 +130,29 @@ fn tests(list: &str) -> String {
     out
 }
 
-fn name(row: &[&str]) -> String {
-    match (row[0], row[1]) {
-        ("section" | "action", place) => format!("{place}: {}", row[2]),
-        ("proxy", "option") => format!("option {}", row[2]),
-        _ => row[2].to_owned(),
-    }
+fn line(row: &[&str], shown: &Shown) -> Row {
+    let (kind, place, name) = (row[0], row[1], row[2]);
+    let status = status(kind, place, name, row.get(3).copied().unwrap_or(""));
+    let used = match kind {
+        "section" => shown.find(Place::Line, name),
+        "proxy" if place == "option" => shown.find(Place::Line, &format!("option {name}")),
+        "proxy" => shown.find(Place::Line, name),
+        "bind" => shown.find(Place::Parameter("bind"), name),
+        "server" => shown.find(Place::Parameter("server"), name),
+        "action" => shown.find(Place::Action(place), bare(name)),
+        "fetch" | "acl" => shown.find(Place::Fetch, name),
+        "converter" => shown.find(Place::Converter, name),
+        "cli" => shown.find(Place::Command, name),
+        "filter" => shown.find(Place::Line, &format!("filter {name}")),
+        "service" => shown.find(Place::Line, &format!("http-request use-service {name}")),
+        _ => None,
+    };
+    let title = match (kind, place) {
+        ("section" | "action", place) => format!("{place}: {name}"),
+        ("proxy", "option") => format!("option {name}"),
+        _ => name.to_owned(),
+    };
+    Row { name: title, status, shown: used.filter(|_| status.works()).map(str::to_owned) }
 }
 
 fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
@@ -107,38 +160,41 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         "section" => of_section(place, name),
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
         "proxy" => of_keyword(name, Where(15)),
-        "bind" => with_warnings(name, config::bind::WITHOUT_EFFECT)
-            .unwrap_or_else(|| of(config::bind::TABLE.iter().any(|row| row.name == name))),
+        "bind" => of(config::bind::TABLE.iter().find(|row| row.name == name).map(|row| row.support)),
         // Stands behind `source`, which is a row.
-        "server" if name == "usesrc" => Status::Done,
-        "server" => with_warnings(name, config::server::WITHOUT_EFFECT)
-            .unwrap_or_else(|| of(config::server::rows().any(|row| row.name == name))),
+        "server" if name == "usesrc" => FULL,
+        "server" => of(config::server::rows().find(|row| row.name == name).map(|row| row.support)),
         "action" => {
-            of(rules::ACTIONS.iter().any(|row| row.built && row.name == bare(name) && in_set(row, place)))
+            let row = rules::ACTIONS.iter().find(|row| row.name == bare(name) && in_set(row, place));
+            of(row.map(|row| row.support))
         }
-        "fetch" => of(sample::fetch::find(name).is_some()),
-        "converter" => of(sample::convert::find(name).is_some()),
-        "acl" => of(sample::fetch::find(signature.split(' ').next().unwrap_or(name)).is_some()),
+        "fetch" => of(sample::fetch::find(name).map(|row| row.support)),
+        "converter" => of(sample::convert::find(name).map(|row| row.support)),
+        "acl" => {
+            let fetch = signature.split(' ').next().unwrap_or(name);
+            of(sample::fetch::find(fetch).map(|row| row.support))
+        }
         "cli" => {
-            let of_master = || control::master::COMMANDS.iter().any(|command| command.words == name);
-            of(control::commands().any(|command| command.built && command.words == name) || of_master())
+            let own = control::commands().find(|command| command.words == name);
+            let of_master = control::master::COMMANDS.iter().find(|command| command.words == name);
+            // What the worker refuses may be a command of the master.
+            let best = own.filter(|row| row.built || of_master.is_none()).map(|row| row.support);
+            of(best.or_else(|| of_master.map(|row| row.support)))
         }
-        "filter" => of(config::tables::filter::BUILT.contains(&name)),
+        "filter" => of(config::tables::filter::BUILT
+            .iter()
+            .find(|(own, _)| *own == name)
+            .map(|(_, support)| *support)),
         "service" => {
             let reachable = rules::ACTIONS.iter().any(|row| row.built && row.name == "use-service");
-            of(reachable && name == "prometheus-exporter")
+            if reachable && name == "prometheus-exporter" { FULL } else { NOT_YET }
         }
-        _ => Status::NotYet,
+        _ => NOT_YET,
     }
 }
 
-/// A parameter that is taken with a warning.
-fn with_warnings(name: &str, list: &[(&str, &'static str)]) -> Option<Status> {
-    list.iter().find(|(own, _)| *own == name).map(|(_, why)| Status::WithoutEffect(why))
-}
-
-fn of(done: bool) -> Status {
-    if done { Status::Done } else { Status::NotYet }
+fn of(row: Option<Support>) -> Status {
+    row.map_or(NOT_YET, Status::Row)
 }
 
 fn bare(name: &str) -> &str {
@@ -156,20 +212,20 @@ fn in_set(row: &rules::Row, place: &str) -> bool {
 
 fn of_section(place: &str, name: &str) -> Status {
     match place {
-        "global" if name == "stats" => Status::Done,
+        "global" if name == "stats" => FULL,
         "global" => of_keyword(name, Where::GLOBAL),
         "userlist" => of_keyword(name, Where::USERLIST),
-        _ => Status::NotYet,
+        "crt-store" => of_keyword(name, Where::CRT_STORE),
+        _ => NOT_YET,
     }
 }
 
 fn of_keyword(name: &str, places: Where) -> Status {
     let matches = |row: &&Keyword| row.places.holds(places) && (row.name == name || begins(row.name, name));
-    match keyword::rows().find(matches).map(|row| row.apply) {
-        None | Some(Apply::Unsupported) => Status::NotYet,
-        Some(Apply::Ineffective(reason)) => Status::WithoutEffect(reason),
-        Some(Apply::Removed(..)) => Status::Removed,
-        Some(_) => Status::Done,
+    match keyword::rows().find(matches) {
+        None => NOT_YET,
+        Some(Keyword { apply: Apply::Removed(..), .. }) => Status::Removed,
+        Some(row) => Status::Row(row.support),
     }
 }
 

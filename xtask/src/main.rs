@@ -10,12 +10,13 @@
 mod arrows;
 mod compatibility;
 mod reference;
+mod shown;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The list of keywords, where nothing else is said.
-const SURFACE: &str = "../shared/compat/surface.tsv";
+/// Every keyword of HAProxy: kind, where, name, signature.
+const SURFACE: &str = "docs/surface.tsv";
 /// The results of HAProxy's regression tests.
 const REGRESSION_TESTS: &str = "docs/regression-tests.tsv";
 
@@ -24,8 +25,9 @@ fn main() -> ExitCode {
     let root = root();
     let outcome = match words.first().map(String::as_str) {
         Some("arrows") => arrows(&root),
-        Some("docs") => docs(&root, words.get(1).map_or(SURFACE, String::as_str)),
-        _ => Err("usage: xtask arrows | docs [SURFACE]".to_owned()),
+        Some("docs") => docs(&root),
+        Some("untested") => untested(&root),
+        _ => Err("usage: xtask arrows | docs | untested".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,18 +49,32 @@ fn arrows(root: &Path) -> Result<(), String> {
 }
 
 /// The generated documents: path and text.
-fn pages(root: &Path, surface: &str) -> Result<[(&'static str, String); 2], String> {
+fn pages(root: &Path) -> Result<[(&'static str, String); 2], String> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
-    let (list, results) = (read(surface)?, read(REGRESSION_TESTS)?);
+    let (list, results, shown) = (read(SURFACE)?, read(REGRESSION_TESTS)?, shown::Shown::read(root)?);
     Ok([
-        ("docs/compatibility.md", compatibility::page(&list, &results)),
+        ("docs/compatibility.md", compatibility::page(&list, &results, &shown).0),
         ("docs/keywords.md", reference::page()),
     ])
 }
 
-fn docs(root: &Path, surface: &str) -> Result<(), String> {
-    for (path, text) in pages(root, surface)? {
+/// Prints the keywords that work and that no test shows.
+fn untested(root: &Path) -> Result<(), String> {
+    let without = without_test(root)?;
+    println!("{}\n{} of at most {}", without.join("\n"), without.len(), compatibility::MOST_WITHOUT_TEST);
+    Ok(())
+}
+
+fn without_test(root: &Path) -> Result<Vec<String>, String> {
+    let read =
+        |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
+    let shown = shown::Shown::read(root)?;
+    Ok(compatibility::page(&read(SURFACE)?, &read(REGRESSION_TESTS)?, &shown).1)
+}
+
+fn docs(root: &Path) -> Result<(), String> {
+    for (path, text) in pages(root)? {
         std::fs::write(root.join(path), text).map_err(|error| format!("{path}: {error}"))?;
         println!("wrote {path}");
     }
@@ -72,13 +88,21 @@ mod tests {
     #[test]
     fn generated_documents_are_up_to_date() {
         let root = root();
-        if !root.join(SURFACE).exists() {
-            println!("passed over: {SURFACE} does not exist");
-            return;
-        }
-        for (path, text) in pages(&root, SURFACE).expect("what the documents are made from is readable") {
+        for (path, text) in pages(&root).expect("what the documents are made from is readable") {
             let kept = std::fs::read_to_string(root.join(path)).unwrap_or_default();
             assert!(kept == text, "{path} is stale: run `cargo run -p xtask -- docs`");
         }
+    }
+
+    #[test]
+    fn few_keywords_that_work_are_without_a_test_from_outside() {
+        let without = without_test(&root()).expect("what the page is made from is readable");
+        let most = compatibility::MOST_WITHOUT_TEST;
+        assert!(
+            without.len() < most,
+            "{} keywords, {most} is too many:\n{}",
+            without.len(),
+            without.join("\n")
+        );
     }
 }

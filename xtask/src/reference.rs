@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use base::support::Support;
 use config::keyword::{self, Apply, Where};
 
 /// The whole page.
@@ -15,10 +16,12 @@ pub(crate) fn page() -> String {
     keywords(&mut out, "`userlist`", Where::USERLIST);
     keywords(&mut out, "`http-errors`", Where::ERRORS);
     keywords(&mut out, "`resolvers`", Where::RESOLVERS);
-    table(&mut out, "`bind` lines", config::bind::TABLE.iter().map(|row| (row.name, row.signature, row.doc)));
-    table(&mut out, "`server` lines", config::server::rows().map(|row| (row.name, row.signature, row.doc)));
+    let binds = config::bind::TABLE.iter().filter(|row| works(row.support));
+    table(&mut out, "`bind` lines", binds.map(|row| (row.name, row.signature, row.doc)));
+    let servers = config::server::rows().filter(|row| works(row.support));
+    table(&mut out, "`server` lines", servers.map(|row| (row.name, row.signature, row.doc)));
     for set in rules::Ruleset::ALL {
-        let rows = rules::ACTIONS.iter().filter(|row| row.built && row.sets & set as u8 != 0);
+        let rows = rules::ACTIONS.iter().filter(|row| works(row.support) && row.sets & set as u8 != 0);
         table(
             &mut out,
             &format!("Actions of `{}`", set.name()),
@@ -51,13 +54,17 @@ pub(crate) fn page() -> String {
     out
 }
 
+fn works(support: Support) -> bool {
+    !matches!(support, Support::None(_))
+}
+
 fn keywords(out: &mut String, title: &str, place: Where) {
     let _ = writeln!(
         out,
         "\n## {title}\n\n| keyword | where | arguments | what it does |\n| --- | --- | --- | --- |"
     );
-    let works = |apply| !matches!(apply, Apply::Ineffective(_) | Apply::Unsupported | Apply::Removed(..));
-    for row in keyword::rows().filter(|row| row.places.holds(place) && works(row.apply)) {
+    let here = |row: &&keyword::Keyword| row.places.holds(place) && !matches!(row.apply, Apply::Removed(..));
+    for row in keyword::rows().filter(here).filter(|row| works(row.support)) {
         let _ = writeln!(
             out,
             "| `{}` | {} | {} | {} |",

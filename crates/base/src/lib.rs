@@ -10,4 +10,5 @@ pub mod clock;
 pub mod hash;
 pub mod network;
 pub mod raw;
+pub mod support;
 pub mod units;

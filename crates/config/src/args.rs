@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use base::address::{Accepts, Address};
+use base::support::Support;
 use base::units::{self, DefaultUnit, UnitError};
 use diag::{Diagnostic, Diagnostics, Span};
 use syntax::{Environment, Word};
@@ -138,6 +139,14 @@ impl<'a, 'd> Args<'a, 'd> {
         self.diagnostics.push(Diagnostic::warning(message).at(span));
     }
 
+    /// Warns of a parameter that has no effect.
+    pub(crate) fn warn_without_effect(&mut self, parameter: &Word, support: Support) {
+        if let Support::None(reason) = support {
+            let text = format!("`{parameter}` has no effect: {reason}");
+            self.diagnostics.push(Diagnostic::warning(text).at(parameter.span()));
+        }
+    }
+
     /// Refuses the argument taken last as understood but not built.
     pub fn unsupported(&self) -> Diagnostic {
         let (keyword, word) = (self.keyword(), self.last());
@@ -193,9 +202,7 @@ impl<'a, 'd> Args<'a, 'd> {
     /// `idle-ping` of a bind or server line: a delay, for protocols that can ask.
     pub fn idle_ping(&mut self) -> Result<(), Diagnostic> {
         let word = self.value()?;
-        self.time(word, DefaultUnit::Milliseconds)?;
-        self.warn("`idle-ping` has no effect: only HTTP/2 can ask, which is not supported yet");
-        Ok(())
+        self.time(word, DefaultUnit::Milliseconds).map(|_| ())
     }
 
     /// Warns of a time of less than 100 without a unit: seconds were probably meant.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::address::{Accepts, Place, PortRule, Transport};
+use base::support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::bind::{Bind, BindAddress, Level, SeverityOutput, Shards};
@@ -48,7 +49,6 @@ pub struct BindDraft<'a> {
     pub gid: Option<u32>,
     pub level: Level,
     pub expose_fds: bool,
-    pub nice: i32,
     pub congestion: Option<&'a str>,
     pub shards: Option<Shards>,
     pub threads: Vec<ThreadSet>,
@@ -63,6 +63,8 @@ pub struct BindKeyword {
     pub signature: &'static str,
     /// What it does.
     pub doc: &'static str,
+    /// How much of it works.
+    pub support: Support,
     apply: for<'a> fn(&mut BindDraft<'a>, &mut Args<'a, '_>) -> Outcome,
 }
 
@@ -72,7 +74,20 @@ const fn row(
     doc: &'static str,
     apply: for<'a> fn(&mut BindDraft<'a>, &mut Args<'a, '_>) -> Outcome,
 ) -> BindKeyword {
-    BindKeyword { name, signature, doc, apply }
+    BindKeyword { name, signature, doc, support: Support::Full, apply }
+}
+
+impl BindKeyword {
+    const fn partial(mut self, reason: &'static str) -> Self {
+        self.support = Support::Partial(reason);
+        self
+    }
+
+    /// It is read, with a warning that it has no effect.
+    const fn without_effect(mut self, reason: &'static str) -> Self {
+        self.support = Support::None(reason);
+        self
+    }
 }
 
 /// The rows.
@@ -89,18 +104,18 @@ pub static TABLE: &[BindKeyword] = &[
     row("group",            "<group>",       "the group of a UNIX socket",                       group),
     row("guid-prefix",      "<string>",      "begins names unique over all files",               |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid_prefix = Some(word); Ok(()) }),
     row("id",               "<id>",          "its number in the statistics",                     id),
-    row("idle-ping",        "<delay>",       "asks idle HTTP/2 clients whether they live",       |_, a| a.idle_ping()),
+    row("idle-ping",        "<delay>",       "asks idle HTTP/2 clients whether they live",       |_, a| a.idle_ping()).without_effect("only HTTP/2 can ask, which is not supported yet"),
     row("interface",        "<interface>",   "takes connections of this interface only",         |d, a| text(&mut d.interface, a)),
-    row("label",            "<label>",       "a name for sockets handed over",                   without_effect),
+    row("label",            "<label>",       "a name for sockets handed over",                   |_, a| a.value().map(|_| ())).without_effect("sockets are told apart by their addresses here"),
     row("level",            "{ user | operator | admin }", "what may be done over a command socket", level),
     row("maxconn",          "<maxconn>",     "how many connections at once",                     |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
     row("mode",             "<mode>",        "the mode of a UNIX socket, in octal",              mode),
     row("mss",              "<maxseg>",      "TCP's maximum segment size",                       mss),
     row("name",             "<name>",        "its name in the statistics",                       |d, a| text(&mut d.name, a)),
     row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| { d.namespace = Some(a.namespace()?); Ok(()) }),
-    row("nice",             "<nice>",        "the priority of its connections' tasks",           |d, a| { let word = a.value()?; d.nice = a.number(word, -1024, 1024)?; Ok(()) }),
+    row("nice",             "<nice>",        "the priority of its connections' tasks",           |_, a| { let word = a.value()?; a.number(word, -1024, 1024).map(|_| ()) }).without_effect("the tasks of a worker take turns"),
     row("process",          "<sets>",        "gone: `thread` says which threads accept",         process),
-    row("proto",            "<name>",        "the protocol spoken",                              proto),
+    row("proto",            "<name>",        "the protocol spoken",                              proto).partial("`h2` and other protocols than HTTP/1 are not supported yet"),
     row("severity-output",  "{ none | number | string }", "how answers of a command socket begin", severity_output),
     row("shards",           "{ <number> | by-thread | by-group }", "how many sockets of one address", shards),
     row("tcp-ss",           "{ 1 | 2 }",     "keeps the SYN of connections, 2 with its Ethernet header", |d, a| { d.save_syn = Some(a.integer("1 or 2", 1, 2)?); Ok(()) }),
@@ -114,10 +129,6 @@ pub static TABLE: &[BindKeyword] = &[
     row("v4v6",             "",              "takes IPv4 connections on `::` too",               |d, _| { d.v6only = Some(false); Ok(()) }),
     row("v6only",           "",              "takes IPv6 connections only",                      |d, _| { d.v6only = Some(true); Ok(()) }),
 ];
-
-/// Those that are taken with a warning, and why.
-pub const WITHOUT_EFFECT: &[(&str, &str)] =
-    &[("idle-ping", "only HTTP/2 can ask"), ("label", "sockets are told apart by their addresses here")];
 
 /// Parses the parameters left in `args`; `title` is `bind :80`, for messages.
 pub fn parse_params<'a>(
@@ -138,6 +149,7 @@ pub fn parse_params<'a>(
             error
         })?;
         args.parameter = None;
+        args.warn_without_effect(word, row.support);
     }
     Ok(draft)
 }
@@ -176,15 +188,6 @@ fn number(value: &mut u32, args: &mut Args<'_, '_>, low: u32, high: u32) -> Outc
 fn some(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
     let word = args.value()?;
     *value = Some(args.number(word, 0, u32::MAX)?);
-    Ok(())
-}
-
-/// Understood; what it concerns is not there, and nothing goes wrong without it.
-fn without_effect<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let name = args.last();
-    args.value()?;
-    let message = Diagnostic::warning(format!("`{name}` of a bind line has no effect here")).at(name.span());
-    args.diagnostics.push(message);
     Ok(())
 }
 
@@ -401,7 +404,6 @@ pub fn make(
         gid: or(draft.gid, unix.gid),
         level: draft.level,
         expose_fds: draft.expose_fds,
-        nice: draft.nice,
         congestion: draft.congestion.map(Into::into),
         shards: draft.shards,
         workers,

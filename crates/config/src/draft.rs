@@ -393,6 +393,21 @@ fn environment_arity(statement: &Statement) -> Result<(), Diagnostic> {
             format!("'{name}' expects {what}."),
         );
     }
+    if name == "localpeer" {
+        return match (words.first(), words.get(1)) {
+            (None, _) => wrong(
+                statement.end(),
+                "`localpeer` expects the name of a peer".to_owned(),
+                "'localpeer' expects a name as argument.".to_owned(),
+            ),
+            (_, Some(more)) => wrong(
+                more.span(),
+                format!("`localpeer` takes one name, and `{more}` is another"),
+                format!("'localpeer' cannot handle unexpected argument '{more}'."),
+            ),
+            (Some(_), None) => Ok(()),
+        };
+    }
     let Some(variable) = variable.filter(|_| sets) else { return Ok(()) };
     if variable.contains('=') {
         let text = format!("'{name}' failed on variable '{variable}' : Invalid argument.");

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use base::support::Support;
 use diag::{Diagnostic, suggest};
 use syntax::{Environment, Word};
 
@@ -159,6 +160,8 @@ pub struct Keyword {
     pub negatable: bool,
     /// What it does, one line.
     pub doc: &'static str,
+    /// How much of it works.
+    pub support: Support,
     /// What is done with it.
     pub apply: Apply,
 }
@@ -183,7 +186,15 @@ pub const fn proxy(
     doc: &'static str,
     apply: for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome,
 ) -> Keyword {
-    Keyword { name, places, signature, negatable: false, doc, apply: Apply::Proxy(apply) }
+    Keyword {
+        name,
+        places,
+        signature,
+        negatable: false,
+        doc,
+        support: Support::Full,
+        apply: Apply::Proxy(apply),
+    }
 }
 
 /// A row that changes the process.
@@ -193,18 +204,28 @@ pub const fn global(
     doc: &'static str,
     apply: for<'a> fn(&mut GlobalSettings<'a>, &mut Args<'a, '_>) -> Outcome,
 ) -> Keyword {
-    Keyword { name, places: Where::GLOBAL, signature, negatable: false, doc, apply: Apply::Global(apply) }
+    let places = Where::GLOBAL;
+    Keyword {
+        name,
+        places,
+        signature,
+        negatable: false,
+        doc,
+        support: Support::Full,
+        apply: Apply::Global(apply),
+    }
 }
 
 /// A row that is compiled when all names are known.
 pub const fn rule(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
-    Keyword { name, places, signature, negatable: false, doc, apply: Apply::Rule }
+    Keyword { name, places, signature, negatable: false, doc, support: Support::Full, apply: Apply::Rule }
 }
 
 /// A row that has no effect, with the reason.
 pub const fn ineffective(name: &'static str, places: Where, reason: &'static str) -> Keyword {
     let doc = "accepted with a warning";
-    Keyword { name, places, signature: "...", negatable: true, doc, apply: Apply::Ineffective(reason) }
+    let (support, apply) = (Support::None(reason), Apply::Ineffective(reason));
+    Keyword { name, places, signature: "...", negatable: true, doc, support, apply }
 }
 
 /// A row of a keyword that is gone, with the way out.
@@ -212,7 +233,7 @@ pub const fn removed(name: &'static str, places: Where, way_out: &'static str) -
     removed_since(name, places, "2.1", way_out)
 }
 
-/// Likewise, with the version of HAProxy that it went with.
+/// A row of a keyword that is gone, with the version of HAProxy that it went with.
 pub const fn removed_since(
     name: &'static str,
     places: Where,
@@ -220,19 +241,33 @@ pub const fn removed_since(
     way_out: &'static str,
 ) -> Keyword {
     let apply = Apply::Removed(version, way_out);
-    Keyword { name, places, signature: "", negatable: false, doc: "removed", apply }
+    let support = Support::Full;
+    Keyword { name, places, signature: "", negatable: false, doc: "removed", support, apply }
 }
 
 /// A row of a keyword that is not built.
 pub const fn unsupported(name: &'static str, places: Where) -> Keyword {
     let doc = "not supported yet";
-    Keyword { name, places, signature: "...", negatable: true, doc, apply: Apply::Unsupported }
+    let support = Support::None("not supported yet");
+    Keyword { name, places, signature: "...", negatable: true, doc, support, apply: Apply::Unsupported }
 }
 
 impl Keyword {
     /// Allows `no` and `default` in front.
     pub const fn negatable(mut self) -> Self {
         self.negatable = true;
+        self
+    }
+
+    /// Works but for what the text says.
+    pub const fn partial(mut self, reason: &'static str) -> Self {
+        self.support = Support::Partial(reason);
+        self
+    }
+
+    /// Is read, with a warning that it has no effect.
+    pub const fn without_effect(mut self, reason: &'static str) -> Self {
+        self.support = Support::None(reason);
         self
     }
 }

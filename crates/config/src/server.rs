@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::address::{Accepts, PortRule};
+use base::support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::check::InitState;
@@ -87,7 +88,6 @@ pub struct ServerDraft<'a> {
     pub pool_conn_name: Option<&'a Word>,
     pub max_reuse: i64,
     pub tlvs: Vec<(u8, &'a Word)>,
-    pub non_stick: bool,
     pub slow_start: Option<Duration>,
     pub socks4: Option<SocketAddr>,
     pub check: bool,
@@ -154,7 +154,6 @@ impl Default for ServerDraft<'_> {
             pool_conn_name: None,
             max_reuse: -1,
             tlvs: Vec::new(),
-            non_stick: false,
             slow_start: None,
             socks4: None,
             check: false,
@@ -202,6 +201,8 @@ pub struct ServerKeyword {
     pub signature: &'static str,
     /// What it does.
     pub doc: &'static str,
+    /// How much of it works.
+    pub support: Support,
     apply: for<'a> fn(&mut ServerDraft<'a>, &mut Args<'a, '_>) -> Outcome,
 }
 
@@ -211,7 +212,20 @@ pub(crate) const fn row(
     doc: &'static str,
     apply: for<'a> fn(&mut ServerDraft<'a>, &mut Args<'a, '_>) -> Outcome,
 ) -> ServerKeyword {
-    ServerKeyword { name, signature, doc, apply }
+    ServerKeyword { name, signature, doc, support: Support::Full, apply }
+}
+
+impl ServerKeyword {
+    pub(crate) const fn partial(mut self, reason: &'static str) -> Self {
+        self.support = Support::Partial(reason);
+        self
+    }
+
+    /// It is read, with a warning that it has no effect.
+    const fn without_effect(mut self, reason: &'static str) -> Self {
+        self.support = Support::None(reason);
+        self
+    }
 }
 
 /// The rows but those about checks, which are in [`crate::server_check`].
@@ -226,7 +240,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("enabled",            "",              "starts in service",                                         |d, _| { d.disabled = false; Ok(()) }),
     row("hash-key",           "{ id | id32 | guid | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
     row("id",                 "<value>",       "its number in the backend",                                 id),
-    row("idle-ping",          "<delay>",       "asks idle HTTP/2 servers whether they live",                |_, a| a.idle_ping()),
+    row("idle-ping",          "<delay>",       "asks idle HTTP/2 servers whether they live",                |_, a| a.idle_ping()).without_effect("only HTTP/2 can ask, which is not supported yet"),
     row("init-addr",          "{ last | libc | none | <ip> },[...]", "how its address is found at start",   init_addr),
     row("log-bufsize",        "<size>",        "the ring before a server of a log backend",                 log_bufsize),
     row("log-proto",          "{ legacy | octet-count }", "how it tells log messages apart",                log_proto),
@@ -234,15 +248,15 @@ pub static TABLE: &[ServerKeyword] = &[
     row("maxconn",            "<count>",       "how many requests at once",                                 |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
     row("maxqueue",           "<count>",       "how many may wait for it",                                  |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
     row("minconn",            "<count>",       "how many requests at once under low load",                  |d, a| number(&mut d.minconn, a, 0, u32::MAX)),
-    row("namespace",          "<name>",        "the network namespace it is reached from",                  namespace),
-    row("non-stick",          "",              "never enters stick tables",                                 |d, a| { a.warn("`non-stick` has no effect: stick tables are not supported yet"); d.non_stick = true; Ok(()) }),
-    row("stick",              "",              "may enter stick tables",                                    |d, _| { d.non_stick = false; Ok(()) }),
+    row("namespace",          "<name>",        "the network namespace it is reached from",                  namespace).partial("`*`, the namespace that a PROXY header names, is not supported yet"),
+    row("non-stick",          "",              "never enters stick tables",                                 |_, _| Ok(())).without_effect("stick tables are not supported yet"),
+    row("stick",              "",              "may enter stick tables",                                    |_, _| Ok(())).without_effect("stick tables are not supported yet"),
     row("pool-conn-name",     "<expression>",  "connections are used again only under the same name",       |d, a| { d.pool_conn_name = Some(a.value()?); Ok(()) }),
     row("pool-low-conn",      "<count>",       "below this many, idle connections are not taken over",      |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
     row("pool-max-conn",      "<count>",       "how many idle connections are kept",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
     row("pool-purge-delay",   "<delay>",       "between two purges of idle connections",                    |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
-    row("proto",              "<name>",        "the protocol spoken",                                       proto),
-    row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options),
+    row("proto",              "<name>",        "the protocol spoken",                                       proto).partial("`h2` and other protocols than HTTP/1 are not supported yet"),
+    row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options).partial("`ssl`, `cert-*` and `ssl-cipher` need TLS, which is not supported yet"),
     row("redir",              "<prefix>",      "sends clients to the server itself",                        |d, a| text(&mut d.redirect, a)),
     row("send-proxy",         "",              "begins with a PROXY header, version 1",                     |d, _| { d.send_proxy.version_1 = true; Ok(()) }),
     row("no-send-proxy",      "",              "begins without a PROXY header of version 1",                |d, _| { d.send_proxy.version_1 = false; Ok(()) }),
@@ -257,15 +271,11 @@ pub static TABLE: &[ServerKeyword] = &[
     row("tfo",                "",              "sends the first data with the SYN",                         |d, _| { d.tfo = true; Ok(()) }),
     row("no-tfo",             "",              "sends no data with the SYN",                                |d, _| { d.tfo = false; Ok(()) }),
     row("weight",             "<weight>",      "its share, 0 to 256",                                       weight),
-    row("no-ssl",             "",              "plain text, the only way here yet",                         |_, _| Ok(())),
-    row("no-check-ssl",       "",              "plain text, the only way here yet",                         |_, _| Ok(())),
+    row("no-ssl",             "",              "plain text, the only way here yet",                         |_, _| Ok(())).partial("TLS is not supported yet, so that all is plain text"),
+    row("no-check-ssl",       "",              "plain text, the only way here yet",                         |_, _| Ok(())).partial("TLS is not supported yet, so that all is plain text"),
     row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid = Some(word); Ok(()) }),
-    row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets; always HTTP/1 here",       ws),
+    row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets",                           ws).partial("always HTTP/1: `h2` is not supported yet"),
 ];
-
-/// Those that are taken with a warning, and why.
-pub const WITHOUT_EFFECT: &[(&str, &str)] =
-    &[("idle-ping", "only HTTP/2 can ask"), ("non-stick", "stick tables are not supported yet")];
 
 /// Every parameter: those of this file, those about checks and those about names.
 pub fn rows() -> impl Iterator<Item = &'static ServerKeyword> {
@@ -279,6 +289,7 @@ pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, ti
             args.parameter = Some(row.name);
             (row.apply)(draft, args).map_err(|error| titled(error, title))?;
             args.parameter = None;
+            args.warn_without_effect(word, row.support);
         } else if let Some(id) =
             word.strip_prefix("set-proxy-v2-tlv-fmt(").and_then(|rest| rest.strip_suffix(')'))
         {
@@ -356,7 +367,10 @@ pub(crate) fn text<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> 
 
 /// `*` stands for that of the client's connection.
 fn namespace<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    draft.namespace = Some(if args.take("*") { "*" } else { args.namespace()? });
+    if args.take("*") {
+        return Err(not_supported("namespace *").at(args.last().span()));
+    }
+    draft.namespace = Some(args.namespace()?);
     Ok(())
 }
 

@@ -44,7 +44,8 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("agent-port",         "<port>",        "the agent's port",                                          |d, a| { d.agent_port = Some(port(a)?); Ok(()) }),
     row("agent-inter",        "<delay>",       "between two questions to the agent",                        |d, a| { d.agent_inter = interval(a)?; Ok(()) }),
     row("agent-send",         "<string>",      "what the agent is told first",                              |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
-    row("check-proto",        "<name>",        "the protocol that checks speak",                            check_proto),
+    row("check-proto",        "<name>",        "the protocol that checks speak",                            check_proto)
+        .partial("`h2` and other protocols than HTTP/1 are not supported yet"),
     row("check-via-socks4",   "",              "checks go by the proxy of socks4 too",                      |d, _| { d.check_via_socks4 = true; Ok(()) }),
     row("healthcheck",        "<name>",        "the healthcheck section that says how it is checked",       |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
 ];

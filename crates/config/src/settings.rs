@@ -252,10 +252,6 @@ pub struct Settings<'a> {
     pub server_state_name: Option<&'a str>,
     /// `source`.
     pub source: Option<Rc<Source>>,
-    /// `dispatch`.
-    pub dispatch: Option<std::net::SocketAddr>,
-    /// `option transparent`.
-    pub transparent: bool,
     /// `stats …`.
     pub stats: Rc<StatsDraft<'a>>,
     /// Health checks.
@@ -336,8 +332,6 @@ impl<'a> Settings<'a> {
             server_state: StateFile::None,
             server_state_name: None,
             source: None,
-            dispatch: None,
-            transparent: false,
             stats: Rc::default(),
             check: Rc::default(),
             check_inherited: false,
@@ -430,8 +424,6 @@ pub struct GlobalSettings<'a> {
     pub variables: Vec<&'a Statement>,
     /// `unix-bind`.
     pub unix_bind: UnixBind,
-    /// `localpeer`.
-    pub localpeer: Option<&'a str>,
     /// `expose-experimental-directives`.
     pub experimental: bool,
     /// `crt-base`, `key-base`.

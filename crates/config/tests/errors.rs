@@ -264,7 +264,17 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ),
     (
         "backend b\n server s 1.1.1.1:1 namespace not-there\n server t 1.1.1.1:1 namespace *\n",
-        &["[ALERT] [2] : 'server b/s' : Cannot open namespace 'not-there'."],
+        &[
+            "[ALERT] [2] : 'server b/s' : Cannot open namespace 'not-there'.",
+            "[ALERT] [3] : 'namespace *' is not supported yet",
+        ],
+    ),
+    (
+        "global\n localpeer\n localpeer a b\n",
+        &[
+            "[ALERT] [2] : 'localpeer' expects a name as argument.",
+            "[ALERT] [3] : 'localpeer' cannot handle unexpected argument 'b'.",
+        ],
     ),
     (
         "frontend f\n timeout client 1s\n bind :1 namespace not-there\n",

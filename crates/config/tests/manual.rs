@@ -3,6 +3,7 @@
 
 mod common;
 
+use base::support::Support;
 use diag::Severity;
 
 /// The rule sets in the order of the columns.
@@ -279,10 +280,11 @@ fn allowing_what_is_experimental_in_vain_is_told() {
 
 #[test]
 fn parameters_without_effect_say_so() {
-    let bind = config::bind::WITHOUT_EFFECT.iter().map(|(name, _)| ("bind :8000", *name));
-    let server = config::server::WITHOUT_EFFECT.iter().map(|(name, _)| ("server s 192.0.2.1:80", *name));
-    for (line, name) in bind.chain(server) {
-        let warned = ["", " 10s"].iter().any(|argument| {
+    let none = |support| matches!(support, Support::None(_));
+    let bind = config::bind::TABLE.iter().filter(|row| none(row.support)).map(|row| ("bind :8000", row.name));
+    let servers = config::server::rows().filter(|row| none(row.support));
+    for (line, name) in bind.chain(servers.map(|row| ("server s 192.0.2.1:80", row.name))) {
+        let warned = ["", " 10s", " 10"].iter().any(|argument| {
             let text = format!("listen l\n mode tcp\n {line} {name}{argument}\n");
             let loaded = common::load_quietly(&text);
             let says = |message: &&diag::Diagnostic| {
@@ -291,5 +293,34 @@ fn parameters_without_effect_say_so() {
             loaded.diagnostics.iter().any(|message| says(&message))
         });
         assert!(warned, "{line} {name}");
+    }
+}
+
+#[test]
+fn keywords_and_actions_without_effect_say_so() {
+    let cases = [
+        ("global\n nogetaddrinfo\n", "`nogetaddrinfo` has no effect"),
+        ("global\n http-err-codes 400-404,410\n", "`http-err-codes` has no effect"),
+        ("global\n http-fail-codes -503 +404\n", "`http-fail-codes` has no effect"),
+        ("listen l\n mode http\n http-request set-nice 5\n", "`set-nice` has no effect"),
+        ("listen l\n mode tcp\n server s 192.0.2.1:80 stick\n", "`stick` has no effect"),
+    ];
+    for (text, expected) in cases {
+        let loaded = common::load_quietly(text);
+        let warned = loaded.diagnostics.iter().filter(|message| message.message.contains(expected)).count();
+        assert_eq!(warned, 1, "{text}");
+    }
+}
+
+#[test]
+fn keywords_that_haproxy_removed_are_refused_with_the_way_out() {
+    for line in ["dispatch 192.0.2.1:80", "transparent", "option transparent"] {
+        let loaded = common::load_quietly(&format!("listen l\n mode tcp\n {line}\n"));
+        let refused = |message: &&diag::Diagnostic| {
+            let text = message.haproxy.as_deref().unwrap_or_default();
+            text.contains("HAProxy 3.5") && text.contains("Use a 'server' line")
+        };
+        assert_eq!(loaded.diagnostics.iter().filter(refused).count(), 1, "{line}");
+        assert!(loaded.plan.is_none(), "{line}");
     }
 }

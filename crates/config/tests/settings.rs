@@ -119,12 +119,6 @@ fn global_keywords_set_the_process() {
                 })
         }),
         ("log /dev/log local1\n no log", |g| g.loggers.is_empty()),
-        ("http-err-codes 400-404,410", |g| {
-            g.http_err_codes.as_ref().is_some_and(|set| set[404] && set[410] && !set[405])
-        }),
-        ("http-err-codes -404 +500", |g| {
-            g.http_err_codes.as_ref().is_some_and(|set| !set[404] && set[500] && set[405])
-        }),
         ("unix-bind mode 660 prefix /run", |g| g.unix_bind.mode == Some(0o660)),
         ("h1-case-adjust content-length Content-Length", |g| &*g.h1_case_adjust[0].1 == "Content-Length"),
         ("stats socket /run/w.sock level admin mode 600 expose-fd listeners", |g| {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use base::support::Support;
 use runtime::watchdog;
 
 use crate::session::Settings;
@@ -100,6 +101,16 @@ pub(crate) struct Command {
     mode: Mode,
     /// `None`: understood, not built.
     run: Option<Run>,
+    support: Support,
+}
+
+/// Of commands that are understood and refused.
+const LATER: Support = Support::None("not supported yet");
+
+impl Command {
+    const fn partial(self, reason: &'static str) -> Self {
+        Self { support: Support::Partial(reason), ..self }
+    }
 }
 
 const fn row(
@@ -109,18 +120,20 @@ const fn row(
     text: &'static str,
     run: Run,
 ) -> Command {
-    Command { words, usage, text, level, mode: Mode::Normal, run: Some(run) }
+    Command { words, usage, text, level, mode: Mode::Normal, run: Some(run), support: Support::Full }
 }
 
 const fn later(words: &'static str, usage: &'static str, level: Level, text: &'static str) -> Command {
-    Command { words, usage, text, level, mode: Mode::Normal, run: None }
+    Command { words, usage, text, level, mode: Mode::Normal, run: None, support: LATER }
 }
 
 const fn debug(words: &'static str, text: &'static str) -> Command {
-    Command { words, usage: "", text, level: Admin, mode: Mode::Expert, run: None }
+    Command { words, usage: "", text, level: Admin, mode: Mode::Expert, run: None, support: LATER }
 }
 
 use Level::{Admin, Operator, User};
+
+const CERT: &str = "certificates serve JWTs only: TLS is not supported yet";
 
 /// Every command of the worker (management manual 9.3), in alphabetical order as `help` lists them.
 #[rustfmt::skip]
@@ -128,7 +141,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     //    words                       usage                               level     what it does                                                                       function
     row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| Reply::Quit),
     later("abort ssl ca-file",        "<cafile>",                         Admin,    "abort a transaction for a CA file"),
-    row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort),
+    row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort).partial(CERT),
     later("abort ssl crl-file",       "<crlfile>",                        Admin,    "abort a transaction for a CRL file"),
     later("acme challenge_ready",     "<certificate> domain <domain>",    Admin,    "notify that the challenge of a domain is ready"),
     later("acme renew",               "<certificate>",                    Admin,    "renew a certificate with the ACME protocol"),
@@ -147,20 +160,20 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("commit acl",               "@<ver> <acl>",                     Admin,    "commit the ACL at this version",                                                    patterns::commit_acl),
     row  ("commit map",               "@<ver> <map>",                     Admin,    "commit the map at this version",                                                    patterns::commit_map),
     later("commit ssl ca-file",       "<cafile>",                         Admin,    "commit a CA file"),
-    row  ("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file", certificates::commit),
+    row  ("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file", certificates::commit).partial(CERT),
     later("commit ssl crl-file",      "<crlfile>",                        Admin,    "commit a CRL file"),
-    row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Operator, "dump/reset rare event counters",                                                  traces::counters),
+    row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Operator, "dump/reset rare event counters",                                                  traces::counters).partial("no rare events are counted"),
     debug("debug dev",                                                              "debugging commands for developers"),
-    Command { words: "debug dev delay", usage: "[ms]", level: Admin, text: "hold the thread up by sleeping (100 ms by default)", mode: Mode::Expert, run: Some(traces::delay) },
+    Command { words: "debug dev delay", usage: "[ms]", level: Admin, text: "hold the thread up by sleeping (100 ms by default)", mode: Mode::Expert, run: Some(traces::delay), support: Support::Full },
     row  ("debug dev hash",           "[msg]",                            User,     "return msg hashed if anon is set",                                                anonymous::hash),
-    Command { words: "debug dev log", usage: "[msg] ...", level: Admin, text: "send this msg to global logs", mode: Mode::Expert, run: Some(traces::log) },
-    Command { words: "debug dev loop", usage: "<ms>", level: Admin, text: "hold the thread up by computing", mode: Mode::Expert, run: Some(traces::busy_loop) },
+    Command { words: "debug dev log", usage: "[msg] ...", level: Admin, text: "send this msg to global logs", mode: Mode::Expert, run: Some(traces::log), support: Support::Full },
+    Command { words: "debug dev loop", usage: "<ms>", level: Admin, text: "hold the thread up by computing", mode: Mode::Expert, run: Some(traces::busy_loop), support: Support::Full },
     row  ("del acl",                  "<acl> [<key>|#<ref>]",             Admin,    "delete acl entries matching <key>",                                                 patterns::del_acl),
     row  ("del backend",              "<bk>",                             Admin,    "delete a backend", backends::del),
     row  ("del map",                  "<map> [<key>|#<ref>]",             Admin,    "delete map entries matching <key>",                                                 patterns::del_map),
     row  ("del server",               "<bk>/<srv>",                       Admin,    "remove a dynamically added server",                                                 servers::del),
     later("del ssl ca-file",          "<cafile>",                         Admin,    "delete an unused CA file"),
-    row  ("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file", certificates::del),
+    row  ("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file", certificates::del).partial(CERT),
     later("del ssl crl-file",         "<crlfile>",                        Admin,    "delete an unused CRL file"),
     later("del ssl crt-list",         "<list> <cert[:line]>",             Admin,    "delete a line <cert> from crt-list file <list>"),
     row  ("del ssl jwt",              "<cert>",                           Admin,    "remove a certificate from those usable with jwt_verify_cert", certificates::del_jwt),
@@ -169,7 +182,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("disable frontend",         "<frontend>",                       Admin,    "temporarily disable specific frontend",                                           sets::disable_frontend),
     row  ("disable health",           "<bk>/<srv>",                       Admin,    "disable health checks",                                                           sets::disable_health),
     row  ("disable server",           "<bk>/<srv>",                       Admin,    "disable a server for maintenance (use 'set server' instead)",                     sets::disable_server),
-    row  ("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format", certificates::dump),
+    row  ("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format", certificates::dump).partial(CERT),
     row  ("dump stats-file",          "",                                 User,     "dump stats for a stats-file",                                                      stats_file::dump),
     row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        shows::echo),
     row  ("enable agent",             "<bk>/<srv>",                       Admin,    "enable agent checks",                                                               sets::enable_agent),
@@ -186,7 +199,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("help",                     "[<command>]",                      User,     "list matching or all commands",                                                   help),
     debug("httpclient",                                                             "launch an HTTP request"),
     later("new ssl ca-file",          "<cafile>",                         Admin,    "create a new CA file to be used in a crt-list"),
-    row  ("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory", certificates::new),
+    row  ("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory", certificates::new).partial(CERT),
     later("new ssl crl-file",         "<crlfile>",                        Admin,    "create a new CRL file to be used in a crt-list"),
     row  ("operator",                 "",                                 User,     "lower the level of the current CLI session to operator",                          sets::operator),
     row  ("prepare acl",              "<acl>",                            Admin,    "prepare a new version for atomic ACL replacement",                                  patterns::prepare_acl),
@@ -202,18 +215,18 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set maxconn frontend",     "<frontend> <value>",               Admin,    "change a frontend's maxconn setting",                                             sets::maxconn_frontend),
     row  ("set maxconn global",       "<value>",                          Admin,    "change the per-process maxconn setting",                                          sets::maxconn_global),
     row  ("set maxconn server",       "<bk>/<srv> <value>",               Admin,    "change a server's maxconn setting",                                               sets::maxconn_server),
-    row  ("set profiling",            "<what> {auto|on|off}",             Admin,    "enable/disable resource profiling (tasks,memory)", measures::set_profiling),
-    row  ("set rate-limit",           "<setting> <value>",                Admin,    "change a rate limiting value",                                                    sets::rate_limit),
+    row  ("set profiling",            "<what> {auto|on|off}",             Admin,    "enable/disable resource profiling (tasks,memory)", measures::set_profiling).partial("`memory`, `lock` and `auto` are not measured"),
+    row  ("set rate-limit",           "<setting> <value>",                Admin,    "change a rate limiting value",                                                    sets::rate_limit).partial("`ssl-sessions` and `http-compression` are not supported yet"),
     row  ("set server",               "<bk>/<srv> [opts]",                Admin,    "change a server's state, weight, address or ssl",                                 sets::set_server),
     row  ("set severity-output",      "[none|number|string]",             User,     "set presence of severity level in feedback information",                          sets::severity_output),
     later("set ssl ca-file",          "<cafile> <payload>",               Admin,    "replace a CA file"),
-    row  ("set ssl cert",             "<certfile> <payload>",             Admin,    "replace a certificate file", certificates::set),
+    row  ("set ssl cert",             "<certfile> <payload>",             Admin,    "replace a certificate file", certificates::set).partial(CERT),
     later("set ssl crl-file",         "<crlfile> <payload>",              Admin,    "replace a CRL file"),
     later("set ssl ocsp-response",    "<resp|payload>",                   Admin,    "update a certificate's OCSP Response from a base64-encode DER"),
     later("set ssl tls-key",          "[id|file] <key>",                  Admin,    "set the next TLS key for the <id> or <file> listener to <key>"),
     later("set table",                "<table> key <k> [data.* <v>]*",    Operator, "update or create a table entry's data"),
     row  ("set timeout",              "[cli] <delay>",                    User,     "change a timeout setting",                                                        sets::timeout),
-    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: Some(variables::set_var) },
+    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: Some(variables::set_var), support: Support::Full },
     row  ("set weight",               "<bk>/<srv> <weight>[%]",           Admin,    "change a server's weight (use 'set server' instead)",                             sets::weight),
     row  ("show acl",                 "[@<ver>] [<acl>]",                 Admin,    "report available acls or dump an acl's contents",                                   patterns::show_acl),
     row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),
@@ -234,15 +247,15 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show map",                 "[@ver] [map]",                     Admin,    "report available maps or dump a map's contents",                                    patterns::show_map),
     later("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section"),
     row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", measures::show_pools),
-    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", measures::show_profiling),
+    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", measures::show_profiling).partial("`memory` is not measured; there are no addresses of functions"),
     later("show quic",                "",                                 User,     "display quic connections status"),
     row  ("show resolvers",           "[id]",                             User,     "dumps counters from all resolvers section and associated name servers",             resolvers::show),
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
     row  ("show servers conn",        "[<backend>]",                      User,     "dump server connections status (all or for a single backend)",                    shows::servers_conn),
     row  ("show servers state",       "[<backend>]",                      User,     "dump volatile server information (all or for a single backend)",                  shows::servers_state),
-    row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess),
+    row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess).partial("`show-uri` and `susp` are not supported yet"),
     later("show ssl ca-file",         "[<cafile>[:<index>]]",             Operator, "display the SSL CA files used in memory, or the details of a <cafile>"),
-    row  ("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file", certificates::show),
+    row  ("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file", certificates::show).partial(CERT),
     later("show ssl crl-file",        "[<crlfile[:<index>>]]",            Operator, "display the SSL CRL files used in memory, or the details of a <crlfile>"),
     later("show ssl crt-list",        "[-n] [<list>]",                    Admin,    "show the list of crt-lists or the content of a crt-list file <list>"),
     row  ("show ssl jwt",             "",                                 Operator, "list the certificates usable with jwt_verify_cert", certificates::show_jwt),
@@ -256,12 +269,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show tasks",               "",                                 User,     "show running tasks",                                                              inside::tasks),
     row  ("show threads",             "",                                 User,     "show some threads debugging information",                                         shows::threads),
     later("show tls-keys",            "[id|*]",                           Admin,    "show tls keys references or dump tls ticket keys when id specified"),
-    row  ("show trace",               "[<module>]",                       User,     "show live tracing state", traces::show),
+    row  ("show trace",               "[<module>]",                       User,     "show live tracing state", traces::show).partial("there is no source to trace yet"),
     row  ("show version",             "",                                 User,     "show version of the current process",                                             shows::version),
     row  ("shutdown frontend",        "<frontend>",                       Admin,    "stop a specific frontend",                                                        sets::shutdown_frontend),
     row  ("shutdown session",         "[id]",                             Admin,    "kill a specific session",                                                         streams::shutdown_session),
     row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
-    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Operator, "manage live tracing (empty to list, 0 to stop all)", traces::trace),
+    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Operator, "manage live tracing (empty to list, 0 to stop all)", traces::trace).partial("there is no source to trace yet"),
     row  ("unpublish backend",        "<bk>",                             Admin,    "mark a backend as not ready for traffic",                                         sets::unpublish_backend),
     later("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response"),
     row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),
@@ -388,6 +401,8 @@ pub struct CommandRow {
     pub doc: &'static str,
     /// Whether it does something; others are understood and refused.
     pub built: bool,
+    /// How much of it works.
+    pub support: Support,
 }
 
 /// Every command of HAProxy's worker, built or not.
@@ -397,6 +412,7 @@ pub fn commands() -> impl Iterator<Item = CommandRow> {
         usage: command.usage,
         doc: command.text,
         built: command.run.is_some(),
+        support: command.support,
     })
 }
 

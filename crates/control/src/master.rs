@@ -2,9 +2,10 @@
 //! is the program's.
 
 use crate::command::CommandRow;
+use base::support::Support;
 
 const fn row(words: &'static str, usage: &'static str, doc: &'static str) -> CommandRow {
-    CommandRow { words, usage, doc, built: true }
+    CommandRow { words, usage, doc, built: true, support: Support::Full }
 }
 
 /// The rows. What is not here is passed on to a worker.

@@ -82,8 +82,6 @@ pub struct Bind {
     pub level: Level,
     /// `expose-fd listeners`.
     pub expose_fds: bool,
-    /// `nice`.
-    pub nice: i32,
     /// `cc`: the congestion control.
     pub congestion: Option<Box<str>>,
     /// `shards`: sockets of the same address; `None` for what `tune.listener.default-shards` says.

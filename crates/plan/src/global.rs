@@ -1,7 +1,6 @@
 //! The `global` section, resolved (configuration manual, chapter 3).
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::placement::{Placement, Wishes};
@@ -141,14 +140,8 @@ pub struct Global {
     pub no_splice: bool,
     /// `noreuseport` / `-dR`.
     pub no_reuseport: bool,
-    /// `nogetaddrinfo` / `-dG`.
-    pub no_getaddrinfo: bool,
     /// `strict-limits`.
     pub strict_limits: bool,
-    /// `http-err-codes` and `http-fail-codes`: status ranges that count as request or server errors.
-    pub http_err_codes: Option<Arc<[bool]>>,
-    /// Likewise.
-    pub http_fail_codes: Option<Arc<[bool]>>,
     /// `default-path`.
     pub default_path: DefaultPath,
 }

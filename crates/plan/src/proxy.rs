@@ -144,10 +144,6 @@ pub struct Proxy {
     pub max_keep_alive_queue: i32,
     /// `source` of the backend (also copied into servers without their own).
     pub source: Option<Source>,
-    /// `dispatch` (removed in 3.5, still accepted with a warning).
-    pub dispatch: Option<std::net::SocketAddr>,
-    /// `option transparent` / `transparent`: connect where the client wanted to.
-    pub transparent: bool,
     /// `http-send-name-header`.
     pub send_name_header: Option<Box<str>>,
     /// `load-server-state-from-file`: where the states of the servers of an earlier process are.

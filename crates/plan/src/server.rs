@@ -52,8 +52,6 @@ pub struct ServerSettings {
     pub max_reuse: i64,
     /// `set-proxy-v2-tlv-fmt`, the type and its value.
     pub proxy_v2_tlvs: Vec<(u8, Format)>,
-    /// `non-stick`.
-    pub non_stick: bool,
     /// `slowstart`.
     pub slow_start: Option<Duration>,
     /// `socks4`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::address::Family;
+use base::support::Support;
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
 use sample::transaction::CaptureSlot;
@@ -303,6 +304,10 @@ pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result
     };
     let row = find(set, word)?;
     let action = (row.parse)(&mut crate::parse::Context { set, row, word, words, scope })?;
+    if let (true, Support::None(reason)) = (row.built, row.support) {
+        let text = format!("`{}` has no effect: {reason}", row.name);
+        scope.names.warn(Diagnostic::warning(text).at(word.span));
+    }
     finish(action, words, scope, word.span)
 }
 

@@ -1,5 +1,6 @@
 //! The actions: one table, a row each. Parsing, errors, suggestions and dumps come from it.
 
+use base::support::Support;
 use diag::{Diagnostic, suggest};
 use sample::Word;
 
@@ -61,8 +62,10 @@ pub struct Row {
     pub(crate) parse: fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>,
     /// Whether more letters may follow the name (`track-sc0`, `lua.name`).
     pub prefix: bool,
-    /// Whether it does something; others are understood and refused.
+    /// Whether it is taken; others are understood and refused.
     pub built: bool,
+    /// How much of it works.
+    pub support: Support,
 }
 
 const CON: u8 = Ruleset::TcpConnection as u8;
@@ -78,15 +81,27 @@ const HTTP: u8 = REQ | RES | AFT;
 type Parse = fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>;
 
 const fn row(name: &'static str, arguments: &'static str, sets: u8, doc: &'static str, parse: Parse) -> Row {
-    Row { name, arguments, sets, doc, parse, prefix: false, built: true }
+    Row { name, arguments, sets, doc, parse, prefix: false, built: true, support: Support::Full }
 }
 
 const fn unbuilt(name: &'static str, sets: u8, needs: &'static str) -> Row {
-    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: false, built: false }
+    let support = Support::None("not supported yet");
+    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: false, built: false, support }
 }
 
 const fn unbuilt_prefix(name: &'static str, sets: u8, needs: &'static str) -> Row {
-    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: true, built: false }
+    Row { prefix: true, ..unbuilt(name, sets, needs) }
+}
+
+impl Row {
+    const fn partial(self, reason: &'static str) -> Self {
+        Self { support: Support::Partial(reason), ..self }
+    }
+
+    /// It is read and has no effect.
+    const fn without_effect(self, reason: &'static str) -> Self {
+        Self { support: Support::None(reason), ..self }
+    }
 }
 
 /// Every action of HAProxy 3.5. Those that are not built yet have `not supported` for a parser and say what they need.
@@ -135,7 +150,7 @@ pub static ACTIONS: &[Row] = &[
     row("set-map",             "(<file>) <key fmt> <value fmt>",      HTTP,              "sets an entry of a map", parse::pattern_change),
     row("set-mark",            "<mark>",                              TCP | REQ | RES,   "sets the mark of packets to the client", parse::set_mark),
     row("set-method",          "<fmt>",                               REQ,               "changes the method", parse::set_part),
-    row("set-nice",            "<nice>",                              CNT | RCN | REQ | RES, "changes the priority of processing", parse::set_nice),
+    row("set-nice",            "<nice>",                              CNT | RCN | REQ | RES, "changes the priority of processing", parse::set_nice).without_effect("the tasks of a worker take turns"),
     row("set-path",            "<fmt>",                               REQ,               "changes the path", parse::set_part),
     row("set-pathq",           "<fmt>",                               REQ,               "changes path and query", parse::set_part),
     row("set-priority-class",  "<expr>",                              CNT | REQ,         "sets the class in queues", parse::set_priority),
@@ -152,12 +167,12 @@ pub static ACTIONS: &[Row] = &[
     row("set-var-fmt",         "(<var>[,<cond>…]) <fmt>",             TCP | HTTP,        "sets a variable to a formatted text", parse::set_var),
     row("silent-drop",         "[rst-ttl <ttl>]",                     TCP | REQ | RES,   "lets the connection vanish", parse::silent_drop),
     row("strict-mode",         "{ on | off }",                        HTTP,              "whether failed rewrites are errors", parse::strict_mode),
-    row("switch-mode",         "http [proto <name>]",                 CNT,               "goes on in HTTP mode", parse::switch_mode),
+    row("switch-mode",         "http [proto <name>]",                 CNT,               "goes on in HTTP mode", parse::switch_mode).partial("`proto h2` is not supported yet"),
     row("tarpit",              "[status <code>] [<reply>]",           REQ,               "refuses after a while", parse::deny),
     row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
-    row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service),
-    row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body),
-    row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
+    row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service).partial("services in Lua are not supported yet"),
+    row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body).partial("`use-large-buffer` is not supported yet"),
+    row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake).partial("TLS is not supported yet, so that it never waits"),
 
     unbuilt("attach-srv",        SES,                      "reverse HTTP"),
     unbuilt("cache-store",       RES,                      "caches"),

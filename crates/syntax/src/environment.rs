@@ -3,12 +3,13 @@
 //! A value rather than the process's own environment, so that a configuration can be checked without side effects and
 //! two can be read at once. The program applies the result to the processes it starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Variables by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<Box<str>, Box<str>>,
+    given: BTreeSet<&'static str>,
 }
 
 impl Environment {
@@ -32,6 +33,17 @@ impl Environment {
     /// `setenv`: sets the variable whether it exists or not.
     pub fn set(&mut self, name: &str, value: &str) {
         self.variables.insert(name.into(), value.into());
+    }
+
+    /// Sets a variable for the command line, which says so with more right than keywords that set it beside other things.
+    pub fn give(&mut self, name: &'static str, value: &str) {
+        self.set(name, value);
+        self.given.insert(name);
+    }
+
+    /// Whether the command line said what the variable is.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains(name)
     }
 
     /// `presetenv`: sets the variable unless it exists.
@@ -84,7 +96,7 @@ impl<N: AsRef<str>, V: AsRef<str>> FromIterator<(N, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
         let variables =
             variables.into_iter().map(|(name, value)| (name.as_ref().into(), value.as_ref().into()));
-        Self { variables: variables.collect() }
+        Self { variables: variables.collect(), given: BTreeSet::new() }
     }
 }
 

@@ -28,6 +28,7 @@ mod servers;
 mod track;
 mod warnings;
 
+use base::support::Support;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -192,6 +193,9 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
                     let mut args = Args::new(statement, context.diagnostics, context.environment);
                     let outcome = apply(&mut global, &mut args);
                     context.note(outcome);
+                    if let Support::None(reason) = statement.keyword.support {
+                        warn_ineffective(statement, reason, context.diagnostics);
+                    }
                 }
                 Apply::Ineffective(reason) => warn_ineffective(statement, reason, context.diagnostics),
                 _ => {}

@@ -120,8 +120,6 @@ pub(crate) fn resolve(
         fullconn: settings.fullconn,
         max_keep_alive_queue: settings.max_keep_alive_queue,
         source: settings.source.as_deref().cloned(),
-        dispatch: settings.dispatch,
-        transparent: settings.transparent,
         send_name_header: settings.send_name_header.map(Into::into),
         server_state: server_state(settings, context),
         stats: stats_page(settings, stats_rules, stats_admin, context),

@@ -59,7 +59,6 @@ pub(crate) fn server_settings(
             pool_conn_name: None,
             max_reuse: draft.max_reuse,
             proxy_v2_tlvs: Vec::new(),
-            non_stick: draft.non_stick,
             slow_start: draft.slow_start,
             socks4: draft.socks4,
             check: None,

@@ -1,5 +1,6 @@
-//! `setenv` and its kin (manual, section 3.1): the keywords that act while lines are still being read.
+//! `setenv`, `localpeer` and others (manual, section 3.1): the keywords that act while lines are still being read.
 
+use base::support::Support;
 use syntax::{Environment, Word};
 
 use crate::keyword::{Apply, Keyword, places::G};
@@ -10,8 +11,11 @@ const fn row(
     doc: &'static str,
     apply: fn(&mut Environment, &[Word]),
 ) -> Keyword {
-    Keyword { name, places: G, signature, negatable: false, doc, apply: Apply::Environment(apply) }
+    let (support, apply) = (Support::Full, Apply::Environment(apply));
+    Keyword { name, places: G, signature, negatable: false, doc, support, apply }
 }
+
+const LOCAL_PEER: &str = "HAPROXY_LOCALPEER";
 
 /// The rows.
 #[rustfmt::skip]
@@ -20,10 +24,19 @@ pub static TABLE: &[Keyword] = &[
     row("presetenv", "<name> <value>", "sets an environment variable that does not exist", presetenv),
     row("unsetenv",  "<name>...",      "removes environment variables",                   unsetenv),
     row("resetenv",  "[<name>...]",    "removes all environment variables but those named", resetenv),
+    row("localpeer", "<name>",         "the name of this process among its peers",           local_peer)
+        .partial("sets HAPROXY_LOCALPEER; peers are not supported yet"),
 ];
 
 fn setenv(environment: &mut Environment, words: &[Word]) {
     environment.set(&words[0], &words[1]);
+}
+
+/// `-L` goes before it.
+fn local_peer(environment: &mut Environment, words: &[Word]) {
+    if !environment.is_given(LOCAL_PEER) {
+        environment.set(LOCAL_PEER, &words[0]);
+    }
 }
 
 fn presetenv(environment: &mut Environment, words: &[Word]) {

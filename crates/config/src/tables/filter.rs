@@ -1,5 +1,6 @@
 //! `filter` and `filter-sequence` (manual, section 4.2 and chapter 9).
 
+use base::support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::filter::TraceFilter;
@@ -14,12 +15,18 @@ use crate::settings::{FilterDraft, FilterKind, Settings};
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out", filter),
-    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
+    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out", filter)
+        .partial("other filters are not supported yet"),
+    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence)
+        .partial("filters of `trace` keep the order of their lines"),
 ];
 
-/// The filters that there are.
-pub const BUILT: &[&str] = &["trace", "bwlim-in", "bwlim-out"];
+/// The filters that there are, and how much of each.
+pub const BUILT: &[(&str, Support)] = &[
+    ("trace", Support::Full),
+    ("bwlim-in", Support::Partial("`key` and `table` need stick tables, which are not supported yet")),
+    ("bwlim-out", Support::Partial("`key` and `table` need stick tables, which are not supported yet")),
+];
 
 /// The filters of HAProxy that are not built here.
 const OTHERS: &[&str] =
@@ -34,7 +41,7 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             return Err(not_supported(&format!("filter {name}")).at(word.span()));
         }
         name => {
-            let known = BUILT.iter().chain(OTHERS).copied();
+            let known = BUILT.iter().map(|(name, _)| *name).chain(OTHERS.iter().copied());
             let near = diag::suggest(name, known);
             let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
             return Err(Diagnostic::alert(format!("there is no filter `{name}`"))

@@ -28,14 +28,14 @@ pub static TABLE: &[Keyword] = &[
     global("daemon",                  "",                      "goes to the background",                                 |g, a| flag(&mut g.plan.daemon, a)).negatable(),
     global("quiet",                   "",                      "no messages while starting",                             |g, a| flag(&mut g.plan.quiet, a)).negatable(),
     global("zero-warning",            "",                      "refuses to start when there are warnings",               |g, a| flag(&mut g.plan.zero_warning, a)).negatable(),
-    global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           set_dumpable).negatable(),
+    global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           set_dumpable).negatable()
+        .partial("`libs` means nothing in a single static binary"),
     global("strict-limits",           "",                      "refuses to start when limits cannot be raised",          |g, a| flag(&mut g.plan.strict_limits, a)).negatable(),
     global("external-check",         "[preserve-env]",        "allows checks by external programs",                     |g, a| { g.plan.external_check = true; g.plan.external_check_environment |= a.take("preserve-env"); a.finish() }),
     global("insecure-setuid-wanted",  "",                      "programs for checks may get the rights of their owners", |g, a| flag(&mut g.plan.insecure_setuid_wanted, a)).negatable(),
     global("insecure-fork-wanted",    "",                      "allows external programs for checks",                    |g, a| flag(&mut g.plan.insecure_fork_wanted, a)).negatable(),
     global("nosplice",                "",                      "never forwards inside the kernel",                       |g, a| flag(&mut g.plan.no_splice, a)),
     global("noreuseport",             "",                      "one socket an address, shared by all threads",           |g, a| flag(&mut g.plan.no_reuseport, a)),
-    global("nogetaddrinfo",           "",                      "resolves names without the system's resolver",           |g, a| flag(&mut g.plan.no_getaddrinfo, a)),
     global("dns-accept-family",       "<family>[,...]",        "the families of addresses asked for: ipv4, ipv6, auto",  crate::tables::resolvers::dns_accept_family),
     global("maxconn",                 "<number>",              "how many connections at once, all frontends",            maxconn),
     global("maxconnrate",             "<number>",              "how many new connections a second",                      |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)),
@@ -61,7 +61,8 @@ pub static TABLE: &[Keyword] = &[
     global("server-state-base",       "<directory>",           "where files of server states are",                       |g, a| path(&mut g.plan.server_state_base, a)),
     global("server-state-file",       "<file>",                "the states of servers of an earlier process",            |g, a| path(&mut g.plan.server_state_file, a)),
     global("anonkey",                 "<key>",                 "the key of anonymized output (`set anon`)",              |g, a| number(&mut g.plan.anonymous_key, a, 0, u32::MAX)),
-    global("profiling.tasks",         "{ on | off | auto } [no-lock | no-memory]", "counts what tasks do from the start (`show profiling`)", profiling),
+    global("profiling.tasks",         "{ on | off | auto } [no-lock | no-memory]", "counts what tasks do from the start (`show profiling`)", profiling)
+        .partial("`lock` and `memory` are not measured, and `auto` is `off`"),
     global("stats-file",              "<file>",                "counters that an earlier process left (`dump stats-file`)", |g, a| path(&mut g.plan.stats_file, a)),
     global("unix-bind",               "[prefix <p>] [mode <m>] [user <u>] [uid <n>] [group <g>] [gid <n>]", "what UNIX sockets of bind lines have in common", unix_bind),
     global("h1-case-adjust",          "<from> <to>",           "how a header's name is written for odd peers",           h1_case_adjust),
@@ -69,17 +70,16 @@ pub static TABLE: &[Keyword] = &[
     global("h1-do-not-close-on-insecure-transfer-encoding", "", "keeps connections whose messages told both lengths",      |g, a| flag(&mut g.plan.h1_keep_insecure, a)),
     global("prealloc-fd",             "",                      "makes room for all descriptors before there are threads", |g, a| flag(&mut g.plan.preallocates_descriptors, a)),
     global("h1-accept-payload-with-any-method", "",            "lets GET and HEAD carry a body",                         |g, a| flag(&mut g.plan.h1_accept_payload_with_any_method, a)),
-    global("http-err-codes",          "[+-]<range>[,...]",     "statuses counted as errors of requests",                 http_err_codes),
-    global("http-fail-codes",         "[+-]<range>[,...]",     "statuses counted as failures of servers",                http_fail_codes),
+    global("http-err-codes",          "[+-]<range>[,...]",     "statuses counted as errors of requests",                 status_set).without_effect(ONLY_TABLES),
+    global("http-fail-codes",         "[+-]<range>[,...]",     "statuses counted as failures of servers",                status_set).without_effect(ONLY_TABLES),
     global("default-path",            "{ current | config | parent | origin <path> }", "what relative file names are relative to", default_path),
     global("stats socket",            "<address> [param*]",    "a socket for commands at run time",                      |g, a| { g.stats_sockets.push(a.statement); a.rest(); Ok(()) }),
     global("stats timeout",           "<time>",                "how long a command socket may be idle",                  stats_timeout),
     global("stats maxconn",           "<number>",              "how many command connections at once",                   |g, a| number(&mut g.plan.stats_maxconn, a, 1, u32::MAX)),
-    global("localpeer",               "<name>",                "the name of this process among its peers",               localpeer),
     global("set-var",                 "<name> <expression>",   "sets a variable of the process",                         variable),
     global("set-var-fmt",             "<name> <format>",       "sets a variable of the process from a format",           variable),
     global("expose-experimental-directives", "",               "allows experimental keywords",                           |g, a| flag(&mut g.experimental, a)),
-    global("expose-deprecated-directives",   "",               "allows deprecated keywords",                             |_, a| a.finish()),
+    global("expose-deprecated-directives",   "",               "allows deprecated keywords; none is left that needs it", |_, a| a.finish()),
     global("mworker-max-reloads",     "<number>",              "reloads after which a worker that is still there is ended", |g, a| some(&mut g.plan.max_reloads, a, 0, i32::MAX as u32)),
     global("harden.reject-privileged-ports.tcp", "{ on | off }", "whether clients with ports below 1024 are refused",    |g, a| { g.plan.reject_privileged_ports = a.on_off()?; a.finish() }),
     global("pp2-never-send-local",    "",                      "announces checks as if clients had connected (PROXY version 2)", |g, a| flag(&mut g.plan.pp2_never_send_local, a)),
@@ -87,6 +87,7 @@ pub static TABLE: &[Keyword] = &[
 
     removed_since("nbproc",           G, "2.5", "There is one process; `nbthread` says how many threads it has"),
     ineffective("numa-cpu-mapping",   G, "`cpu-policy` decides here"),
+    ineffective("nogetaddrinfo",      G, "names are always looked up with getaddrinfo(3)"),
     ineffective("noepoll",            G, POLLER),
     ineffective("nopoll",             G, POLLER),
     ineffective("nokqueue",           G, POLLER),
@@ -99,7 +100,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("h2-workaround-bogus-websocket-clients", G, "HTTP/2 is not supported yet"),
     ineffective("shm-stats-file",     G, "counters are not kept in shared memory here"),
     ineffective("shm-stats-file-max-objects", G, "counters are not kept in shared memory here"),
-    ineffective("dns-accept-family",  G, "names are resolved once, by the system"),
     ineffective("maxsslconn",         G, TLS),
     ineffective("maxsslrate",         G, TLS),
     ineffective("maxcomprate",        G, "compression is not supported yet"),
@@ -349,11 +349,6 @@ fn stats_timeout<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -
     args.finish()
 }
 
-fn localpeer<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    global.localpeer = Some(args.required("the name of a peer")?);
-    args.finish()
-}
-
 fn variable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("the name of a variable and an expression")?;
     // No other lives longer than what it belongs to.
@@ -444,55 +439,23 @@ fn h1_case_adjust_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, 
     args.finish()
 }
 
-fn http_err_codes<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let codes = status_set(args, |status| (400..=499).contains(&status))?;
-    args.warn(ONLY_TABLES);
-    global.plan.http_err_codes = Some(codes);
-    Ok(())
-}
-
-fn http_fail_codes<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let codes = status_set(args, |status| (500..=599).contains(&status) && !matches!(status, 501 | 505))?;
-    args.warn(ONLY_TABLES);
-    global.plan.http_fail_codes = Some(codes);
-    Ok(())
-}
-
 /// `+404,-410-412`: `+` adds to and `-` takes from the usual set, neither begins an empty one.
-fn status_set(
-    args: &mut Args<'_, '_>,
-    usual: impl Fn(usize) -> bool,
-) -> Result<std::sync::Arc<[bool]>, Diagnostic> {
-    let mut set: Vec<bool> = (0..600).map(usual).collect();
-    let mut first = true;
+fn status_set<'a>(_: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.required("ranges of statuses")?;
     for word in args.statement.arguments() {
         for range in word.split(',') {
-            let (keep, bare) = match range.as_bytes().first() {
-                Some(b'+') => (true, &range[1..]),
-                Some(b'-') => (false, &range[1..]),
-                _ => {
-                    if first {
-                        set.fill(false);
-                    }
-                    (true, range)
-                }
-            };
-            first = false;
+            let bare = range.strip_prefix(['+', '-']).unwrap_or(range);
             let (low, high) = bare.split_once('-').unwrap_or((bare, bare));
             let bounds = low.parse::<usize>().ok().zip(high.parse::<usize>().ok());
-            let (low, high) = bounds
-                .filter(|(low, high)| (100..600).contains(low) && low <= high && *high < 600)
-                .ok_or_else(|| {
-                    Diagnostic::alert(format!("`{range}` is no range of statuses"))
-                        .at(word.span())
-                        .label("100 to 599")
-                })?;
-            set[low..=high].fill(keep);
+            if !bounds.is_some_and(|(low, high)| 100 <= low && low <= high && high < 600) {
+                return Err(Diagnostic::alert(format!("`{range}` is no range of statuses"))
+                    .at(word.span())
+                    .label("100 to 599"));
+            }
         }
     }
     args.rest();
-    Ok(set.into())
+    Ok(())
 }
 
 fn default_path<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -8,7 +8,7 @@ use plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
 
 use crate::args::Args;
 use crate::keyword::places::{DFL, DFLB, DL, DLB};
-use crate::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed};
+use crate::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed, removed_since};
 use crate::settings::{LogFormatChoice, Settings};
 
 /// The rows.
@@ -50,7 +50,6 @@ pub static TABLE: &[Keyword] = &[
     proxy("option splice-response",             DFLB, "", "forwards responses inside the kernel",                               |s, a| flag(&mut s.options.splice_response, a)).negatable(),
     proxy("option tcp-smart-accept",            DFL,  "", "saves an acknowledgement when accepting",                            |s, a| maybe(&mut s.options.tcp_smart_accept, a)).negatable(),
     proxy("option tcp-smart-connect",           DLB,  "", "saves an acknowledgement when connecting; on in HTTP mode",          |s, a| maybe(&mut s.options.tcp_smart_connect, a)).negatable(),
-    proxy("option transparent",                 DLB,  "", "connects where the client wanted to",                                |s, a| flag(&mut s.transparent, a)).negatable(),
     proxy("option http-keep-alive",             DFLB, "", "keeps connections on both sides",                                    |s, a| connection(s, a, ConnectionMode::KeepAlive)).negatable(),
     proxy("option http-server-close",           DFLB, "", "closes the server's side after each response",                       |s, a| connection(s, a, ConnectionMode::ServerClose)).negatable(),
     proxy("option httpclose",                   DFLB, "", "closes both sides after each response",                              |s, a| connection(s, a, ConnectionMode::Close)).negatable(),
@@ -65,6 +64,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("option http-no-delay", DFLB, "each part of a message is always sent at once here"),
     ineffective("option disable-h2-upgrade", DFL, "HTTP/2 is not supported yet"),
     ineffective("option use-small-buffers", DLB, "buffers here grow as they are needed"),
+    removed_since("option transparent", DLB, "3.5", "Use a 'server' line with the address 0.0.0.0"),
     removed("option forceclose", DFLB, "Use 'option httpclose'"),
     removed("option http-tunnel", DFLB, "It stopped working in HAProxy 2.1; remove it"),
     removed("option http-use-htx", DFLB, "It is always on; remove it"),

@@ -10,8 +10,9 @@ use state::Mode;
 
 use crate::args::Args;
 use crate::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING};
-use crate::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, removed, unsupported};
-use crate::resolve::names::resolve_host;
+use crate::keyword::{
+    Keyword, Outcome, ineffective, not_supported, proxy, removed, removed_since, unsupported,
+};
 use crate::settings::{DeclaredCapture, Settings};
 use crate::{server, server_address};
 
@@ -19,7 +20,8 @@ use crate::{server, server_address};
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                    where  arguments                what it does                                            setting
-    proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "what is forwarded",                               mode),
+    proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "what is forwarded",                               mode)
+        .partial("`spop`, `haterm` and `health` are not supported yet"),
     proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id),
     proxy("disabled",             DFLB, "",                      "does not start it",                                     |s, a| { s.disabled = true; a.finish() }),
     proxy("enabled",              DFLB, "",                      "starts it, the default",                                |s, a| { s.disabled = false; a.finish() }),
@@ -29,7 +31,8 @@ pub static TABLE: &[Keyword] = &[
     proxy("bind",                 FL_FORWARD,   "[<address>]:<port_range> [, ...] [param*]", "an address to listen on",           |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
     proxy("server",               LB_RING,   "<name> <address>[:[port]] [param*]", "a server",                                 server_line),
     proxy("server-template",      LB,   "<prefix> <num | range> <fqdn>[:<port>] [params*]", "many servers alike",         server_line),
-    proxy("default-server",       DLB,  "[name <name>] [from <origin>] [param*]", "what servers have in common",                           default_server),
+    proxy("default-server",       DLB,  "[name <name>] [from <origin>] [param*]", "what servers have in common",                           default_server)
+        .partial("`from` names only default servers of the same backend"),
     proxy("default_backend",      DFL,  "<backend>",             "the backend when no rule chose another",                default_backend),
     proxy("maxconn",              DFL_FORWARD,  "<conns>",               "how many connections at once",                          maxconn),
     proxy("fullconn",             DLB,  "<conns>",               "how many count as full load, for minconn",              |s, a| number(&mut s.fullconn, a, 0, u32::MAX)),
@@ -57,8 +60,6 @@ pub static TABLE: &[Keyword] = &[
     proxy("source",               DLB,  "<addr>[:<port>] [usesrc { <addr2>[:<port2>] | client | clientip | hdr_ip(<hdr>[,<occ>]) } ] [interface <name>]", "the address servers see", source),
     proxy("persist rdp-cookie",   DLB,  "",                      "sends to the server that an RDP cookie names",          |s, a| { s.rdp_persistence = Some(RDP_TOKEN); a.finish() }),
     proxy("persist",              DLB,  "rdp-cookie(<name>)",    "likewise a cookie of another name",                     persist),
-    proxy("dispatch",             LB,   "<address>:<port>",      "one server for all (deprecated: use `server`)",         dispatch),
-    proxy("transparent",          DLB,  "",                      "connects where the client wanted to (deprecated)",      transparent),
 
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
     unsupported("compression",    DFLB),
@@ -69,6 +70,8 @@ pub static TABLE: &[Keyword] = &[
     removed("appsession",  DLB, "Use 'stick' or 'cookie insert'"),
     removed("block",       DFLB, "Use 'http-request deny'"),
     removed("monitor-net", DFL, "Use 'http-request return' with an ACL"),
+    removed_since("dispatch", LB, "3.5", "Use a 'server' line with that address"),
+    removed_since("transparent", DLB, "3.5", "Use a 'server' line with the address 0.0.0.0"),
     removed("redisp",      DLB, "Use 'option redispatch'"),
     removed("redispatch",  DLB, "Use 'option redispatch'"),
     removed("reqadd",      DFLB, "Use 'http-request add-header'"),
@@ -342,24 +345,5 @@ fn persist<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
             .haproxy("persist rdp-cookie(name)' requires an rdp cookie name.")
     })?;
     settings.rdp_persistence = Some(name);
-    args.finish()
-}
-
-fn dispatch<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    use base::address::{Accepts, Place, PortRule};
-    let word = args.required("<addr:port>")?;
-    let address = args.address(word, Accepts { port: PortRule::Required, range: false, offset: false })?;
-    args.warn("`dispatch` is deprecated: use a `server` line instead");
-    let Place::Ip { host, ports } = &address.place else {
-        return Err(args.wrong("`dispatch` expects an IP address and a port"));
-    };
-    let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
-    settings.dispatch = ports.iter().next().map(|port| (ip, port).into());
-    args.finish()
-}
-
-fn transparent<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    settings.transparent = true;
-    args.warn("`transparent` is deprecated: use a `server` line with the address 0.0.0.0 instead");
     args.finish()
 }

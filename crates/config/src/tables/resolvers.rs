@@ -1,6 +1,7 @@
 //! The lines of `resolvers` sections (manual, section 5.3.2) and the parameters of server lines about resolving names
 //! (section 5.2). `resolve::resolvers` makes sections of the lines.
 
+use base::support::Support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use crate::settings::GlobalSettings;
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: Read) -> Keyword {
     let apply = Apply::Resolvers(read);
-    Keyword { name, places: Where::RESOLVERS, signature, negatable: false, doc, apply }
+    let (places, support) = (Where::RESOLVERS, Support::Full);
+    Keyword { name, places, signature, negatable: false, doc, support, apply }
 }
 
 /// Reads a line into a section.

@@ -2,9 +2,11 @@
 //! `crt-store` (section 12.7).
 
 use crate::keyword::{Apply, Keyword, Where};
+use base::support::Support;
 
 const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
-    Keyword { name, places, signature, negatable: false, doc, apply: Apply::Section }
+    let (support, apply) = (Support::Full, Apply::Section);
+    Keyword { name, places, signature, negatable: false, doc, support, apply }
 }
 
 /// The rows.

@@ -29,6 +29,7 @@ mod unbuilt;
 mod variable;
 mod x509;
 
+use base::support::Support;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -56,6 +57,8 @@ pub struct Convert {
     pub run: Run,
     /// The further check of its arguments.
     pub prepare: Option<Prepare>,
+    /// How much of it works.
+    pub support: Support,
 }
 
 impl std::fmt::Debug for Convert {
@@ -73,7 +76,7 @@ const fn row(
     doc: &'static str,
     run: Run,
 ) -> Convert {
-    Convert { name, args, takes, gives, doc, run, prepare: None }
+    Convert { name, args, takes, gives, doc, run, prepare: None, support: Support::Full }
 }
 
 impl Convert {

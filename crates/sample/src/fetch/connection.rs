@@ -7,6 +7,12 @@ use crate::place::Columns;
 use crate::session::Endpoint;
 use crate::value::{Type, Value};
 
+const NO_TLS: &str = "what a connection without TLS gives: TLS is not supported yet";
+const NO_H2: &str = "what HTTP/1 gives: HTTP/2 is not supported yet";
+const NO_COMPRESSION: &str =
+    "what a response that was not compressed gives: compression is not supported yet";
+const NO_CACHE: &str = "what a response that is not from a cache gives: caches are not supported yet";
+
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                arguments          gives       where                    what it is
@@ -37,39 +43,39 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("dst_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the address connected to is one of this system", dst_is_local),
     row("fc_src_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the connection's source is",                fc_src_is_local),
     row("fc_dst_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the connection's destination is",           fc_dst_is_local),
-    row("fc_nb_streams",    &[],               Type::Int,  Columns::CLIENT,         "streams open on it: one with HTTP/1",               one_stream),
-    row("bc_nb_streams",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "streams open on it: one with HTTP/1",               server_stream),
-    row("fc_settings_streams_limit", &[],      Type::Int,  Columns::CLIENT_SESSION, "streams that it may have at once: one with HTTP/1", one_stream),
-    row("bc_settings_streams_limit", &[],      Type::Int,  Columns::RESPONSE_KEPT,  "streams that it may have at once: one with HTTP/1", server_stream),
+    row("fc_nb_streams",    &[],               Type::Int,  Columns::CLIENT,         "streams open on it: one with HTTP/1",               one_stream).partial(NO_H2),
+    row("bc_nb_streams",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "streams open on it: one with HTTP/1",               server_stream).partial(NO_H2),
+    row("fc_settings_streams_limit", &[],      Type::Int,  Columns::CLIENT_SESSION, "streams that it may have at once: one with HTTP/1", one_stream).partial(NO_H2),
+    row("bc_settings_streams_limit", &[],      Type::Int,  Columns::RESPONSE_KEPT,  "streams that it may have at once: one with HTTP/1", server_stream).partial(NO_H2),
     // What compression and caches would tell of a response without them.
-    row("res.comp",         &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the response was compressed",               not_here),
-    row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                nothing),
-    row("res.cache_hit",    &[],               Type::Bool, Columns::SERVER,         "whether the response came from a cache",            not_here),
-    row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  nothing),
+    row("res.comp",         &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the response was compressed",               not_here).partial(NO_COMPRESSION),
+    row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                nothing).partial(NO_COMPRESSION),
+    row("res.cache_hit",    &[],               Type::Bool, Columns::SERVER,         "whether the response came from a cache",            not_here).partial(NO_CACHE),
+    row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  nothing).partial(NO_CACHE),
     // What TLS would tell of a connection without it.
-    row("ssl_fc",           &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client's connection uses TLS",          not_here),
-    row("ssl_bc",           &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server uses TLS",     not_here),
-    row("ssl_c_used",       &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client sent a certificate",             not_here),
-    row("ssl_fc_has_crt",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether a client certificate is there",             not_here),
-    row("ssl_fc_has_sni",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client named a server",                 not_here),
-    row("ssl_fc_has_early", &[],               Type::Bool, Columns::CLIENT_SESSION, "whether early data were received",                  not_here),
-    row("ssl_fc_is_resumed",&[],               Type::Bool, Columns::CLIENT_SESSION, "whether a TLS session was resumed",                 not_here),
-    row("ssl_fc_sni",       &[],               Type::Str,  Columns::CLIENT_SESSION, "the server the client named",                       nothing),
-    row("ssl_fc_alpn",      &[],               Type::Str,  Columns::CLIENT_SESSION, "the protocol negotiated",                           nothing),
-    row("ssl_fc_cipher",    &[],               Type::Str,  Columns::CLIENT_SESSION, "the cipher",                                        nothing),
-    row("ssl_fc_protocol",  &[],               Type::Str,  Columns::CLIENT_SESSION, "the TLS version",                                   nothing),
-    row("ssl_fc_err",       &[],               Type::Int,  Columns::CLIENT_SESSION, "the TLS error",                                     nothing),
-    row("ssl_fc_err_str",   &[],               Type::Str,  Columns::CLIENT_SESSION, "the TLS error in words",                            nothing),
-    row("ssl_c_err",        &[],               Type::Int,  Columns::CLIENT_SESSION, "the error of the client's certificate",             nothing),
-    row("ssl_c_ca_err",     &[],               Type::Int,  Columns::CLIENT_SESSION, "the error of its chain",                            nothing),
-    row("ssl_c_verify",     &[],               Type::Int,  Columns::CLIENT_SESSION, "the result of its verification",                    nothing),
-    row("ssl_c_s_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "the subject of the client's certificate", nothing),
-    row("ssl_c_i_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "its issuer",              nothing),
-    row("ssl_c_sha1",       &[],               Type::Bin,  Columns::CLIENT_SESSION, "its fingerprint",                                   nothing),
-    row("ssl_c_serial",     &[],               Type::Bin,  Columns::CLIENT_SESSION, "its serial number",                                 nothing),
-    row("ssl_c_notbefore",  &[],               Type::Str,  Columns::CLIENT_SESSION, "its first day",                                     nothing),
-    row("ssl_c_notafter",   &[],               Type::Str,  Columns::CLIENT_SESSION, "its last day",                                      nothing),
-    row("ssl_c_der",        &[],               Type::Bin,  Columns::CLIENT_SESSION, "the certificate",                                   nothing),
+    row("ssl_fc",           &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client's connection uses TLS",          not_here).partial(NO_TLS),
+    row("ssl_bc",           &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server uses TLS",     not_here).partial(NO_TLS),
+    row("ssl_c_used",       &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client sent a certificate",             not_here).partial(NO_TLS),
+    row("ssl_fc_has_crt",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether a client certificate is there",             not_here).partial(NO_TLS),
+    row("ssl_fc_has_sni",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client named a server",                 not_here).partial(NO_TLS),
+    row("ssl_fc_has_early", &[],               Type::Bool, Columns::CLIENT_SESSION, "whether early data were received",                  not_here).partial(NO_TLS),
+    row("ssl_fc_is_resumed",&[],               Type::Bool, Columns::CLIENT_SESSION, "whether a TLS session was resumed",                 not_here).partial(NO_TLS),
+    row("ssl_fc_sni",       &[],               Type::Str,  Columns::CLIENT_SESSION, "the server the client named",                       nothing).partial(NO_TLS),
+    row("ssl_fc_alpn",      &[],               Type::Str,  Columns::CLIENT_SESSION, "the protocol negotiated",                           nothing).partial(NO_TLS),
+    row("ssl_fc_cipher",    &[],               Type::Str,  Columns::CLIENT_SESSION, "the cipher",                                        nothing).partial(NO_TLS),
+    row("ssl_fc_protocol",  &[],               Type::Str,  Columns::CLIENT_SESSION, "the TLS version",                                   nothing).partial(NO_TLS),
+    row("ssl_fc_err",       &[],               Type::Int,  Columns::CLIENT_SESSION, "the TLS error",                                     nothing).partial(NO_TLS),
+    row("ssl_fc_err_str",   &[],               Type::Str,  Columns::CLIENT_SESSION, "the TLS error in words",                            nothing).partial(NO_TLS),
+    row("ssl_c_err",        &[],               Type::Int,  Columns::CLIENT_SESSION, "the error of the client's certificate",             nothing).partial(NO_TLS),
+    row("ssl_c_ca_err",     &[],               Type::Int,  Columns::CLIENT_SESSION, "the error of its chain",                            nothing).partial(NO_TLS),
+    row("ssl_c_verify",     &[],               Type::Int,  Columns::CLIENT_SESSION, "the result of its verification",                    nothing).partial(NO_TLS),
+    row("ssl_c_s_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "the subject of the client's certificate", nothing).partial(NO_TLS),
+    row("ssl_c_i_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "its issuer",              nothing).partial(NO_TLS),
+    row("ssl_c_sha1",       &[],               Type::Bin,  Columns::CLIENT_SESSION, "its fingerprint",                                   nothing).partial(NO_TLS),
+    row("ssl_c_serial",     &[],               Type::Bin,  Columns::CLIENT_SESSION, "its serial number",                                 nothing).partial(NO_TLS),
+    row("ssl_c_notbefore",  &[],               Type::Str,  Columns::CLIENT_SESSION, "its first day",                                     nothing).partial(NO_TLS),
+    row("ssl_c_notafter",   &[],               Type::Str,  Columns::CLIENT_SESSION, "its last day",                                      nothing).partial(NO_TLS),
+    row("ssl_c_der",        &[],               Type::Bin,  Columns::CLIENT_SESSION, "the certificate",                                   nothing).partial(NO_TLS),
 ];
 
 /// The client's address as rules left it.

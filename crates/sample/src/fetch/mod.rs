@@ -21,6 +21,7 @@ mod stream;
 mod timer;
 mod unbuilt;
 
+use base::support::Support;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -98,6 +99,8 @@ pub struct Fetch {
     pub any: Option<Any>,
     /// Whether it is known only once the transfer is over: a log line that has one waits for that.
     pub late: bool,
+    /// How much of it works.
+    pub support: Support,
 }
 
 impl std::fmt::Debug for Fetch {
@@ -115,7 +118,18 @@ const fn row(
     doc: &'static str,
     run: Run,
 ) -> Fetch {
-    Fetch { name, args, gives, columns, doc, run, prepare: None, any: None, late: false }
+    Fetch {
+        name,
+        args,
+        gives,
+        columns,
+        doc,
+        run,
+        prepare: None,
+        any: None,
+        late: false,
+        support: Support::Full,
+    }
 }
 
 impl Fetch {
@@ -127,6 +141,11 @@ impl Fetch {
     /// With a short way for conditions.
     const fn any(self, any: Any) -> Self {
         Self { any: Some(any), ..self }
+    }
+
+    /// Works but for what the text says.
+    const fn partial(self, reason: &'static str) -> Self {
+        Self { support: Support::Partial(reason), ..self }
     }
 
     /// Known only once the transfer is over.

@@ -1,0 +1,188 @@
+//! Which keywords the tests from outside use: a search through the sources of `tests/`, their configurations and scenarios.
+//!
+//! A configuration in a test is a string of Rust or a text of its own; both are cut into the lines that the program would read.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Where a keyword stands when it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    /// At the beginning of a line, behind `no` or `default` too.
+    Line,
+    /// Behind the first word of a `bind` or `server` line.
+    Parameter(&'a str),
+    /// Behind the name of a rule set.
+    Action(&'a str),
+    /// In an expression or a condition.
+    Fetch,
+    /// Behind a comma in an expression.
+    Converter,
+    /// A command of the runtime socket.
+    Command,
+}
+
+/// A line of a test, and the file it is in.
+struct Line {
+    text: String,
+    file: usize,
+}
+
+/// The lines of all tests.
+pub(crate) struct Shown {
+    files: Vec<String>,
+    lines: Vec<Line>,
+    /// The lines that hold a word, by the word.
+    by_word: HashMap<String, Vec<usize>>,
+}
+
+/// What the names of keywords are made of.
+fn is_part(byte: char) -> bool {
+    byte.is_ascii_alphanumeric() || "_-.".contains(byte)
+}
+
+impl Shown {
+    /// Reads the tests of the workspace at `root`.
+    pub(crate) fn read(root: &Path) -> Result<Self, String> {
+        let mut shown = Self { files: Vec::new(), lines: Vec::new(), by_word: HashMap::new() };
+        for folder in ["tests/tests", "tests/vtc", "tests/configs", "tests/src"] {
+            let mut paths = Vec::new();
+            for entry in std::fs::read_dir(root.join(folder)).map_err(|error| format!("{folder}: {error}"))? {
+                paths.push(entry.map_err(|error| format!("{folder}: {error}"))?.path());
+            }
+            paths.sort();
+            for path in paths.iter().filter(|path| path.is_file()) {
+                let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
+                let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+                shown.add(name, &text);
+            }
+        }
+        Ok(shown)
+    }
+
+    fn add(&mut self, name: String, text: &str) {
+        let is_code = name.ends_with(".rs");
+        self.files.push(format!("`{name}`"));
+        let text = if is_code {
+            text.replace("\\\"", " ").replace("\\n", "\n").replace("\\\n", "\n")
+        } else {
+            text.replace('"', " \n ")
+        };
+        let ends: &[char] = if is_code { &['\n', '"', ';'] } else { &['\n', ';'] };
+        for line in text.split(ends).map(str::trim) {
+            // Comments of a test are no use of what they speak of.
+            if line.is_empty() || line.starts_with("//") || line.starts_with('#') {
+                continue;
+            }
+            let number = self.lines.len();
+            for word in line.split(|char| !is_part(char)).filter(|word| !word.is_empty()) {
+                let at = self.by_word.entry(word.to_owned()).or_default();
+                if at.last() != Some(&number) {
+                    at.push(number);
+                }
+            }
+            self.lines.push(Line { text: line.to_owned(), file: self.files.len() - 1 });
+        }
+    }
+
+    /// The file that uses the keyword, if one does.
+    pub(crate) fn find(&self, place: Place<'_>, name: &str) -> Option<&str> {
+        let word = name.split(|char| !is_part(char)).find(|word| !word.is_empty())?;
+        let lines = self.by_word.get(word)?.iter().map(|number| &self.lines[*number]);
+        let mut used = lines.filter(|line| uses(&line.text, place, name));
+        used.next().map(|line| self.files[line.file].as_str())
+    }
+}
+
+fn uses(line: &str, place: Place<'_>, name: &str) -> bool {
+    match place {
+        Place::Line => begins(without_prefix(line), name),
+        // Commands may be sent one after another, and by a shell.
+        Place::Command => begins(line.trim_start_matches(['@', '!', '1', ' ']), name),
+        Place::Action(set) => {
+            let rest = line.strip_prefix(set).or_else(|| without_prefix(line).strip_prefix(set));
+            rest.is_some_and(|rest| begins(rest.trim_start(), name))
+        }
+        Place::Parameter(_) if name.contains('-') || name.contains("md5sig") => {
+            occurrences(line, name).any(|(before, _)| before.ends_with(' ') || before.is_empty())
+        }
+        Place::Parameter(first) => {
+            let of_line = line.starts_with(first) || first == "server" && is_server_line(line);
+            let parameters = of_line
+                || line.starts_with(|first: char| first == '{' || first.is_ascii_digit())
+                || line.starts_with("default-server");
+            parameters && occurrences(line, name).any(|(before, _)| before.ends_with(' '))
+                || begins(line, name) && is_parameters(line)
+        }
+        Place::Fetch => occurrences(line, name).any(|(before, after)| is_fetch(before, after, name)),
+        Place::Converter => {
+            let follows = |after: &str| after.is_empty() || after.starts_with(['(', ',', ']', ' ', ')', '|']);
+            occurrences(line, name).any(|(before, after)| before.ends_with(',') && follows(after))
+        }
+    }
+}
+
+/// Whether a piece of a string can only be parameters: words and numbers without a sentence's marks.
+fn is_parameters(line: &str) -> bool {
+    !line.contains(['(', ')', '=', ':', '.']) && !line.contains(", ")
+}
+
+fn is_server_line(line: &str) -> bool {
+    ["default-server", "server-template", "add server"].iter().any(|first| line.starts_with(first))
+}
+
+fn without_prefix(line: &str) -> &str {
+    line.strip_prefix("no ").or_else(|| line.strip_prefix("default ")).unwrap_or(line)
+}
+
+/// Whether a line begins with these words.
+fn begins(line: &str, words: &str) -> bool {
+    line.strip_prefix(words).is_some_and(|rest| !rest.starts_with(is_part))
+}
+
+/// What stands before and behind a name wherever it is a word of its own.
+fn occurrences<'a>(line: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    line.match_indices(name)
+        .map(|(at, _)| (&line[..at], &line[at + name.len()..]))
+        .filter(|(before, after)| !before.ends_with(is_part) && !after.starts_with(is_part))
+}
+
+/// Whether a name is that of a fetch where it stands: in brackets, braces or an ACL, or with arguments.
+fn is_fetch(before: &str, after: &str, name: &str) -> bool {
+    let opened = before.is_empty() || before.ends_with(['[', '{', '(', '!']) || before.ends_with("{ ");
+    let behind = before.ends_with(' ');
+    let in_place =
+        ["acl ", "if ", "unless ", "set-var", "set-src ", "set-dst", "capture ", "track", "on ", "hash "];
+    let follows = after.is_empty() || after.starts_with(['(', ',', ']', ' ', ')']);
+    let distinctive = name.contains(['_', '.']) || after.starts_with('(') || after.starts_with(',');
+    follows && (opened || behind && (distinctive || in_place.iter().any(|word| before.contains(word))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keywords_are_found_where_they_are_used_and_not_where_they_are_spoken_of() {
+        let cases = [
+            (Place::Line, "option httplog", "no option httplog", true),
+            (Place::Line, "option http", "option httplog", false),
+            (Place::Line, "timeout client", "timeout client-fin 1s", false),
+            (Place::Parameter("server"), "weight", "server s 127.0.0.1:1 weight 3", true),
+            (Place::Parameter("server"), "weight", "the weight of a server", false),
+            (Place::Parameter("bind"), "accept-proxy", "{port} accept-proxy", true),
+            (Place::Action("http-request"), "deny", "http-request deny if x", true),
+            (Place::Action("http-request"), "deny", "http-response deny if x", false),
+            (Place::Fetch, "path", "http-request deny if { path /x }", true),
+            (Place::Fetch, "path", "the path of it", false),
+            (Place::Fetch, "req.hdr", "set-header x %[req.hdr(a)]", true),
+            (Place::Converter, "upper", "str(a),upper", true),
+            (Place::Converter, "upper", "the upper half", false),
+            (Place::Command, "show info", "show info typed", true),
+            (Place::Command, "show info", "show information", false),
+        ];
+        for (place, name, line, expected) in cases {
+            assert_eq!(uses(line, place, name), expected, "{name} in `{line}`");
+        }
+    }
+}
