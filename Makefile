@@ -53,6 +53,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) run -q -p xtask -- arrows
+	$(CARGO) run -q -p xtask -- fields
 
 fmt:
 	$(CARGO) fmt --all

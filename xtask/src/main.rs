@@ -9,6 +9,7 @@
 
 mod arrows;
 mod compatibility;
+mod fields;
 mod reference;
 mod shown;
 
@@ -25,9 +26,10 @@ fn main() -> ExitCode {
     let root = root();
     let outcome = match words.first().map(String::as_str) {
         Some("arrows") => arrows(&root),
+        Some("fields") => fields::unread(&root).and_then(|found| none(&found)),
         Some("docs") => docs(&root),
         Some("untested") => untested(&root),
-        _ => Err("usage: xtask arrows | docs | untested".to_owned()),
+        _ => Err("usage: xtask arrows | fields | docs | untested".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,7 +46,10 @@ fn root() -> PathBuf {
 }
 
 fn arrows(root: &Path) -> Result<(), String> {
-    let found = arrows::breaches(root)?;
+    none(&arrows::breaches(root)?)
+}
+
+fn none(found: &[String]) -> Result<(), String> {
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 

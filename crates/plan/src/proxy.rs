@@ -275,8 +275,6 @@ pub struct Options {
     pub tcp_smart_accept: Option<bool>,
     pub tcp_smart_connect: Option<bool>,
     pub log_health_checks: bool,
-    pub tcplog: bool,
-    pub httplog: bool,
 }
 
 /// `clitcpka-*`, `srvtcpka-*`.
