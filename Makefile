@@ -15,7 +15,7 @@
 #   make bench-lookups      large lists of patterns: load, memory, lookups
 #   make bench-threads      what sharing costs, groups of threads
 #   make bench-variables    many variables, many accesses
-#   make lint     formatting, clippy, arrows between rooms, generated documents
+#   make lint     formatting, clippy, imports between crates and modules, fields of the plan that nobody reads
 #   make fmt      format the sources
 
 SHELL := /bin/bash
@@ -52,7 +52,7 @@ test-configs: tools
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) run -q -p xtask -- arrows
+	$(CARGO) run -q -p xtask -- imports
 	$(CARGO) run -q -p xtask -- fields
 
 fmt:

@@ -1,15 +1,17 @@
-//! Chores of the repository: generated documents, and the rules of the house.
+//! Chores of the repository: generated documents, and rules that the compiler does not check.
 //!
-//! `cargo run -p xtask -- arrows` checks which crate uses which, and where `unsafe` stands.
+//! `cargo run -p xtask -- imports` checks which crate and which module imports which, and where `unsafe` stands; `… fields`
+//! that every field of the plan is read; `… untested` lists keywords that work and that no test from outside uses.
 //!
-//! `cargo run -p xtask -- docs [SURFACE]` writes `docs/keywords.md` from the keyword tables, and `docs/compatibility.md`
-//! from the tables, a list of all keywords of HAProxy (`surface.tsv`: kind, where, name, signature) and the results of HAProxy's
+//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, and `docs/compatibility.md`
+//! from the tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and the results of HAProxy's
 //! regression tests (`docs/regression-tests.tsv`).
 #![forbid(unsafe_code)]
 
-mod arrows;
 mod compatibility;
 mod fields;
+mod imports;
+mod modules;
 mod reference;
 mod shown;
 
@@ -25,11 +27,11 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let root = root();
     let outcome = match words.first().map(String::as_str) {
-        Some("arrows") => arrows(&root),
+        Some("imports") => imports(&root),
         Some("fields") => fields::unread(&root).and_then(|found| none(&found)),
         Some("docs") => docs(&root),
         Some("untested") => untested(&root),
-        _ => Err("usage: xtask arrows | fields | docs | untested".to_owned()),
+        _ => Err("usage: xtask imports | fields | docs | untested".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -45,8 +47,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
 }
 
-fn arrows(root: &Path) -> Result<(), String> {
-    none(&arrows::breaches(root)?)
+fn imports(root: &Path) -> Result<(), String> {
+    none(&imports::breaches(root)?)
 }
 
 fn none(found: &[String]) -> Result<(), String> {

@@ -1,16 +1,18 @@
-//! The house's arrows: which crate may use which, and where `unsafe` may stand.
+//! Which crate may import which, which modules may import each other, and where `unsafe` may stand.
 //!
-//! The table here is the law. It must say what the manifests do and what `ARCHITECTURE.md` tells people; every difference is a
-//! breach. Dependencies of tests alone (`[dev-dependencies]`) are free.
+//! The table here must say what the manifests do and what `ARCHITECTURE.md` tells people; every difference is an error.
+//! Dependencies of tests alone (`[dev-dependencies]`) are free.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::modules;
+
 /// A crate by the name its neighbours use, its folder, and the crates of the workspace that it uses.
-type Room = (&'static str, &'static str, &'static [&'static str]);
+type Crate = (&'static str, &'static str, &'static [&'static str]);
 
 #[rustfmt::skip]
-const ROOMS: &[Room] = &[
+const CRATES: &[Crate] = &[
     ("base",       "crates/base",    &[]),
     ("diag",       "crates/diag",    &[]),
     ("syntax",     "crates/syntax",  &["base", "diag"]),
@@ -34,7 +36,7 @@ const ROOMS: &[Room] = &[
 ];
 
 /// The crate that may switch the check of `unsafe` off for one of its files, and that file.
-const UNSAFE_ROOM: &str = "net";
+const UNSAFE_CRATE: &str = "net";
 const UNSAFE_FILE: &str = "crates/net/src/sys.rs";
 
 /// All breaches of the rules in the workspace at `root`.
@@ -43,20 +45,21 @@ pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
         std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
     };
     let mut found = Vec::new();
-    let rooms: BTreeSet<&str> = ROOMS.iter().map(|(name, ..)| *name).collect();
+    let crates: BTreeSet<&str> = CRATES.iter().map(|(name, ..)| *name).collect();
     let told = table(&read("ARCHITECTURE.md")?);
-    for (name, folder, uses) in ROOMS {
+    for (name, folder, uses) in CRATES {
         let allowed: BTreeSet<String> = uses.iter().map(|name| (*name).to_owned()).collect();
         let manifest = read(&format!("{folder}/Cargo.toml"))?;
         let actual =
-            dependencies(&manifest).into_iter().filter(|name| rooms.contains(name.as_str())).collect();
+            dependencies(&manifest).into_iter().filter(|name| crates.contains(name.as_str())).collect();
         found.extend(compare(name, &allowed, &actual, &format!("{folder}/Cargo.toml")));
-        if let Some((_, documented)) = told.iter().find(|(room, _)| room == name) {
+        if let Some((_, documented)) = told.iter().find(|(own, _)| own == name) {
             found.extend(compare(name, &allowed, documented, "ARCHITECTURE.md"));
         } else if folder.starts_with("crates/") {
             found.push(format!("ARCHITECTURE.md has no row for `{name}`"));
         }
         found.extend(guard(root, name, folder));
+        found.extend(modules::circles(root, name, folder));
     }
     found.extend(strangers(root));
     for file in sources(root) {
@@ -94,7 +97,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     names
 }
 
-/// The rows of the table of rooms: name and imports. `all` stands for every room.
+/// The rows of the table of crates: name and imports.
 fn table(page: &str) -> Vec<(String, BTreeSet<String>)> {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| {
@@ -113,7 +116,7 @@ fn guard(root: &Path, name: &str, folder: &str) -> Option<String> {
         .find_map(|file| std::fs::read_to_string(root.join(folder).join(file)).ok())
         .unwrap_or_default();
     let guarded = source.contains("#![forbid(unsafe_code)]")
-        || name == UNSAFE_ROOM && source.contains("#![deny(unsafe_code)]");
+        || name == UNSAFE_CRATE && source.contains("#![deny(unsafe_code)]");
     (!guarded).then(|| format!("{folder} does not forbid unsafe code"))
 }
 
@@ -123,15 +126,15 @@ fn strangers(root: &Path) -> Vec<String> {
     let folders = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     folders
         .map(|name| format!("crates/{name}"))
-        .filter(|folder| root.join(folder).is_dir() && !ROOMS.iter().any(|(_, known, _)| known == folder))
-        .map(|folder| format!("{folder} has no row in the table of arrows"))
+        .filter(|folder| root.join(folder).is_dir() && !CRATES.iter().any(|(_, known, _)| known == folder))
+        .map(|folder| format!("{folder} has no row in the table of imports"))
         .collect()
 }
 
 /// All Rust files of the workspace's crates.
 fn sources(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut folders: Vec<PathBuf> = ROOMS.iter().map(|(_, folder, _)| root.join(folder)).collect();
+    let mut folders: Vec<PathBuf> = CRATES.iter().map(|(_, folder, _)| root.join(folder)).collect();
     while let Some(folder) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for entry in entries.filter_map(Result::ok) {
@@ -165,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_house_keeps_its_rules() {
+    fn crates_and_modules_import_what_they_may() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace");
         let found = breaches(root).expect("the workspace is readable");
         assert!(found.is_empty(), "\n{}", found.join("\n"));
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_both_ways() {
+    fn differences_are_reported_both_ways() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
         let told = compare("net", &set(&["base", "tls"]), &set(&["base", "proxy"]), "x");
         assert_eq!(told, ["x: `net` may not use `proxy`", "x: `net` does not use `tls`"]);
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_code_is_seen_and_talk_of_it_is_not() {
+    fn unsafe_code_is_found_and_text_about_it_is_not() {
         let keyword = "unsafe";
         let cases = [
             (format!("let x = {keyword} {{ *p }};"), true),
