@@ -366,17 +366,17 @@ fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
         move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
             let settings = view::page(page);
             let uri = String::from_utf8_lossy(request.target);
-            let request = control::statistics::PageRequest {
+            let request = control::page::PageRequest {
                 method: http::Method::from_bytes(request.method),
                 uri: &uri,
                 body: request.body,
                 admin: request.admin,
             };
-            reply(control::statistics::respond(&of_page, &settings, &request))
+            reply(control::page::respond(&of_page, &settings, &request))
         };
     let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
         let uri = String::from_utf8_lossy(request.target);
-        let request = control::statistics::PageRequest {
+        let request = control::page::PageRequest {
             method: http::Method::from_bytes(request.method),
             uri: &uri,
             body: request.body,
@@ -392,7 +392,7 @@ fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
 }
 
 /// A page in the proxy's terms.
-fn reply(response: control::statistics::PageResponse) -> ServiceReply {
+fn reply(response: control::page::PageResponse) -> ServiceReply {
     ServiceReply {
         status: response.status,
         headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),

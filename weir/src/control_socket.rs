@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
-use control::session::HandOver;
+use control::socket::session::HandOver;
 use control::{Level, Runtime, SeverityOutput};
 use net::{Listener, Stream};
 use proxy::Shared;
@@ -67,9 +67,9 @@ pub(crate) async fn converse(
     // A client that went away is nobody to tell.
     let _ = if stream.is_tcp() {
         let Ok(stream) = TcpStream::from_std(stream.into_fd().into()) else { return };
-        control::session::serve(stream, level, severity, runtime, hand_over).await
+        control::socket::session::serve(stream, level, severity, runtime, hand_over).await
     } else {
         let Ok(stream) = UnixStream::from_std(stream.into_fd().into()) else { return };
-        control::session::serve(stream, level, severity, runtime, hand_over).await
+        control::socket::session::serve(stream, level, severity, runtime, hand_over).await
     };
 }

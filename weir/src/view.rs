@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use control::statistics::PageSettings;
+use control::page::PageSettings;
 use control::view::{ProxyView, ServerView, SocketView, View};
 use plan::Plan;
 use plan::bind::{BindAddress, Level, SeverityOutput};

@@ -176,7 +176,7 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         }
         "cli" => {
             let own = control::commands().find(|command| command.words == name);
-            let of_master = control::master::COMMANDS.iter().find(|command| command.words == name);
+            let of_master = control::socket::master::COMMANDS.iter().find(|command| command.words == name);
             // What the worker refuses may be a command of the master.
             let best = own.filter(|row| row.built || of_master.is_none()).map(|row| row.support);
             of(best.or_else(|| of_master.map(|row| row.support)))

@@ -49,7 +49,7 @@ pub(crate) fn page() -> String {
     table(
         &mut out,
         "Commands of a master's socket",
-        control::master::COMMANDS.iter().map(|command| (command.words, command.usage, command.doc)),
+        control::socket::master::COMMANDS.iter().map(|command| (command.words, command.usage, command.doc)),
     );
     out
 }

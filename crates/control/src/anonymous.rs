@@ -1,13 +1,10 @@
-//! The anonymized mode of a connection: `set anon`, `show anon` (management manual, 9.3). Names and addresses are shown as 24 bits of a hash that
+//! The anonymized mode of a connection (`set anon`; management manual, 9.3). Names and addresses are shown as 24 bits of a hash that
 //! is made with the connection's key, so that the same name is the same everywhere, as HAProxy makes it.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering::Relaxed;
 
 use base::hash::xxh32;
-
-use crate::command::{Call, Reply, error};
 
 /// The key of a connection; 0 shows everything as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,6 +14,11 @@ impl Anonymous {
     /// That of this key.
     pub fn with_key(key: u32) -> Self {
         Self(key)
+    }
+
+    /// Its key.
+    pub(crate) fn key(self) -> u32 {
+        self.0
     }
 
     /// A name, or what stands for it.
@@ -52,52 +54,6 @@ impl Anonymous {
         let family = if ip.is_ipv4() { "IPV4" } else { "IPV6" };
         Cow::Owned(format!("{family}({}){port}", self.word(&ip.to_string())))
     }
-}
-
-/// A key from 1 on.
-fn key(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|key| *key > 0)
-}
-
-pub(crate) fn on(call: &mut Call<'_>) -> Reply {
-    let global = call.runtime.anonymous_key.load(Relaxed);
-    let key = match call.arg(0) {
-        "" if global > 0 => global,
-        "" => fastrand::u32(1..),
-        text => match key(text) {
-            Some(key) => key,
-            None => return error("Value out of range (1 to 4294967295 expected)."),
-        },
-    };
-    call.settings.anonymous = Anonymous(key);
-    Reply::Done
-}
-
-pub(crate) fn off(call: &mut Call<'_>) -> Reply {
-    call.settings.anonymous = Anonymous::default();
-    Reply::Done
-}
-
-pub(crate) fn global_key(call: &mut Call<'_>) -> Reply {
-    match call.arg(0).parse::<u32>() {
-        Ok(key) => {
-            call.runtime.anonymous_key.store(key, Relaxed);
-            Reply::Done
-        }
-        Err(_) => error("Value out of range (0 to 4294967295 expected)."),
-    }
-}
-
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
-    Reply::Text(match call.settings.anonymous {
-        Anonymous(0) => "Anonymized mode disabled".to_owned(),
-        Anonymous(key) => format!("Anonymized mode enabled\nKey : {key}"),
-    })
-}
-
-/// `debug dev hash`: what stands for a word now.
-pub(crate) fn hash(call: &mut Call<'_>) -> Reply {
-    Reply::Text(call.settings.anonymous.word(call.arg(0)).into_owned())
 }
 
 #[cfg(test)]

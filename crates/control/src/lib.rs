@@ -5,42 +5,21 @@
 
 #![forbid(unsafe_code)]
 
-pub mod field;
-pub mod line;
-pub mod master;
-pub mod page;
-pub mod prometheus;
-pub mod session;
-pub mod state_file;
-pub mod statistics;
-pub mod stats_file;
-pub mod view;
-
 mod admin;
 pub mod anonymous;
-mod backends;
-mod captured;
-mod certificates;
-mod column;
-mod command;
-mod events;
-mod forms;
-mod info;
-mod inside;
-mod measures;
-mod patterns;
-mod places;
-mod resolvers;
-mod servers;
-mod sets;
-mod shows;
-mod stat;
-mod stream_dump;
-mod streams;
-mod traces;
-mod variables;
+mod call;
+mod commands;
+mod keeper;
+pub mod page;
+pub mod prometheus;
+pub mod socket;
+pub mod state_file;
+mod statistics;
+pub mod stats_file;
+mod versions;
+pub mod view;
 
-pub use command::{CommandRow, commands};
-pub use servers::{Keeper, NewBackend};
-pub use session::serve;
+pub use keeper::{Keeper, NewBackend};
+pub use socket::session::serve;
+pub use socket::table::{CommandRow, commands};
 pub use view::{Level, Notify, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};

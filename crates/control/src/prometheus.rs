@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::column::{C, COLUMNS, Kind, Row};
-use crate::field::Value;
-use crate::info;
-use crate::shows::StatPieces;
-use crate::stat::{Filter, Show};
-use crate::statistics::{PageRequest, PageResponse};
+use crate::page::{PageRequest, PageResponse};
+use crate::statistics::column::{C, COLUMNS, Kind, Row};
+use crate::statistics::field::Value;
+use crate::statistics::info;
+use crate::statistics::pieces::StatPieces;
+use crate::statistics::stat::{Filter, Show};
 use crate::view::Runtime;
 use query::Wanted;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
@@ -84,7 +84,7 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     let process = wanted.scope("global").then(|| process_metrics(runtime, &wanted).into_bytes());
     let view = runtime.view();
     let resolvers = wanted.scope("resolver").then(|| {
-        let text = crate::resolvers::metrics(&view, |name| wanted.metric("resolver", name));
+        let text = crate::statistics::resolvers::metrics(&view, |name| wanted.metric("resolver", name));
         text.into_bytes()
     });
     let described = view.proxies.iter().filter(|_| wanted.describe);

@@ -10,7 +10,7 @@ use runtime::{Count, Sharded};
 use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traffic};
 use state::{Listener, Proxy, Server};
 
-use crate::command::{Call, Reply};
+use crate::call::{Call, Reply};
 use crate::view::View;
 
 /// The columns of frontends and of their listeners. Of those without a counter here the value is 0.

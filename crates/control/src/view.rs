@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base::clock::{WallTime, now_ms};
 
-use crate::servers::Keeper;
+use crate::keeper::Keeper;
 
 /// Who may do what on a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -190,7 +190,7 @@ pub struct Runtime {
     pub(crate) cpu_seen: std::sync::Mutex<(u64, u64)>,
     pub(crate) notify: Option<Notify>,
     /// Versions of lists under preparation.
-    pub(crate) versions: std::sync::Mutex<crate::patterns::Versions>,
+    pub(crate) versions: std::sync::Mutex<crate::versions::Versions>,
     /// Who makes and removes servers.
     pub(crate) keeper: std::sync::OnceLock<Arc<dyn Keeper>>,
     view: ArcSwap<View>,

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use common::{be, proxy, runtime, server};
-use control::statistics::{PageRequest, PageSettings, respond};
+use control::page::{PageRequest, PageSettings, respond};
 use control::{Runtime, View};
 use state::server::Operational;
 

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// What `help` says.
 fn help() -> String {
     let mut text = "The following commands are valid at this level:\n".to_owned();
-    for row in control::master::COMMANDS {
+    for row in control::socket::master::COMMANDS {
         text.push_str(&format!("  {:<28} : {}\n", format!("{} {}", row.words, row.usage), row.doc));
     }
     text

@@ -14,7 +14,7 @@ const RESOLVERS: &str = "resolvers";
 /// A name or value of the query without its percent signs.
 fn decoded(text: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     let text = std::str::from_utf8(text).map_err(|_| "Invalid parameter.")?;
-    Ok(if text.contains('%') { Cow::Owned(crate::statistics::decode(text)) } else { Cow::Borrowed(text) })
+    Ok(if text.contains('%') { Cow::Owned(crate::page::decode(text)) } else { Cow::Borrowed(text) })
 }
 
 /// What the query string asks for.

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use crate::column::{C, COLUMNS, Kind};
 use crate::prometheus::Tally;
-use crate::shows::COMMON_COLUMNS;
+use crate::statistics::column::{C, COLUMNS, Kind};
+use crate::statistics::pieces::COMMON_COLUMNS;
 
 /// How a value becomes a sample.
 #[derive(Clone, Copy)]

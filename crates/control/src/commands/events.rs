@@ -1,0 +1,51 @@
+//! `show events`: event sinks, and what is in the rings among them (management manual, 9.3).
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use state::Ring;
+use state::ring::Reader;
+
+use crate::call::{Call, Follow, Reply, denied, error};
+use crate::view::Level;
+
+pub(crate) fn show_events(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    let Some(name) = call.args.first() else { return Reply::Text(sinks(&view.rings)) };
+    // Anyone may see which sinks there are; what is in them may be anybody's requests.
+    if call.settings.level < Level::Operator {
+        return denied();
+    }
+    let Some(ring) = view.rings.iter().find(|ring| *ring.name == **name) else {
+        return error(match name.as_str() {
+            "stdout" | "stderr" => "Nothing to report for this sink",
+            _ => "No such event sink",
+        });
+    };
+    let (mut wait, mut newest, mut end) = (false, false, b'\n');
+    for option in &call.args[1..] {
+        match option.as_str() {
+            "-w" => wait = true,
+            "-n" => newest = true,
+            "-wn" | "-nw" => (wait, newest) = (true, true),
+            "-0" => end = 0,
+            _ => return error("unknown option"),
+        }
+    }
+    let reader = if newest { Reader::newest(ring) } else { Reader::oldest(ring) };
+    Reply::Follow(Follow::new(reader, end), wait)
+}
+
+fn sinks(rings: &[Arc<Ring>]) -> String {
+    let mut out =
+        "Supported events sinks are listed below. Add -0(zero), -w(wait), -n(new). Any key to stop.\n"
+            .to_owned();
+    for (name, number, what) in [("stdout", 1, "standard output"), ("stderr", 2, "standard output")] {
+        let _ = writeln!(out, "    {name:<10} : type=fd, 0 dropped, {what} (fd#{number})");
+    }
+    for ring in rings {
+        let (dropped, description) = (ring.dropped(), &ring.description);
+        let _ = writeln!(out, "    {:<10} : type=buffer, {dropped} dropped, {description}", ring.name);
+    }
+    out
+}

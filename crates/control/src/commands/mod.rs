@@ -1,0 +1,18 @@
+//! The commands of the runtime socket (management manual, 9.3), a file a family. `socket::table` lists and calls them.
+
+pub(crate) mod anonymized;
+pub(crate) mod backends;
+pub(crate) mod captured;
+pub(crate) mod certificates;
+pub(crate) mod events;
+pub(crate) mod inside;
+pub(crate) mod measures;
+pub(crate) mod patterns;
+pub(crate) mod places;
+pub(crate) mod servers;
+pub(crate) mod sets;
+pub(crate) mod shows;
+pub(crate) mod stream_dump;
+pub(crate) mod streams;
+pub(crate) mod traces;
+pub(crate) mod variables;

@@ -1,0 +1,357 @@
+//! Lists of patterns at run time: `show`, `add`, `del`, `set`, `clear` of ACLs and maps, and whole versions prepared
+//! aside and committed at once.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use sample::pattern::{Line, List, Method, NewLine as Entry};
+
+use crate::call::{Call, Reply, error};
+use crate::versions::Prepared;
+
+/// How many lines are shown before others of the worker get their turn.
+const PORTION: usize = 256;
+/// Lists longer than that are replaced on a thread of their own.
+const LONG: usize = 2000;
+
+/// ACL or map: the words of messages differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Acl,
+    Map,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Acl => "ACL",
+            Self::Map => "map",
+        }
+    }
+}
+
+/// The version (`@3`) and the list that come first among the arguments, and how many words they took.
+fn list(call: &Call<'_>, kind: Kind) -> Result<(Option<u32>, Arc<List>, usize), Reply> {
+    let (version, at) = match call.arg(0).strip_prefix('@') {
+        Some(digits) => match digits.parse() {
+            Ok(version) => (Some(version), 1),
+            Err(_) => return Err(error("Version number expected after '@'.")),
+        },
+        None => (None, 0),
+    };
+    let found = call.runtime.view().patterns.find(call.arg(at));
+    // An ACL's commands never touch a map, nor the other way round.
+    match found.filter(|list| list.is_map == (kind == Kind::Map)) {
+        Some(list) => Ok((version, list, at + 1)),
+        None => Err(error(format!("Unknown {} identifier. Please use #<id> or <file>.", kind.word()))),
+    }
+}
+
+fn with_versions<R>(call: &Call<'_>, number: u32, work: impl FnOnce(&mut Prepared) -> R) -> R {
+    // Whatever panicked elsewhere left whole entries behind.
+    let mut versions = call.runtime.versions.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    work(versions.0.entry(number).or_default())
+}
+
+fn show(call: &mut Call<'_>, kind: Kind) -> Reply {
+    if call.args.is_empty() {
+        return overview(call, kind);
+    }
+    match list(call, kind) {
+        Ok((None, list, _)) => show_lines(list),
+        Ok((Some(version), list, _)) => with_versions(call, list.number(), |prepared| {
+            if version == prepared.current {
+                return show_lines(Arc::clone(&list));
+            }
+            let mut out = String::new();
+            for (id, (key, value)) in prepared.waiting.get(&version).into_iter().flatten().enumerate() {
+                write_line(&mut out, &Line { id: id as u64, key: key.clone(), value: value.clone() });
+            }
+            Reply::Text(out)
+        }),
+        Err(reply) => reply,
+    }
+}
+
+/// The lines of a list, in portions; what changes meanwhile is shown as it then is.
+fn show_lines(list: Arc<List>) -> Reply {
+    let ids = list.ids();
+    let mut shown = 0;
+    Reply::Pieces(Box::new(std::iter::from_fn(move || {
+        let portion = ids.get(shown..(shown + PORTION).min(ids.len())).filter(|ids| !ids.is_empty())?;
+        shown += portion.len();
+        let mut out = String::new();
+        list.lines(portion).iter().for_each(|line| write_line(&mut out, line));
+        Some(out)
+    })))
+}
+
+fn write_line(out: &mut String, line: &Line) {
+    let (id, key) = (line.id, String::from_utf8_lossy(&line.key));
+    let _ = match &line.value {
+        Some(value) => writeln!(out, "{id:#x} {key} {}", String::from_utf8_lossy(value)),
+        None => writeln!(out, "{id:#x} {key}"),
+    };
+}
+
+fn overview(call: &Call<'_>, kind: Kind) -> Reply {
+    let mut out = "# id (file) description\n".to_owned();
+    let view = call.runtime.view();
+    let mut lists: Vec<_> =
+        view.patterns.lists().iter().filter(|l| l.is_map == (kind == Kind::Map)).collect();
+    lists.sort_by_key(|list| list.number());
+    for list in lists {
+        let (current, next, waiting) = with_versions(call, list.number(), |prepared| {
+            (prepared.current, prepared.next, prepared.waiting.values().map(Vec::len).sum::<usize>())
+        });
+        let (count, description) = (list.len() + waiting, list.description());
+        let _ = writeln!(
+            out,
+            "{} ({}) {description}. curr_ver={current} next_ver={next} entry_cnt={count}",
+            list.number(),
+            list.name()
+        );
+    }
+    Reply::Text(out)
+}
+
+/// Lines of a payload as entries: the first word is the key, the rest of a map's line its value.
+fn payload_entries(payload: &str, kind: Kind) -> Result<Vec<Entry>, Reply> {
+    let mut entries = Vec::new();
+    for line in
+        payload.lines().map(|line| line.trim_start_matches([' ', '\t'])).filter(|line| !line.is_empty())
+    {
+        let entry = match kind {
+            Kind::Acl => (line.as_bytes().into(), None),
+            Kind::Map => match line.split_once([' ', '\t']) {
+                Some((key, value)) => {
+                    (key.as_bytes().into(), Some(value.trim_start_matches([' ', '\t']).as_bytes().into()))
+                }
+                None => return Err(error(format!("Missing value for the key '{line}'."))),
+            },
+        };
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+fn add(call: &mut Call<'_>, kind: Kind) -> Reply {
+    let usage = match kind {
+        Kind::Acl => "'add acl' expects two parameters: ACL identifier and pattern.",
+        Kind::Map => {
+            "'add map' expects three parameters (map identifier, key and value) or one parameter (map identifier) and a payload"
+        }
+    };
+    if call.args.is_empty() {
+        return error(usage);
+    }
+    let (version, list, at) = match list(call, kind) {
+        Ok(found) => found,
+        Err(reply) => return reply,
+    };
+    let (key, value) = (call.arg(at), call.arg(at + 1));
+    let entries = match (kind, call.payload) {
+        (_, Some(payload)) if key.is_empty() => match payload_entries(payload, kind) {
+            Ok(entries) => entries,
+            Err(reply) => return reply,
+        },
+        (_, None) if key.is_empty() => return error(usage),
+        (Kind::Map, _) if value.is_empty() => return error(usage),
+        (Kind::Map, _) => vec![(key.as_bytes().into(), Some(value.as_bytes().into()))],
+        (Kind::Acl, _) => vec![(key.as_bytes().into(), None)],
+    };
+    let add_now = |entries: Vec<Entry>| {
+        entries.iter().for_each(|(key, value)| list.add(key, value.as_deref()));
+        Reply::Done
+    };
+    let Some(version) = version else { return add_now(entries) };
+    with_versions(call, list.number(), |prepared| match prepared.waiting.get_mut(&version) {
+        Some(waiting) => {
+            waiting.extend(entries);
+            Reply::Done
+        }
+        None if version == prepared.current => add_now(entries),
+        None => error("Version number out of range."),
+    })
+}
+
+fn prepare(call: &mut Call<'_>, kind: Kind) -> Reply {
+    match list(call, kind) {
+        Ok((_, list, _)) => with_versions(call, list.number(), |prepared| {
+            prepared.next = prepared.next.wrapping_add(1);
+            prepared.waiting.insert(prepared.next, Vec::new());
+            Reply::Text(format!("New version created: {}\n", prepared.next))
+        }),
+        Err(reply) => reply,
+    }
+}
+
+fn commit(call: &mut Call<'_>, kind: Kind) -> Reply {
+    let (version, list) = match list(call, kind) {
+        Ok((Some(version), list, _)) => (version, list),
+        Ok((None, ..)) => return error(format!("Missing version number for the {}.", kind.word())),
+        Err(reply) => return reply,
+    };
+    let entries = with_versions(call, list.number(), |prepared| {
+        let entries = prepared.waiting.remove(&version)?;
+        prepared.current = version;
+        // Those older than what is now current can never be.
+        prepared.waiting.retain(|&other, _| other > version);
+        Some(entries)
+    });
+    match entries {
+        Some(entries) => replace(list, entries),
+        None => error("Version number out of range."),
+    }
+}
+
+/// Replaces all lines; indexes of long lists are not made on the worker's turn.
+fn replace(list: Arc<List>, entries: Vec<Entry>) -> Reply {
+    if entries.len().max(list.len()) <= LONG {
+        list.replace(entries);
+        return Reply::Done;
+    }
+    Reply::Later(Box::pin(async move {
+        match tokio::task::spawn_blocking(move || list.replace(entries)).await {
+            Ok(()) => Reply::Done,
+            Err(failed) => error(format!("The list was not replaced: {failed}.")),
+        }
+    }))
+}
+
+fn clear(call: &mut Call<'_>, kind: Kind) -> Reply {
+    if call.args.is_empty() {
+        return error(format!("Missing {} identifier.", kind.word()));
+    }
+    match list(call, kind) {
+        Ok((None, list, _)) => replace(list, Vec::new()),
+        Ok((Some(version), list, _)) => {
+            let current = with_versions(call, list.number(), |prepared| {
+                prepared.waiting.get_mut(&version).map(Vec::clear);
+                version == prepared.current
+            });
+            if current { replace(list, Vec::new()) } else { Reply::Done }
+        }
+        Err(reply) => reply,
+    }
+}
+
+/// `#0x1f`: an entry by the number that `show` gives it.
+fn reference(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("#0x")?, 16).ok()
+}
+
+fn delete(call: &mut Call<'_>, kind: Kind) -> Reply {
+    if call.args.len() < 2 {
+        let word = kind.word();
+        return error(format!("This command expects two parameters: {word} identifier and key."));
+    }
+    let (_, list, at) = match list(call, kind) {
+        Ok(found) => found,
+        Err(reply) => return reply,
+    };
+    let key = call.arg(at);
+    let removed = reference(key).map_or_else(|| list.remove(key.as_bytes()), |id| list.remove_id(id));
+    if removed { Reply::Done } else { error("Key not found.") }
+}
+
+pub(crate) fn set_map(call: &mut Call<'_>) -> Reply {
+    if call.args.len() < 3 {
+        return error("'set map' expects three parameters: map identifier, key and value.");
+    }
+    let (_, list, at) = match list(call, Kind::Map) {
+        Ok(found) => found,
+        Err(reply) => return reply,
+    };
+    let (key, value) = (call.arg(at), call.arg(at + 1));
+    let value = value.as_bytes();
+    let done = reference(key).map_or_else(|| list.set(key.as_bytes(), value), |id| list.set_id(id, value));
+    if done { Reply::Done } else { error("entry not found.") }
+}
+
+pub(crate) fn show_acl(call: &mut Call<'_>) -> Reply {
+    show(call, Kind::Acl)
+}
+
+pub(crate) fn show_map(call: &mut Call<'_>) -> Reply {
+    show(call, Kind::Map)
+}
+
+pub(crate) fn add_acl(call: &mut Call<'_>) -> Reply {
+    add(call, Kind::Acl)
+}
+
+pub(crate) fn add_map(call: &mut Call<'_>) -> Reply {
+    add(call, Kind::Map)
+}
+
+pub(crate) fn del_acl(call: &mut Call<'_>) -> Reply {
+    delete(call, Kind::Acl)
+}
+
+pub(crate) fn del_map(call: &mut Call<'_>) -> Reply {
+    delete(call, Kind::Map)
+}
+
+pub(crate) fn clear_acl(call: &mut Call<'_>) -> Reply {
+    clear(call, Kind::Acl)
+}
+
+pub(crate) fn clear_map(call: &mut Call<'_>) -> Reply {
+    clear(call, Kind::Map)
+}
+
+pub(crate) fn prepare_acl(call: &mut Call<'_>) -> Reply {
+    prepare(call, Kind::Acl)
+}
+
+pub(crate) fn prepare_map(call: &mut Call<'_>) -> Reply {
+    prepare(call, Kind::Map)
+}
+
+pub(crate) fn commit_acl(call: &mut Call<'_>) -> Reply {
+    commit(call, Kind::Acl)
+}
+
+pub(crate) fn commit_map(call: &mut Call<'_>) -> Reply {
+    commit(call, Kind::Map)
+}
+
+/// `get map`, `get acl`: what each way of looking into the list makes of a value.
+fn get(call: &mut Call<'_>, kind: Kind) -> Reply {
+    if call.args.len() < 2 {
+        return error(format!("Missing {} identifier and/or key.", kind.word()));
+    }
+    let (_, list, at) = match list(call, kind) {
+        Ok(found) => found,
+        Err(reply) => return reply,
+    };
+    let (found, key) = if kind == Kind::Map { ("found", "key") } else { ("match", "pattern") };
+    let mut out = String::new();
+    for way in list.probe(call.arg(at).as_bytes()) {
+        let case = if way.ignore_case { "insensitive" } else { "sensitive" };
+        let _ = write!(out, "type={}, case={case}", way.method.name());
+        let Some(line) = way.line else {
+            let _ = writeln!(out, ", {found}=no");
+            continue;
+        };
+        use Method::{Dir, Dom, Len, Reg, Sub};
+        let index = if matches!(way.method, Reg | Sub | Dir | Dom | Len) { "list" } else { "tree" };
+        let _ = write!(out, ", {found}=yes, idx={index}, {key}=\"{}\"", String::from_utf8_lossy(&line.key));
+        let _ = match (&line.value, kind) {
+            (Some(value), _) => write!(out, ", value=\"{}\", type=\"str\"", String::from_utf8_lossy(value)),
+            (None, Kind::Map) => write!(out, ", value=none"),
+            (None, Kind::Acl) => Ok(()),
+        };
+        out.push('\n');
+    }
+    Reply::Text(out)
+}
+
+pub(crate) fn get_acl(call: &mut Call<'_>) -> Reply {
+    get(call, Kind::Acl)
+}
+
+pub(crate) fn get_map(call: &mut Call<'_>) -> Reply {
+    get(call, Kind::Map)
+}

@@ -1,0 +1,195 @@
+//! Servers that come and go at run time: `add server`, `del server`, `wait`, `show default-server` (management manual, 9.3).
+//! What a server is made of is the binary's affair ([`Keeper`]); what may be done when is decided here.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use base::units::{DefaultUnit, parse_duration};
+use state::Server;
+
+use crate::call::{Call, Reply, Severity, error};
+use crate::commands::backends;
+use crate::commands::sets;
+use crate::view::{ProxyView, Runtime};
+
+pub(crate) fn add(call: &mut Call<'_>) -> Reply {
+    let Some(keeper) = call.runtime.keeper.get() else { return error("No server can be added here.") };
+    if call.arg(0) == "help" {
+        let mut out = "List of keywords supported for dynamic servers:\n".to_owned();
+        for name in keeper.parameters() {
+            let _ = writeln!(out, "  {name}");
+        }
+        return Reply::Text(out);
+    }
+    let Some((backend, name)) = call.arg(0).split_once('/').filter(|(_, name)| !name.is_empty()) else {
+        return error("Require 'backend/server'.");
+    };
+    if let Some(wrong) =
+        name.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':')))
+    {
+        return error(format!("character '{wrong}' is not permitted in server name '{name}'."));
+    }
+    let Some(view) = call.runtime.view().backend(backend).cloned() else { return error("No such backend.") };
+    if view.state.server(name).is_some() {
+        return error("Already exists a server with the same name in backend.");
+    }
+    if call.args.len() < 2 {
+        return error("'server' expects <name> and <addr>[:<port>] as arguments.");
+    }
+    match keeper.add(&view.state.name, name, &call.args[1..]) {
+        Ok(()) => Reply::Message(Severity::Notice, "New server registered.".into()),
+        Err(text) => error(text),
+    }
+}
+
+/// Why a server may not be removed whatever is waited for.
+fn obstacle(server: &Server) -> Option<&'static str> {
+    if server.referenced.load(Relaxed) {
+        return Some(
+            "This server cannot be removed at runtime due to other configuration elements pointing to it.",
+        );
+    }
+    if !server.admin().in_maintenance() {
+        return Some("Only servers in maintenance mode can be deleted.");
+    }
+    None
+}
+
+/// Whether requests, connections or queues still hold it.
+fn is_busy(server: &Server) -> bool {
+    server.serving() > 0 || server.open().load(Relaxed) > 0 || !server.queue.is_empty()
+}
+
+const BUSY: &str = "Server still has connections attached to it, cannot remove it.";
+
+pub(crate) fn del(call: &mut Call<'_>) -> Reply {
+    let (view, server) = match sets::server(&call.runtime.view(), call.arg(0)) {
+        Ok(found) => found,
+        Err(reply) => return reply,
+    };
+    if let Some(text) = obstacle(&server) {
+        return error(text);
+    }
+    let runtime = call.runtime.clone();
+    Reply::Later(Box::pin(async move {
+        let Some(keeper) = runtime.keeper.get() else { return error("No server can be removed here.") };
+        let backend = view.state.name.clone();
+        keeper.close_idle(&backend, &server).await;
+        if let Some(text) = obstacle(&server) {
+            return error(text);
+        }
+        if is_busy(&server) {
+            return error(BUSY);
+        }
+        // Of two who ask at once, one removes it.
+        if server.removed.swap(true, Relaxed) {
+            return error("No such server.");
+        }
+        keeper.remove(&backend, &server);
+        Reply::Message(Severity::Notice, "Server deleted.".into())
+    }))
+}
+
+pub(crate) fn show_defaults(call: &mut Call<'_>) -> Reply {
+    let Some(keeper) = call.runtime.keeper.get() else { return Reply::Done };
+    let view = call.runtime.view();
+    let wanted = call.arg(0);
+    if !wanted.is_empty() && view.backend(wanted).is_none() {
+        return error("No such backend.");
+    }
+    let mut out = String::new();
+    let backends = view.proxies.iter().filter(|proxy| proxy.state.is_backend);
+    for proxy in backends.filter(|proxy| wanted.is_empty() || *proxy.state.name == *wanted) {
+        for name in keeper.default_servers(&proxy.state.name) {
+            let backend = &proxy.state.name;
+            let _ = if name.is_empty() {
+                writeln!(out, "* {backend}")
+            } else {
+                writeln!(out, "  {backend}/{name}")
+            };
+        }
+    }
+    Reply::Text(out)
+}
+
+const WAIT_USAGE: &str = concat!(
+    "Usage: wait {-h|<duration>} [condition [args...]]\n",
+    "  - '-h' displays this help\n",
+    "  - <duration> is how long is waited at most, in milliseconds or with a unit behind it:\n",
+    "    'us', 'ms', 's', 'm', 'h', or 'd'.\n",
+    "  - <condition> is what is waited for, no longer than that. Supported conditions are:\n",
+    "    - <none> : waits for the whole duration.\n",
+    "    - be-removable <px> : waits until this backend can be removed.\n",
+    "    - srv-removable <px>/<sv> : waits until this server can be removed.\n",
+);
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+pub(crate) fn wait(call: &mut Call<'_>) -> Reply {
+    if call.arg(0) == "-h" || call.arg(1) == "-h" {
+        return Reply::Text(WAIT_USAGE.to_owned());
+    }
+    if call.arg(0).is_empty() {
+        return error("Expects a duration in milliseconds.");
+    }
+    let Ok(delay) = parse_duration(call.arg(0), DefaultUnit::Milliseconds) else {
+        return error("Invalid duration.");
+    };
+    let (runtime, name) = (call.runtime.clone(), call.arg(2).to_owned());
+    match call.arg(1) {
+        "" => Reply::Later(Box::pin(async move {
+            tokio::time::sleep(delay).await;
+            Reply::Text("Done.\n".to_owned())
+        })),
+        "srv-removable" if name.is_empty() => error("Missing server name (<backend>/<server>)."),
+        "srv-removable" => Reply::Later(Box::pin(await_removable(runtime, name, delay))),
+        "be-removable" if name.is_empty() => error("Missing backend name."),
+        "be-removable" => Reply::Later(Box::pin(await_backend_removable(runtime, name, delay))),
+        _ => error(WAIT_USAGE),
+    }
+}
+
+async fn await_backend_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -> Reply {
+    let deadline = Instant::now() + delay;
+    loop {
+        let view = runtime.view();
+        if let Err(text) = backends::obstacle(&view, &name) {
+            return error(format!("Failed. {text}"));
+        }
+        if view.backend(&name).is_none_or(|proxy| !backends::is_busy(&proxy.state)) {
+            return Reply::Text("Done.\n".to_owned());
+        }
+        if Instant::now() >= deadline {
+            return error("Wait delay expired.");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -> Reply {
+    let deadline = Instant::now() + delay;
+    loop {
+        let (view, server): (ProxyView, Arc<Server>) = match sets::server(&runtime.view(), &name) {
+            Ok(found) => found,
+            // It may have gone while it was waited for.
+            Err(Reply::Message(_, text)) if name.contains('/') => return error(format!("Failed. {text}")),
+            Err(reply) => return reply,
+        };
+        if let Some(text) = obstacle(&server) {
+            return error(format!("Failed. {text}"));
+        }
+        if let Some(keeper) = runtime.keeper.get() {
+            keeper.close_idle(&view.state.name, &server).await;
+        }
+        if !is_busy(&server) {
+            return Reply::Text("Done.\n".to_owned());
+        }
+        if Instant::now() >= deadline {
+            return error("Wait delay expired.");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

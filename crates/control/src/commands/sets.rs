@@ -1,0 +1,507 @@
+//! Commands that change something: servers, frontends, limits, counters, and the connection's own settings.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use base::clock::now_ms;
+use base::units::{DefaultUnit, parse_duration};
+use state::proxy::Admission;
+use state::{Admin, Server};
+
+use crate::admin;
+use crate::call::{Call, Reply, Severity, denied, error};
+use crate::commands::places;
+use crate::view::{Level, ProxyView, Runtime, SeverityOutput, View};
+
+/// The server that `backend/server` names, or the error.
+pub(crate) fn server(view: &View, name: &str) -> Result<(ProxyView, Arc<Server>), Reply> {
+    let Some((backend, server)) = name.split_once('/').filter(|(_, server)| !server.is_empty()) else {
+        return Err(error("Require 'backend/server'."));
+    };
+    let proxy = view.backend(backend).ok_or_else(|| error("No such backend."))?;
+    let server = proxy.state.server(server).ok_or_else(|| error("No such server."))?;
+    Ok((proxy.clone(), server))
+}
+
+/// Runs `change` on the server that the first argument names.
+fn with_server(
+    call: &mut Call<'_>,
+    change: impl FnOnce(&mut Call<'_>, &ProxyView, &Arc<Server>) -> Reply,
+) -> Reply {
+    match server(&call.runtime.view(), call.arg(0)) {
+        Ok((proxy, server)) => change(call, &proxy, &server),
+        Err(reply) => reply,
+    }
+}
+
+pub(crate) fn disable_server(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, _, server| {
+        admin::set_state(call.runtime, server, "maint");
+        Reply::Done
+    })
+}
+
+pub(crate) fn enable_server(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, _, server| {
+        admin::set_state(call.runtime, server, "ready");
+        Reply::Done
+    })
+}
+
+pub(crate) fn disable_health(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        admin::disable_checks(server);
+        Reply::Done
+    })
+}
+
+pub(crate) fn enable_health(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        if !server.health.configured.load(Relaxed) {
+            return error("Health check was not configured on this server, cannot enable.");
+        }
+        server.enable_checks(now_ms());
+        Reply::Done
+    })
+}
+
+pub(crate) fn disable_agent(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        server.agent_checked.store(false, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn enable_agent(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        if !server.agent.configured.load(Relaxed) {
+            return error("Agent was not configured on this server, cannot enable.");
+        }
+        server.agent_checked.store(true, Relaxed);
+        Reply::Done
+    })
+}
+
+const NO_AGENT: &str = "agent checks are not enabled on this server.";
+
+const SET_SERVER_USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
+agent-send | check-addr | check-port | fqdn | health | name | ssl | state | weight";
+
+pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, proxy, server| match call.arg(1) {
+        "state" if admin::set_state(call.runtime, server, call.arg(2)) => Reply::Done,
+        "state" => error("'set server <srv> state' expects 'ready', 'drain' and 'maint'."),
+        "weight" => change_weight(call.runtime, proxy, server, call.arg(2)),
+        "health" if server.tracked().is_some() => error("cannot change health on a tracking server."),
+        "health" if admin::set_health(call.runtime, server, call.arg(2)) => Reply::Done,
+        "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
+        "addr" => places::of_server(call, server),
+        "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
+        "fqdn" => change_fqdn(call, server),
+        "agent" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
+        "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => Reply::Done,
+        "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
+        "name" => rename(proxy, server, call.arg(2)),
+        "agent-addr" | "agent-port" => places::of_agent(call, server),
+        "agent-send" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
+        "agent-send" => {
+            server.agent.send.store(Some(Arc::new(call.arg(2).as_bytes().into())));
+            Reply::Done
+        }
+        "check-addr" | "check-port" => places::of_check(call, server),
+        "ssl" => Reply::Message(Severity::Notice, "server ssl setting not supported.".into()),
+        _ => error(SET_SERVER_USAGE),
+    })
+}
+
+/// Only a server in maintenance, which nothing of the configuration calls by its name, may have another.
+fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
+    if name.is_empty() {
+        return error("set server <b>/<s> name requires a new name.");
+    }
+    if !server.admin().in_maintenance() {
+        return error("Server must be in maintenance mode to be renamed (set server <b>/<s> state maint).");
+    }
+    if name.chars().any(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'))) {
+        return error("Server name contains invalid characters.");
+    }
+    if server.referenced.load(Relaxed) {
+        return error(
+            "Cannot rename: server's name is statically referenced (use-server, track, or sample argument).",
+        );
+    }
+    let servers = proxy.state.servers.load();
+    if servers.iter().any(|other| other.id != server.id && *other.name == *name) {
+        return error("A server with the same name already exists in this backend.");
+    }
+    server.name.set(name);
+    Reply::Message(Severity::Notice, "Server name updated.".into())
+}
+
+fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> Reply {
+    let failed = |why: &str| error(format!("set server <b>/<s> fqdn failed because {why}."));
+    if !server.resolved.load(Relaxed) {
+        return failed("no resolution is configured");
+    }
+    if server.srv_record.get().is_some() {
+        return failed("SRV resolution is configured");
+    }
+    let (name, by) = (call.arg(2), "by 'stats socket command'");
+    let old = server.fqdn.load();
+    if old.as_ref().is_some_and(|old| ***old == *name) {
+        return Reply::Message(Severity::Notice, format!("no need to change the FDQN {by}"));
+    }
+    let Some(keeper) = call.runtime.keeper.get() else { return failed("names cannot be changed here") };
+    let shown = old.as_ref().map_or("(null)", |old| old);
+    let text = format!("{}/{} changed its FQDN from {shown} to {name} {by}", server.proxy, server.name);
+    // Shown at once; resolving it begins on its own.
+    server.set_fqdn(Some(name));
+    server.change_admin(Admin::FQDN_SET, 0, now_ms());
+    keeper.rename_host(&server.proxy, server, name);
+    Reply::Message(Severity::Notice, text)
+}
+
+/// The number that a text begins with, and what follows it; `None` when it begins with none.
+fn leading_number(text: &str) -> Option<(i64, &str)> {
+    let digits = text.trim_start_matches(['-', '+']);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let (number, rest) = text.split_at(text.len() - digits.len() + end);
+    number.parse().ok().map(|number| (number, rest))
+}
+
+/// Absolute weights from 0 to 256, or a percentage of the initial one. Static algorithms allow 0 and all only.
+fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &str) -> Reply {
+    if text.is_empty() {
+        return error("Require <weight> or <weight%>.");
+    }
+    let (digits, relative) = match text.strip_suffix('%') {
+        Some(digits) => (digits, true),
+        None => (text, false),
+    };
+    let number = match leading_number(digits) {
+        None => return error("Empty weight string empty or preceded by garbage"),
+        Some((_, rest)) if !rest.is_empty() => return error("Trailing garbage in weight string"),
+        Some((number, _)) => number,
+    };
+    if relative && number < 0 {
+        return error("Relative weight must be positive.");
+    }
+    // More than all weights allow is the highest one.
+    let number = if relative { number.min(u32::MAX.into()) } else { number };
+    let Some(number) = u32::try_from(number).ok().filter(|number| relative || *number <= 256) else {
+        return error("Absolute weight can only be between 0 and 256 inclusive.");
+    };
+    let initial = u64::from(server.initial_weight);
+    let weight = if relative { (initial * u64::from(number) / 100).min(256) as u32 } else { number };
+    if !proxy.dynamic_weights && weight != 0 && weight != server.initial_weight {
+        return error("Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.");
+    }
+    server.set_weight(weight);
+    admin::refresh(runtime, &proxy.state);
+    Reply::Done
+}
+
+pub(crate) fn weight(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, proxy, server| change_weight(call.runtime, proxy, server, call.arg(1)))
+}
+
+pub(crate) fn get_weight(call: &mut Call<'_>) -> Reply {
+    with_server(call, |_, _, server| {
+        Reply::Text(format!("{} (initial {})", server.user_weight(), server.initial_weight))
+    })
+}
+
+/// Runs `change` on the frontend that the first argument names.
+fn with_frontend(call: &mut Call<'_>, change: impl FnOnce(&mut Call<'_>, &state::Proxy) -> Reply) -> Reply {
+    if call.arg(0).is_empty() {
+        return error("A frontend name is expected.");
+    }
+    match call.runtime.view().frontend(call.arg(0)) {
+        Some(proxy) => change(call, &proxy.state),
+        None => error("No such frontend."),
+    }
+}
+
+const SHUT_DOWN: &str = "Frontend was previously shut down, cannot ";
+
+pub(crate) fn publish_backend(call: &mut Call<'_>) -> Reply {
+    set_published(call, true)
+}
+
+pub(crate) fn unpublish_backend(call: &mut Call<'_>) -> Reply {
+    set_published(call, false)
+}
+
+fn set_published(call: &mut Call<'_>, published: bool) -> Reply {
+    let view = call.runtime.view();
+    let disabled = view.disabled_backends.iter().any(|name| name == call.arg(0));
+    let Some(proxy) = view.backend(call.arg(0)) else {
+        return error(if disabled { "No effect on a disabled backend." } else { "No such backend." });
+    };
+    if proxy.state.admission() == Admission::Stopped {
+        return error("No effect on a disabled backend.");
+    }
+    proxy.state.unpublished.store(!published, Relaxed);
+    let done = if published { "Backend published." } else { "Backend unpublished." };
+    Reply::Message(Severity::Notice, done.into())
+}
+
+/// Runs `change` on the backend that the first argument names.
+fn with_backend(call: &Call<'_>, change: impl FnOnce(&state::Proxy) -> Reply) -> Reply {
+    if call.arg(0).is_empty() {
+        return error("A backend name is expected.");
+    }
+    match call.runtime.view().backend(call.arg(0)) {
+        Some(proxy) => change(&proxy.state),
+        None => error("No such backend."),
+    }
+}
+
+pub(crate) fn enable_dynamic_cookie(call: &mut Call<'_>) -> Reply {
+    with_backend(call, |proxy| {
+        proxy.dynamic_cookies.store(true, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn disable_dynamic_cookie(call: &mut Call<'_>) -> Reply {
+    with_backend(call, |proxy| {
+        proxy.dynamic_cookies.store(false, Relaxed);
+        Reply::Done
+    })
+}
+
+pub(crate) fn dynamic_cookie_key(call: &mut Call<'_>) -> Reply {
+    let key = call.arg(1);
+    if key.is_empty() {
+        return error("String value expected.");
+    }
+    with_backend(call, |proxy| {
+        proxy.dynamic_key.store(Some(Arc::new(key.into())));
+        Reply::Done
+    })
+}
+
+pub(crate) fn disable_frontend(call: &mut Call<'_>) -> Reply {
+    with_frontend(call, |call, proxy| match proxy.admission() {
+        Admission::Stopped => Reply::Message(Severity::Notice, format!("{SHUT_DOWN}disable.")),
+        Admission::Paused => Reply::Message(Severity::Notice, "All sockets are already disabled.".into()),
+        Admission::Open => {
+            admin::admit(call.runtime, proxy, Admission::Paused);
+            Reply::Done
+        }
+    })
+}
+
+pub(crate) fn enable_frontend(call: &mut Call<'_>) -> Reply {
+    with_frontend(call, |call, proxy| match proxy.admission() {
+        Admission::Stopped => error(format!("{SHUT_DOWN}enable.")),
+        Admission::Open => Reply::Message(Severity::Notice, "All sockets are already enabled.".into()),
+        Admission::Paused => {
+            admin::admit(call.runtime, proxy, Admission::Open);
+            Reply::Done
+        }
+    })
+}
+
+pub(crate) fn shutdown_frontend(call: &mut Call<'_>) -> Reply {
+    with_frontend(call, |call, proxy| {
+        if proxy.admission() == Admission::Stopped {
+            return error("Frontend was already shut down.");
+        }
+        admin::admit(call.runtime, proxy, Admission::Stopped);
+        Reply::Done
+    })
+}
+
+pub(crate) fn maxconn_frontend(call: &mut Call<'_>) -> Reply {
+    with_frontend(call, |call, proxy| match call.arg(1).parse::<u32>() {
+        Ok(limit) => {
+            proxy.maxconn.store(limit, Relaxed);
+            for listener in proxy.listeners.load().iter() {
+                listener.wake();
+            }
+            Reply::Done
+        }
+        Err(_) if call.arg(1).is_empty() => error("Integer value expected."),
+        Err(_) => error("Value out of range."),
+    })
+}
+
+pub(crate) fn maxconn_server(call: &mut Call<'_>) -> Reply {
+    with_server(call, |call, proxy, server| match leading_number(call.arg(1)) {
+        _ if call.arg(1).is_empty() => error("Require <maxconn>."),
+        None => error("maxconn string empty or preceded by garbage"),
+        Some((_, rest)) if !rest.is_empty() => error("Trailing garbage in maxconn string"),
+        Some((limit, _)) => match u32::try_from(limit) {
+            Ok(limit) => {
+                server.set_maxconn(limit);
+                admin::refresh(call.runtime, &proxy.state);
+                Reply::Done
+            }
+            Err(_) => error("Value out of range."),
+        },
+    })
+}
+
+pub(crate) fn maxconn_global(call: &mut Call<'_>) -> Reply {
+    let process = &call.runtime.process;
+    let hard = process.hard_maxconn.load(Relaxed);
+    match call.arg(0).parse::<u32>() {
+        Ok(limit) if limit <= hard => {
+            process.maxconn.store(if limit == 0 { hard } else { limit }, Relaxed);
+            for proxy in call.runtime.view().proxies.iter() {
+                proxy.state.listeners.load().iter().for_each(|listener| listener.wake());
+            }
+            Reply::Done
+        }
+        Err(_) if call.arg(0).is_empty() => error("Expects an integer value."),
+        _ => error("Value out of range."),
+    }
+}
+
+const RATE_LIMIT_USAGE: &str = concat!(
+    "'set rate-limit' only supports :\n",
+    "   - 'connections global' to set the per-process maximum connection rate\n",
+    "   - 'sessions global' to set the per-process maximum session rate\n",
+);
+
+pub(crate) fn rate_limit(call: &mut Call<'_>) -> Reply {
+    let process = &call.runtime.process;
+    let limit = match (call.arg(0), call.arg(1)) {
+        ("connections", "global") => &process.connection_limit,
+        ("sessions", "global") => &process.session_limit,
+        ("ssl-sessions" | "http-compression", "global") => {
+            return error(format!("'set rate-limit {} global' is not supported yet.", call.arg(0)));
+        }
+        _ => return error(RATE_LIMIT_USAGE),
+    };
+    match call.arg(2).parse::<u32>() {
+        Ok(value) => {
+            limit.store(value, Relaxed);
+            Reply::Done
+        }
+        Err(_) => error("Expects an integer value."),
+    }
+}
+
+pub(crate) fn timeout(call: &mut Call<'_>) -> Reply {
+    if call.arg(0) != "cli" {
+        return error("'set timeout' only supports 'cli'.");
+    }
+    match parse_duration(call.arg(1), DefaultUnit::Seconds) {
+        Ok(delay) if delay > Duration::ZERO => {
+            call.settings.timeout = delay;
+            Reply::Done
+        }
+        _ if call.arg(1).is_empty() => error("Expects an integer value."),
+        _ => error("Invalid timeout value."),
+    }
+}
+
+pub(crate) fn severity_output(call: &mut Call<'_>) -> Reply {
+    call.settings.severity = match call.arg(0) {
+        "none" => SeverityOutput::None,
+        "number" => SeverityOutput::Number,
+        "string" => SeverityOutput::String,
+        _ => return error("one of 'none', 'number', 'string' is a required argument\n"),
+    };
+    Reply::Done
+}
+
+pub(crate) fn operator(call: &mut Call<'_>) -> Reply {
+    lower(call, Level::Operator)
+}
+
+pub(crate) fn user(call: &mut Call<'_>) -> Reply {
+    lower(call, Level::User)
+}
+
+/// The level only goes down, and takes expert and experimental mode with it.
+fn lower(call: &mut Call<'_>, level: Level) -> Reply {
+    if call.settings.level < level {
+        return denied();
+    }
+    call.settings.level = level;
+    call.settings.expert = false;
+    call.settings.experimental = false;
+    Reply::Done
+}
+
+pub(crate) fn expert_mode(call: &mut Call<'_>) -> Reply {
+    let (word, name) = (call.arg(0).to_owned(), "expert-mode");
+    switch(&word, name, &mut call.settings.expert)
+}
+
+pub(crate) fn experimental_mode(call: &mut Call<'_>) -> Reply {
+    let (word, name) = (call.arg(0).to_owned(), "experimental-mode");
+    switch(&word, name, &mut call.settings.experimental)
+}
+
+fn switch(word: &str, name: &str, mode: &mut bool) -> Reply {
+    match word {
+        "" => return Reply::Text(format!("{name} is {}", if *mode { "ON" } else { "OFF" })),
+        "on" => *mode = true,
+        "off" => *mode = false,
+        _ => return error(format!("'{name}' expects 'on' or 'off'.")),
+    }
+    Reply::Done
+}
+
+const PROMPT_USAGE: &str = "Usage: prompt [help | n | i | p | timed]*\n\
+Changes the default prompt and interactive mode. Without argument, alternates between prompt and\n\
+non-interactive modes. Options:\n  help   : display this help\n  n      : set to non-interactive mode\n  \
+i      : set to interactive mode\n  p      : set to prompt mode\n  timed  : toggle the display of the time in the prompt\n";
+
+pub(crate) fn prompt(call: &mut Call<'_>) -> Reply {
+    let words: Vec<String> = call.args.to_vec();
+    let settings = &mut *call.settings;
+    if words.is_empty() {
+        let on = !settings.prompt;
+        (settings.interactive, settings.prompt) = (on, on);
+    }
+    for word in &words {
+        (settings.interactive, settings.prompt) = match word.as_str() {
+            "n" => (false, false),
+            "i" => (true, false),
+            "p" => (true, true),
+            "timed" => {
+                settings.timed = !settings.timed;
+                (true, true)
+            }
+            _ => return Reply::Text(PROMPT_USAGE.into()),
+        };
+    }
+    Reply::Done
+}
+
+pub(crate) fn quit(_: &mut Call<'_>) -> Reply {
+    Reply::Quit
+}
+
+pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    match call.arg(0) {
+        "all" | "server" if call.settings.level < Level::Admin => return denied(),
+        "server" => match server(&view, call.arg(1)) {
+            Ok((_, server)) => {
+                state::counters::clear_server(&server, true);
+                return Reply::Message(Severity::Notice, "Server counters cleared.\n".into());
+            }
+            Err(reply) => return reply,
+        },
+        what => {
+            let all = what == "all";
+            for proxy in &view.proxies {
+                state::counters::clear_proxy(&proxy.state, all);
+            }
+            state::counters::clear_process(&call.runtime.process);
+            if all {
+                let nameservers = view.resolvers.iter().flat_map(|section| &section.nameservers);
+                nameservers.for_each(|nameserver| nameserver.counters.clear());
+            }
+        }
+    }
+    Reply::Done
+}

@@ -1,0 +1,176 @@
+//! Streams under way: `show sess`, `shutdown session`, `shutdown sessions`. What a stream looks like is made by
+//! [`crate::commands::stream_dump`].
+
+use base::clock::now_ms;
+use base::units::{DefaultUnit, parse_duration};
+use runtime::{shard, worker};
+use state::Mode;
+use state::sessions::{self, Activity, Kill, Snapshot};
+use tokio::sync::oneshot;
+
+use crate::call::{Call, Reply, error};
+use crate::commands::sets;
+use crate::commands::stream_dump::Shown;
+
+/// Which sessions are wanted; sent to every worker.
+#[derive(Debug, Clone, Default)]
+struct Wanted {
+    id: Option<u64>,
+    frontend: Option<u32>,
+    backend: Option<u32>,
+    server: Option<(u32, u32)>,
+    older_ms: u64,
+}
+
+impl Wanted {
+    fn accepts(&self, entry: &Snapshot, now: u64) -> bool {
+        let backend = entry.backend.as_ref().map(|backend| backend.id);
+        // What a connection has between two requests is no stream, nor before the first.
+        let is_stream = entry.activity != Activity::Waiting || entry.frontend.mode != Mode::Http;
+        (is_stream || self.id.is_some())
+            && self.id.is_none_or(|id| id == entry.id)
+            && self.frontend.is_none_or(|id| id == entry.frontend.id)
+            && self.backend.is_none_or(|id| Some(id) == backend)
+            && self.server.is_none_or(|(proxy, id)| {
+                backend == Some(proxy) && entry.server.as_ref().is_some_and(|server| server.id == id)
+            })
+            && now.saturating_sub(entry.since_ms) >= self.older_ms
+    }
+}
+
+/// Runs `work` on every worker and collects what they return. A process without workers (a test) runs it here.
+pub(crate) async fn on_every_worker<R: Send + 'static>(
+    work: impl Fn() -> R + Clone + Send + 'static,
+) -> Vec<R> {
+    let mut answers = Vec::new();
+    for index in 0..shard::workers() {
+        let (send, receive) = oneshot::channel();
+        let own = work.clone();
+        let posted = worker::post(index, move || {
+            // Nobody waits any more when the connection closed meanwhile.
+            let _ = send.send(own());
+        });
+        if posted {
+            answers.push(receive);
+        } else if index == shard::current_worker() {
+            return vec![work()];
+        }
+    }
+    let mut results = Vec::with_capacity(answers.len());
+    for answer in answers {
+        results.extend(answer.await);
+    }
+    results
+}
+
+async fn collect(wanted: Wanted) -> Vec<Snapshot> {
+    let now = now_ms();
+    let lists = on_every_worker(move || sessions::list(|entry| wanted.accepts(entry, now))).await;
+    let mut all: Vec<Snapshot> = lists.into_iter().flatten().collect();
+    all.sort_unstable_by_key(|entry| (entry.since_ms, entry.id));
+    all
+}
+
+const SHOW_SESS_USAGE: &str = "Usage: show sess [<id> | all | help] [<options>*]\n\
+Dumps active streams (formerly called 'sessions'). Available options:\n\
+   backend <b>     only show streams attached to this backend\n\
+   frontend <f>    only show streams attached to this frontend\n\
+   older <age>     only show streams older than this age (seconds by default)\n\
+   server <b/s>    only show streams attached to this server\n\
+Without option, all active streams are dumped in a short format. With 'all' or an\n\
+identifier, they are dumped in the detailed format.\n";
+
+/// What `show sess` asks for, and whether in detail.
+fn sess_arguments(call: &Call<'_>) -> Result<(Wanted, bool), Reply> {
+    let view = call.runtime.view();
+    let mut wanted = Wanted::default();
+    let mut detailed = false;
+    let mut words = call.args.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| error(format!("'{word}' expects an argument.")));
+        match word {
+            "help" => return Err(Reply::Text(SHOW_SESS_USAGE.into())),
+            "all" => detailed = true,
+            "backend" => {
+                let name = value()?;
+                let found = view.backend(name).ok_or_else(|| error("No such backend."))?;
+                wanted.backend = Some(found.state.id);
+            }
+            "frontend" => {
+                let name = value()?;
+                let found = view.frontend(name).ok_or_else(|| error("No such frontend."))?;
+                wanted.frontend = Some(found.state.id);
+            }
+            "server" => {
+                let (proxy, server) = sets::server(&view, value()?)?;
+                wanted.server = Some((proxy.state.id, server.id));
+            }
+            "older" => {
+                let age = value()?;
+                let parsed = parse_duration(age, DefaultUnit::Seconds);
+                wanted.older_ms = parsed.map_err(|_| error("Invalid age."))?.as_millis() as u64;
+            }
+            "show-uri" | "susp" => return Err(error(format!("'show sess {word}' is not supported yet."))),
+            id => {
+                let unknown = || error(format!("Unsupported option '{id}', try 'help' for more info."));
+                wanted.id = Some(parse_id(id).ok_or_else(unknown)?);
+                detailed = true;
+            }
+        }
+    }
+    Ok((wanted, detailed))
+}
+
+pub(crate) fn show_sess(call: &mut Call<'_>) -> Reply {
+    let (wanted, detailed) = match sess_arguments(call) {
+        Ok(parsed) => parsed,
+        Err(reply) => return reply,
+    };
+    let anonymous = call.settings.anonymous;
+    Reply::Later(Box::pin(async move {
+        let one = wanted.id.is_some();
+        let entries = collect(wanted).await;
+        if one && entries.is_empty() {
+            return error("Session not found.");
+        }
+        let now = now_ms();
+        let chunks: Vec<Vec<Snapshot>> = entries.chunks(64).map(<[_]>::to_vec).collect();
+        Reply::Pieces(Box::new(chunks.into_iter().map(move |entries| {
+            entries
+                .iter()
+                .map(|entry| {
+                    let shown = Shown::new(entry, now, anonymous);
+                    if detailed { shown.dump() } else { shown.line() }
+                })
+                .collect()
+        })))
+    }))
+}
+
+fn parse_id(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+pub(crate) fn shutdown_session(call: &mut Call<'_>) -> Reply {
+    let Some(id) = parse_id(call.arg(0)) else {
+        return error("Session pointer expected (use 'show sess').");
+    };
+    Reply::Later(Box::pin(async move {
+        let killed = on_every_worker(move || sessions::kill(Kill::Operator, |entry| entry.id == id)).await;
+        if killed.iter().sum::<usize>() > 0 {
+            Reply::Done
+        } else {
+            error("No such session (use 'show sess').")
+        }
+    }))
+}
+
+pub(crate) fn shutdown_sessions_server(call: &mut Call<'_>) -> Reply {
+    match sets::server(&call.runtime.view(), call.arg(0)) {
+        Ok((_, server)) => Reply::Later(Box::pin(async move {
+            on_every_worker(move || sessions::kill_server(Kill::Operator, &server)).await;
+            Reply::Done
+        })),
+        Err(reply) => reply,
+    }
+}

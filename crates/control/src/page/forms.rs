@@ -1,0 +1,170 @@
+//! What the forms of the statistics page ask for (configuration manual, `stats admin`): one action on some servers of a backend.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::now_ms;
+use runtime::{shard, worker};
+use state::sessions::{self, Kill};
+use state::{Admin, Server};
+
+use crate::admin;
+use crate::page::request::{PageRequest, PageSettings, decode};
+use crate::view::{ProxyView, Runtime};
+
+/// How an action ended; the page tells it after the redirect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    None,
+    Part,
+    Error,
+    Deny,
+    TooLarge,
+}
+
+impl Outcome {
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Self::Done => "DONE",
+            Self::None => "NONE",
+            Self::Part => "PART",
+            Self::Error => "ERRP",
+            Self::Deny => "DENY",
+            Self::TooLarge => "EXCD",
+        }
+    }
+}
+
+/// An action: its name in forms, and what it does; whether there was anything to do.
+struct Action(&'static str, fn(&Arc<Runtime>, &ProxyView, &Arc<Server>) -> bool);
+
+/// Every action, those of older pages too.
+#[rustfmt::skip]
+const ACTIONS: &[Action] = &[
+    Action("ready",    |runtime, _, server| admin::set_state(runtime, server, "ready")),
+    Action("drain",    |runtime, _, server| admin::set_state(runtime, server, "drain")),
+    Action("maint",    |runtime, _, server| admin::set_state(runtime, server, "maint")),
+    Action("disable",  |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, true)),
+    Action("enable",   |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, false)),
+    Action("stop",     |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, true)),
+    Action("start",    |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, false)),
+    Action("dhlth",    |_, _, server| checks(server, false)),
+    Action("ehlth",    |_, _, server| checks(server, true)),
+    Action("hrunn",    |runtime, _, server| health(runtime, server, "up")),
+    Action("hnolb",    |runtime, _, server| health(runtime, server, "stopping")),
+    Action("hdown",    |runtime, _, server| health(runtime, server, "down")),
+    Action("dagent",   |_, _, server| agent(server, false)),
+    Action("eagent",   |_, _, server| agent(server, true)),
+    Action("arunn",    |runtime, _, server| answer(runtime, server, "up")),
+    Action("adown",    |runtime, _, server| answer(runtime, server, "down")),
+    Action("shutdown", |_, _, server| shut_down(server)),
+];
+
+fn mark(runtime: &Runtime, server: &Arc<Server>, flag: u32, on: bool) -> bool {
+    if (server.admin().0 & flag != 0) == on {
+        return false;
+    }
+    admin::set_flag(runtime, server, flag, on);
+    true
+}
+
+fn checks(server: &Server, on: bool) -> bool {
+    if !server.health.configured.load(Relaxed) {
+        return false;
+    }
+    if on {
+        server.enable_checks(now_ms())
+    } else {
+        admin::disable_checks(server)
+    }
+    true
+}
+
+fn health(runtime: &Runtime, server: &Arc<Server>, state: &str) -> bool {
+    server.tracked().is_none() && admin::set_health(runtime, server, state)
+}
+
+fn agent(server: &Server, on: bool) -> bool {
+    let configured = server.agent.configured.load(Relaxed);
+    if configured {
+        server.agent_checked.store(on, Relaxed);
+    }
+    configured
+}
+
+fn answer(runtime: &Runtime, server: &Arc<Server>, word: &str) -> bool {
+    server.agent_checked.load(Relaxed) && admin::set_agent(runtime, server, word)
+}
+
+fn shut_down(server: &Arc<Server>) -> bool {
+    for index in 0..shard::workers() {
+        let server = server.clone();
+        worker::post(index, move || {
+            sessions::kill_server(Kill::Operator, &server);
+        });
+    }
+    true
+}
+
+/// The largest form taken.
+const MAX_FORM: usize = 64 * 1024;
+
+/// Carries out `s=<server>&…&action=<action>&b=<backend>`.
+pub(crate) fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> Outcome {
+    if !request.admin {
+        return Outcome::Deny;
+    }
+    if request.body.len() > MAX_FORM {
+        return Outcome::TooLarge;
+    }
+    let (mut servers, mut action, mut backend) = (Vec::new(), None, None);
+    for (name, value) in http::uri::params(request.body, false, None) {
+        let value = decode(&String::from_utf8_lossy(value.unwrap_or_default()));
+        match name {
+            b"s" => servers.push(value),
+            b"action" => action = Some(value),
+            b"b" => backend = Some(value),
+            _ => {}
+        }
+    }
+    let view = runtime.view();
+    let proxy = match &backend {
+        None => None,
+        Some(name) => {
+            let found = view.backend(name);
+            let visible = |proxy: &ProxyView| settings.scope.contains(&proxy.state.name);
+            // Who may not see a backend is not told either whether there is one.
+            if !settings.scope.is_empty() && !found.is_some_and(visible) {
+                return Outcome::Deny;
+            }
+            match found {
+                None => return Outcome::Error,
+                found => found,
+            }
+        }
+    };
+    let action = match &action {
+        None => None,
+        Some(name) => match ACTIONS.iter().find(|action| action.0 == name) {
+            None => return Outcome::Error,
+            found => found,
+        },
+    };
+    let (Some(proxy), Some(Action(_, run))) = (proxy, action) else { return Outcome::None };
+    let (mut done, mut failed) = (0, 0);
+    for name in &servers {
+        match proxy.state.server(name).map(|server| run(runtime, proxy, &server)) {
+            Some(true) => done += 1,
+            // It does not count.
+            Some(false) => {}
+            None => failed += 1,
+        }
+    }
+    match (done, failed) {
+        (0, 0) => Outcome::None,
+        (0, _) => Outcome::Error,
+        (_, 0) => Outcome::Done,
+        _ => Outcome::Part,
+    }
+}

@@ -1,0 +1,92 @@
+//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out; what its forms ask for is done by
+//! `forms`. A pure function over the state; `proxy` does the matching of the URI, the authentication and the sending.
+
+pub(crate) mod forms;
+mod html;
+mod request;
+
+use std::sync::Arc;
+
+use self::forms::Outcome;
+pub(crate) use self::request::decode;
+use self::request::{Options, Output, options};
+pub use self::request::{PageRequest, PageResponse, PageSettings};
+use crate::statistics::info::Format;
+use crate::statistics::pieces::{self, StatPieces};
+use crate::statistics::stat::{Filter, Show};
+use crate::view::Runtime;
+
+/// Answers a request for the page. GET and HEAD show, POST acts.
+pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> PageResponse {
+    let options = options(request.uri, &settings.uri);
+    if request.method == http::Method::Post {
+        return redirect(settings, &options, forms::act(runtime, settings, request));
+    }
+    let view = runtime.view();
+    let filter = Filter {
+        up: options.up,
+        no_maintenance: options.no_maintenance,
+        scope: options.scope.clone(),
+        names: settings.scope.clone(),
+        ..Filter::default()
+    };
+    let show = Show::now(runtime, settings.show_legends);
+    let pieces = |format| {
+        let pieces = StatPieces::new(view.clone(), filter.clone(), show, format, false);
+        Box::new(pieces.map(String::into_bytes)) as Box<dyn Iterator<Item = Vec<u8>>>
+    };
+    let one =
+        |text: String| Box::new(std::iter::once(text.into_bytes())) as Box<dyn Iterator<Item = Vec<u8>>>;
+    let (kind, body) = match options.format {
+        Output::Csv => ("text/plain", pieces(Format::Plain)),
+        Output::Typed => ("text/plain", pieces(Format::Typed)),
+        Output::Json => ("application/json", pieces(Format::Json)),
+        Output::Schema => ("application/json", one(pieces::schema_text())),
+        Output::Info => {
+            ("text/plain", one(crate::statistics::info::show_info(runtime, Format::Plain, false, false)))
+        }
+        Output::Html => {
+            let page = html::Page::new(runtime.clone(), settings.clone(), options.clone(), request.admin);
+            let rows =
+                StatPieces::new(view.clone(), filter, Show { legends: true, ..show }, Format::Plain, false);
+            ("text/html; charset=utf-8", Box::new(page.pieces(rows)) as Box<dyn Iterator<Item = Vec<u8>>>)
+        }
+    };
+    let mut headers = vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
+    if options.format == Output::Html {
+        headers.push(("x-frame-options", "SAMEORIGIN".to_owned()));
+        headers.push((
+            "content-security-policy",
+            "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'self'"
+                .to_owned(),
+        ));
+    }
+    if let Some(refresh) = settings.refresh.filter(|_| !options.no_refresh) {
+        headers.push(("refresh", refresh.as_secs().max(1).to_string()));
+    }
+    let body = if request.method == http::Method::Head { Box::new(std::iter::empty()) } else { body };
+    PageResponse { status: 200, headers, body }
+}
+
+/// Back to the page, so that reloading it does not act again.
+fn redirect(settings: &PageSettings, options: &Options, outcome: Outcome) -> PageResponse {
+    let mut location = format!("{};st={}", settings.uri, outcome.code());
+    if options.up {
+        location.push_str(";up");
+    }
+    if options.no_refresh {
+        location.push_str(";norefresh");
+    }
+    if let Some(scope) = &options.scope {
+        let mut encoded = Vec::new();
+        http::uri::url_encode(scope.as_bytes(), &mut encoded);
+        location.push_str(";scope=");
+        location.push_str(&String::from_utf8_lossy(&encoded));
+    }
+    let headers = vec![
+        ("cache-control", "no-cache".to_owned()),
+        ("content-type", "text/plain".to_owned()),
+        ("location", location),
+    ];
+    PageResponse { status: 303, headers, body: Box::new(std::iter::empty()) }
+}

@@ -1,0 +1,135 @@
+//! What the statistics page is asked and how it was configured.
+
+use std::time::Duration;
+
+/// How the page was configured (`stats …`).
+#[derive(Debug, Clone, Default)]
+pub struct PageSettings {
+    /// `stats uri`.
+    pub uri: Box<str>,
+    /// `stats refresh`.
+    pub refresh: Option<Duration>,
+    /// `stats scope`: the proxies shown; empty for all.
+    pub scope: Vec<Box<str>>,
+    /// `stats hide-version`.
+    pub hide_version: bool,
+    /// `stats show-legends`.
+    pub show_legends: bool,
+    /// `stats show-node`.
+    pub node: Option<Box<str>>,
+    /// `stats show-desc`.
+    pub description: Option<Box<str>>,
+}
+
+/// What was asked.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest<'a> {
+    /// The method.
+    pub method: http::Method,
+    /// Path and query.
+    pub uri: &'a str,
+    /// The body of a POST.
+    pub body: &'a [u8],
+    /// Whether `stats admin` allows changes to this client.
+    pub admin: bool,
+}
+
+/// What is answered.
+pub struct PageResponse {
+    /// The status code.
+    pub status: u16,
+    /// Headers, names in lower case; the length is not among them.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body, in pieces that each take little time to make. A piece may be empty, which must not end a chunked body.
+    pub body: Box<dyn Iterator<Item = Vec<u8>>>,
+}
+
+/// What the options behind the URI ask for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) format: Output,
+    pub(crate) up: bool,
+    pub(crate) no_maintenance: bool,
+    pub(crate) no_refresh: bool,
+    /// The outcome of an action, to be told (`st=`).
+    pub(crate) outcome: Option<String>,
+    pub(crate) scope: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Output {
+    #[default]
+    Html,
+    Csv,
+    Typed,
+    Json,
+    Schema,
+    Info,
+}
+
+/// The longest scope taken from a request, as in HAProxy.
+const MAX_SCOPE: usize = 20;
+
+/// Reads `;csv;norefresh`, `?scope=x` and their kin behind the page's own URI.
+pub(crate) fn options(uri: &str, own: &str) -> Options {
+    let rest = uri.strip_prefix(own).unwrap_or(uri);
+    let mut options = Options::default();
+    for word in rest.split([';', '&', '?']) {
+        match word {
+            "csv" => options.format = Output::Csv,
+            "typed" => options.format = Output::Typed,
+            "json" => options.format = Output::Json,
+            "json-schema" => options.format = Output::Schema,
+            "info" => options.format = Output::Info,
+            "up" => options.up = true,
+            "no-maint" => options.no_maintenance = true,
+            "norefresh" => options.no_refresh = true,
+            _ => {}
+        }
+        if let Some(outcome) = word.strip_prefix("st=") {
+            options.outcome = Some(outcome.to_owned());
+        }
+        if let Some(scope) = word.strip_prefix("scope=").filter(|scope| !scope.is_empty()) {
+            let decoded = decode(scope);
+            options.scope = Some(decoded.chars().take(MAX_SCOPE).collect());
+        }
+    }
+    options
+}
+
+pub(crate) fn decode(text: &str) -> String {
+    let mut out = Vec::new();
+    if http::uri::url_decode(text.as_bytes(), true, &mut out) {
+        String::from_utf8_lossy(&out).into_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_behind_the_uri_are_read_in_any_order() {
+        let csv = Options { format: Output::Csv, ..Options::default() };
+        for (uri, own, wanted) in [
+            ("/;csv;", "/", csv.clone()),
+            ("/?;csv;scope=b1", "/", Options { scope: Some("b1".into()), ..csv.clone() }),
+            (
+                "/stats?scope=a%20b&up",
+                "/stats",
+                Options { scope: Some("a b".into()), up: true, ..Options::default() },
+            ),
+            (
+                "/stats;norefresh;st=DONE",
+                "/stats",
+                Options { no_refresh: true, outcome: Some("DONE".into()), ..Options::default() },
+            ),
+            ("/csv", "/csv", Options::default()),
+            ("/s;json-schema", "/s", Options { format: Output::Schema, ..Options::default() }),
+        ] {
+            assert_eq!(options(uri, own), wanted, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The commands of a master's socket (`-S`; management manual, 9.4), as its help and the references list them. What they do
+//! is the program's.
+
+use crate::socket::table::CommandRow;
+use base::support::Support;
+
+const fn row(words: &'static str, usage: &'static str, doc: &'static str) -> CommandRow {
+    CommandRow { words, usage, doc, built: true, support: Support::Full }
+}
+
+/// The rows. What is not here is passed on to a worker.
+#[rustfmt::skip]
+pub const COMMANDS: &[CommandRow] = &[
+    //  command            arguments          what it does
+    row("@<relative pid>",   "[<command>]",   "run a command in the worker that serves (@1), or all that follow"),
+    row("@!<pid>",           "[<command>]",   "likewise in a process"),
+    row("@master",           "[<command>]",   "likewise here; @ does too"),
+    row("@@[!]<pid>",        "[<command>*]",  "hand the connection over to a process"),
+    row("reload",            "",              "reload the configuration, tell how that went"),
+    row("hard-reload",       "",              "likewise, ending the old process at once"),
+    row("show proc",         "",              "show the processes"),
+    row("show startup-logs", "",              "show the messages of the last start or reload"),
+    row("show version",      "",              "show the version"),
+    row("show cli level",    "",              "show the level of this session"),
+    row("show cli sockets",  "",              "show the sockets of the master's runtime API"),
+    row("show env",          "[<var>]",       "show the environment"),
+    row("echo",              "<text>",        "say that"),
+    row("operator",          "",              "lower the level to operator"),
+    row("user",              "",              "lower the level to user"),
+    row("prompt",            "[i|n|p]",       "toggle interactive mode with a prompt"),
+    row("expert-mode",       "[on|off]",      "for the commands passed on"),
+    row("experimental-mode", "[on|off]",      "for the commands passed on"),
+    row("help",              "",              "this text"),
+    row("quit",              "",              "disconnect"),
+];

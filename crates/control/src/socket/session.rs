@@ -1,0 +1,270 @@
+//! One connection to the runtime socket: reads lines, runs commands, writes answers (management manual, 9.3).
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, LazyLock};
+
+use base::clock::now_ms;
+use runtime::Local;
+use state::Proxy;
+use state::process::ProcessCounters;
+use state::proxy::{Mode, ProxySeed};
+use state::sessions::{self, Activity};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+
+use crate::call::{Follow, Reply, Settings, Severity};
+use crate::socket::{line, table};
+use crate::view::{Level, Runtime, SeverityOutput};
+
+/// Counts a connection while it lives.
+struct Counted<'a>(&'a Runtime);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Hands the listening sockets over on the connection itself (`expose-fd listeners`).
+pub type HandOver = Box<dyn FnOnce() -> std::pin::Pin<Box<dyn Future<Output = ()>>>>;
+
+/// The command that asks for it: its answer is no text.
+const GET_SOCKETS: &str = "_getsocks";
+
+/// Serves one connection of a runtime socket until it closes, idles too long, or one command line is done. Beyond
+/// `stats maxconn` connections a new one is closed at once.
+///
+/// # Errors
+/// What the socket says; the caller has nothing to do about it.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: S,
+    level: Level,
+    severity: SeverityOutput,
+    runtime: Arc<Runtime>,
+    hand_over: Option<HandOver>,
+) -> io::Result<()> {
+    let view = runtime.view();
+    let before = runtime.sessions.fetch_add(1, Relaxed);
+    let _counted = Counted(&runtime);
+    if before >= view.max_sessions {
+        return Ok(());
+    }
+    runtime.process.commanded.fetch_add(1, Relaxed);
+    runtime.process.streams.fetch_add(1, Relaxed);
+    let settings = Settings::new(level, severity, view.timeout);
+    // It is a stream like others: `show sess` lists it, `shutdown session` ends it.
+    let entry = sessions::register(&frontend(), None, None, now_ms());
+    entry.activity.set(Activity::Tunnel);
+    let session = Session {
+        socket: BufReader::new(socket),
+        runtime: runtime.clone(),
+        settings,
+        longest: view.line_length,
+        longest_payload: view.payload_length,
+        hand_over,
+    };
+    tokio::select! {
+        done = session.run() => done,
+        _ = poll_fn(|context| entry.poll_killed(context)) => Ok(()),
+    }
+}
+
+/// What streams of runtime sockets name as their frontend.
+fn frontend() -> Local<Proxy> {
+    static FRONTEND: LazyLock<Arc<Proxy>> = LazyLock::new(|| {
+        Arc::new(Proxy::new(ProxySeed {
+            id: 0,
+            name: "GLOBAL".into(),
+            mode: Mode::Tcp,
+            is_frontend: true,
+            is_backend: false,
+            maxconn: 0,
+            session_limit: 0,
+            disabled: false,
+        }))
+    });
+    Local::new(FRONTEND.clone())
+}
+
+struct Session<S> {
+    socket: BufReader<S>,
+    runtime: Arc<Runtime>,
+    settings: Settings,
+    longest: usize,
+    longest_payload: usize,
+    hand_over: Option<HandOver>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    async fn run(mut self) -> io::Result<()> {
+        loop {
+            let Some(text) = self.read_line(self.longest).await? else { return Ok(()) };
+            let line = line::parse(&text);
+            let payload = match &line.payload_end {
+                Some(end) => match self.read_payload(end).await? {
+                    Some(payload) => Some(payload),
+                    None => return Ok(()),
+                },
+                None => None,
+            };
+            let count = line.commands.len();
+            for (i, words) in line.commands.iter().enumerate() {
+                let payload = payload.as_deref().filter(|_| i + 1 == count);
+                if !self.command(words, payload).await? {
+                    return Ok(());
+                }
+            }
+            if !self.settings.interactive {
+                return self.socket.shutdown().await;
+            }
+            self.prompt().await?;
+        }
+    }
+
+    /// One line without its end; `None` when the connection is over. A last line without an end counts.
+    async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
+        let mut bytes = Vec::new();
+        loop {
+            let timeout = self.settings.timeout;
+            let chunk = match tokio::time::timeout(timeout, self.socket.fill_buf()).await {
+                Ok(chunk) => chunk?,
+                Err(_) => return Ok(None),
+            };
+            if chunk.is_empty() {
+                return Ok((!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned()));
+            }
+            let end = chunk.iter().position(|&b| b == b'\n');
+            let taken = end.map_or(chunk.len(), |end| end + 1);
+            bytes.extend_from_slice(&chunk[..end.unwrap_or(taken)]);
+            self.socket.consume(taken);
+            if bytes.len() > longest {
+                self.write("Command too long\n").await?;
+                return Ok(None);
+            }
+            if end.is_some() {
+                return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
+            }
+        }
+    }
+
+    async fn read_payload(&mut self, end: &str) -> io::Result<Option<String>> {
+        let mut payload = String::new();
+        loop {
+            if self.settings.prompt {
+                self.write("+ ").await?;
+            }
+            let Some(line) = self.read_line(self.longest_payload).await? else { return Ok(None) };
+            let line = line.strip_suffix('\r').unwrap_or(&line);
+            if line == end {
+                return Ok(Some(payload));
+            }
+            payload.push_str(line);
+            payload.push('\n');
+            if payload.len() > self.longest_payload {
+                self.write("Payload too large\n").await?;
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn write(&mut self, text: &str) -> io::Result<()> {
+        self.write_bytes(text.as_bytes()).await
+    }
+
+    async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match tokio::time::timeout(self.settings.timeout, self.socket.write_all(bytes)).await {
+            Ok(Ok(())) => {
+                let process = self.runtime.process.counters.mine();
+                process.bytes_out.add(bytes.len() as u64);
+                process.bytes_out_rate.tick_by(now_ms(), ProcessCounters::rate_units(bytes.len() as u64));
+                Ok(())
+            }
+            Ok(failed) => failed,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Runs one command and writes its answer, which an empty line ends. `false` to close.
+    async fn command(&mut self, words: &[String], payload: Option<&str>) -> io::Result<bool> {
+        if words == [GET_SOCKETS] {
+            if let Some(hand_over) = self.hand_over.take() {
+                hand_over().await;
+            }
+            return Ok(false);
+        }
+        let mut reply = table::run(&self.runtime, words, payload, &mut self.settings);
+        while let Reply::Later(answer) = reply {
+            reply = answer.await;
+        }
+        let mut text = match reply {
+            Reply::Quit => return Ok(false),
+            Reply::Done | Reply::Later(_) => String::new(),
+            Reply::Text(text) => text,
+            Reply::Message(severity, text) => self.label(severity) + &text,
+            Reply::Follow(follow, wait) => {
+                self.follow(follow, wait).await?;
+                String::new()
+            }
+            Reply::Pieces(pieces) => {
+                for piece in pieces {
+                    self.write(&piece).await?;
+                    // Other connections of this worker get their turn between pieces.
+                    tokio::task::yield_now().await;
+                }
+                String::new()
+            }
+        };
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push('\n');
+        self.write(&text).await?;
+        Ok(true)
+    }
+
+    /// Writes the messages of a ring; with `wait` also those that come, until the client says anything or goes.
+    async fn follow(&mut self, mut follow: Follow, wait: bool) -> io::Result<()> {
+        loop {
+            let batch = follow.next_batch();
+            if !batch.is_empty() {
+                self.write_bytes(&batch).await?;
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if !wait {
+                return Ok(());
+            }
+            let said = tokio::select! {
+                () = follow.more() => None,
+                said = self.socket.fill_buf() => Some(said?.len()),
+            };
+            if let Some(length) = said {
+                self.socket.consume(length);
+                return Ok(());
+            }
+        }
+    }
+
+    fn label(&self, severity: Severity) -> String {
+        let (number, word) = severity.names();
+        match self.settings.severity {
+            SeverityOutput::None => String::new(),
+            SeverityOutput::Number => format!("[{number}]: "),
+            SeverityOutput::String => format!("[{word}]: "),
+        }
+    }
+
+    async fn prompt(&mut self) -> io::Result<()> {
+        if !self.settings.prompt {
+            return Ok(());
+        }
+        let up = self.runtime.uptime();
+        let prompt = if self.settings.timed {
+            format!("[{}:{:02}:{:02}:{:02}]> ", up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60)
+        } else {
+            "> ".to_owned()
+        };
+        self.write(&prompt).await
+    }
+}

@@ -1,0 +1,382 @@
+//! The table of commands of the runtime socket, and how a command is found, allowed and helped with.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use base::support::Support;
+use runtime::watchdog;
+
+use crate::call::{Call, Reply, Settings, denied, error};
+use crate::commands::{
+    anonymized, backends, captured, certificates, events, inside, measures, patterns, servers, sets, shows,
+    streams, traces, variables,
+};
+use crate::statistics::resolvers;
+use crate::stats_file;
+use crate::view::{Level, Runtime};
+
+/// What must be switched on first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Normal,
+    Experimental,
+    Expert,
+}
+
+type Run = fn(&mut Call<'_>) -> Reply;
+
+/// A row of the table.
+pub(crate) struct Command {
+    pub(crate) words: &'static str,
+    usage: &'static str,
+    text: &'static str,
+    level: Level,
+    mode: Mode,
+    /// `None`: understood, not built.
+    run: Option<Run>,
+    support: Support,
+}
+
+/// Of commands that are understood and refused.
+const LATER: Support = Support::None("not supported yet");
+
+impl Command {
+    const fn partial(self, reason: &'static str) -> Self {
+        Self { support: Support::Partial(reason), ..self }
+    }
+}
+
+const fn row(
+    words: &'static str,
+    usage: &'static str,
+    level: Level,
+    text: &'static str,
+    run: Run,
+) -> Command {
+    Command { words, usage, text, level, mode: Mode::Normal, run: Some(run), support: Support::Full }
+}
+
+const fn later(words: &'static str, usage: &'static str, level: Level, text: &'static str) -> Command {
+    Command { words, usage, text, level, mode: Mode::Normal, run: None, support: LATER }
+}
+
+const fn debug(words: &'static str, text: &'static str) -> Command {
+    Command { words, usage: "", text, level: Admin, mode: Mode::Expert, run: None, support: LATER }
+}
+
+use Level::{Admin, Operator, User};
+
+const CERT: &str = "certificates serve JWTs only: TLS is not supported yet";
+
+/// Every command of the worker (management manual 9.3), in alphabetical order as `help` lists them.
+#[rustfmt::skip]
+pub(crate) const COMMANDS: &[Command] = &[
+    //    words                       usage                               level     what it does                                                                       function
+    row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| Reply::Quit),
+    later("abort ssl ca-file",        "<cafile>",                         Admin,    "abort a transaction for a CA file"),
+    row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort).partial(CERT),
+    later("abort ssl crl-file",       "<crlfile>",                        Admin,    "abort a transaction for a CRL file"),
+    later("acme challenge_ready",     "<certificate> domain <domain>",    Admin,    "notify that the challenge of a domain is ready"),
+    later("acme renew",               "<certificate>",                    Admin,    "renew a certificate with the ACME protocol"),
+    later("acme status",              "",                                 Admin,    "show the status of certificates configured with ACME"),
+    row  ("add acl",                  "[@<ver>] <acl> <pattern>",         Admin,    "add an acl entry",                                                                  patterns::add_acl),
+    row  ("add backend",              "<bk> from <defpx> [mode <mode>]",  Admin,    "create a new backend", backends::add),
+    row  ("add map",                  "[@<ver>] <map> <key> <val>",       Admin,    "add a map entry (payload supported instead of key/val)",                            patterns::add_map),
+    row  ("add server",               "<bk>/<srv> <addr> [opts]*",        Admin,    "create a new server",                                                               servers::add),
+    later("add ssl ca-file",          "<cafile> <payload>",               Admin,    "add a certificate into the CA file"),
+    later("add ssl crt-list",         "<list> <cert> [opts]*",            Admin,    "add to crt-list file <list> a line <cert> or a payload"),
+    row  ("add ssl jwt",              "<cert>",                           Admin,    "add a certificate to those usable with jwt_verify_cert", certificates::add_jwt),
+    row  ("clear acl",                "[@<ver>] <acl>",                   Admin,    "clear the contents of this acl",                                                    patterns::clear_acl),
+    row  ("clear counters",           "[all|server <bk>/<srv> [force]]",  Operator, "clear max statistics counters (or all counters)",                                 sets::clear_counters),
+    row  ("clear map",                "[@<ver>] <map>",                   Admin,    "clear the contents of this map",                                                    patterns::clear_map),
+    later("clear table",              "<table> [<filter>]*",              Operator, "remove an entry from a table (filter: data/key)"),
+    row  ("commit acl",               "@<ver> <acl>",                     Admin,    "commit the ACL at this version",                                                    patterns::commit_acl),
+    row  ("commit map",               "@<ver> <map>",                     Admin,    "commit the map at this version",                                                    patterns::commit_map),
+    later("commit ssl ca-file",       "<cafile>",                         Admin,    "commit a CA file"),
+    row  ("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file", certificates::commit).partial(CERT),
+    later("commit ssl crl-file",      "<crlfile>",                        Admin,    "commit a CRL file"),
+    row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Operator, "dump/reset rare event counters",                                                  traces::counters).partial("no rare events are counted"),
+    debug("debug dev",                                                              "debugging commands for developers"),
+    Command { words: "debug dev delay", usage: "[ms]", level: Admin, text: "hold the thread up by sleeping (100 ms by default)", mode: Mode::Expert, run: Some(traces::delay), support: Support::Full },
+    row  ("debug dev hash",           "[msg]",                            User,     "return msg hashed if anon is set",                                                anonymized::hash),
+    Command { words: "debug dev log", usage: "[msg] ...", level: Admin, text: "send this msg to global logs", mode: Mode::Expert, run: Some(traces::log), support: Support::Full },
+    Command { words: "debug dev loop", usage: "<ms>", level: Admin, text: "hold the thread up by computing", mode: Mode::Expert, run: Some(traces::busy_loop), support: Support::Full },
+    row  ("del acl",                  "<acl> [<key>|#<ref>]",             Admin,    "delete acl entries matching <key>",                                                 patterns::del_acl),
+    row  ("del backend",              "<bk>",                             Admin,    "delete a backend", backends::del),
+    row  ("del map",                  "<map> [<key>|#<ref>]",             Admin,    "delete map entries matching <key>",                                                 patterns::del_map),
+    row  ("del server",               "<bk>/<srv>",                       Admin,    "remove a dynamically added server",                                                 servers::del),
+    later("del ssl ca-file",          "<cafile>",                         Admin,    "delete an unused CA file"),
+    row  ("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file", certificates::del).partial(CERT),
+    later("del ssl crl-file",         "<crlfile>",                        Admin,    "delete an unused CRL file"),
+    later("del ssl crt-list",         "<list> <cert[:line]>",             Admin,    "delete a line <cert> from crt-list file <list>"),
+    row  ("del ssl jwt",              "<cert>",                           Admin,    "remove a certificate from those usable with jwt_verify_cert", certificates::del_jwt),
+    row  ("disable agent",            "<bk>/<srv>",                       Admin,    "disable agent checks",                                                              sets::disable_agent),
+    row  ("disable dynamic-cookie backend", "<bk>",                       Admin,    "disable dynamic cookies on a specific backend",                                    sets::disable_dynamic_cookie),
+    row  ("disable frontend",         "<frontend>",                       Admin,    "temporarily disable specific frontend",                                           sets::disable_frontend),
+    row  ("disable health",           "<bk>/<srv>",                       Admin,    "disable health checks",                                                           sets::disable_health),
+    row  ("disable server",           "<bk>/<srv>",                       Admin,    "disable a server for maintenance (use 'set server' instead)",                     sets::disable_server),
+    row  ("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format", certificates::dump).partial(CERT),
+    row  ("dump stats-file",          "",                                 User,     "dump stats for a stats-file",                                                      stats_file::dump),
+    row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        shows::echo),
+    row  ("enable agent",             "<bk>/<srv>",                       Admin,    "enable agent checks",                                                               sets::enable_agent),
+    row  ("enable dynamic-cookie backend", "<bk>",                        Admin,    "enable dynamic cookies on a specific backend",                                     sets::enable_dynamic_cookie),
+    row  ("enable frontend",          "<frontend>",                       Admin,    "re-enable specific frontend",                                                     sets::enable_frontend),
+    row  ("enable health",            "<bk>/<srv>",                       Admin,    "enable health checks",                                                            sets::enable_health),
+    row  ("enable server",            "<bk>/<srv>",                       Admin,    "enable a disabled server (use 'set server' instead)",                             sets::enable_server),
+    row  ("experimental-mode",        "[on|off]",                         Admin,    "enable/disable experimental features",                                            sets::experimental_mode),
+    row  ("expert-mode",              "[on|off]",                         Admin,    "enable/disable expert features",                                                  sets::expert_mode),
+    row  ("get acl",                  "<acl> <value>",                    Admin,    "report the patterns matching a sample for an ACL",                                  patterns::get_acl),
+    row  ("get map",                  "<map> <value>",                    Admin,    "report the keys and values matching a sample for a map",                            patterns::get_map),
+    row  ("get var",                  "<name>",                           Operator, "retrieve contents of a process-wide variable",                                      variables::get_var),
+    row  ("get weight",               "<bk>/<srv>",                       User,     "report a server's current weight",                                                sets::get_weight),
+    row  ("help",                     "[<command>]",                      User,     "list matching or all commands",                                                   help),
+    debug("httpclient",                                                             "launch an HTTP request"),
+    later("new ssl ca-file",          "<cafile>",                         Admin,    "create a new CA file to be used in a crt-list"),
+    row  ("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory", certificates::new).partial(CERT),
+    later("new ssl crl-file",         "<crlfile>",                        Admin,    "create a new CRL file to be used in a crt-list"),
+    row  ("operator",                 "",                                 User,     "lower the level of the current CLI session to operator",                          sets::operator),
+    row  ("prepare acl",              "<acl>",                            Admin,    "prepare a new version for atomic ACL replacement",                                  patterns::prepare_acl),
+    row  ("prepare map",              "<map>",                            Admin,    "prepare a new version for atomic map replacement",                                  patterns::prepare_map),
+    row  ("prompt",                   "[help | n | i | p | timed]*",      User,     "toggle interactive mode with prompt",                                             sets::prompt),
+    row  ("publish backend",          "<bk>",                             Admin,    "mark a backend as ready for traffic",                                             sets::publish_backend),
+    row  ("quit",                     "",                                 User,     "disconnect",                                                                      sets::quit),
+    row  ("set anon global-key",      "<value>",                          Admin,    "change the global anonymizing key",                                               anonymized::global_key),
+    row  ("set anon off",             "",                                 User,     "deactivate the anonymized mode",                                                  anonymized::off),
+    row  ("set anon on",              "[value]",                          User,     "activate the anonymized mode",                                                    anonymized::on),
+    row  ("set dynamic-cookie-key backend", "<bk> <k>",                   Admin,    "change a backend secret key for dynamic cookies",                                  sets::dynamic_cookie_key),
+    row  ("set map",                  "<map> [<key>|#<ref>] <value>",     Admin,    "modify a map entry",                                                                patterns::set_map),
+    row  ("set maxconn frontend",     "<frontend> <value>",               Admin,    "change a frontend's maxconn setting",                                             sets::maxconn_frontend),
+    row  ("set maxconn global",       "<value>",                          Admin,    "change the per-process maxconn setting",                                          sets::maxconn_global),
+    row  ("set maxconn server",       "<bk>/<srv> <value>",               Admin,    "change a server's maxconn setting",                                               sets::maxconn_server),
+    row  ("set profiling",            "<what> {auto|on|off}",             Admin,    "enable/disable resource profiling (tasks,memory)", measures::set_profiling).partial("`memory`, `lock` and `auto` are not measured"),
+    row  ("set rate-limit",           "<setting> <value>",                Admin,    "change a rate limiting value",                                                    sets::rate_limit).partial("`ssl-sessions` and `http-compression` are not supported yet"),
+    row  ("set server",               "<bk>/<srv> [opts]",                Admin,    "change a server's state, weight, address or ssl",                                 sets::set_server),
+    row  ("set severity-output",      "[none|number|string]",             User,     "set presence of severity level in feedback information",                          sets::severity_output),
+    later("set ssl ca-file",          "<cafile> <payload>",               Admin,    "replace a CA file"),
+    row  ("set ssl cert",             "<certfile> <payload>",             Admin,    "replace a certificate file", certificates::set).partial(CERT),
+    later("set ssl crl-file",         "<crlfile> <payload>",              Admin,    "replace a CRL file"),
+    later("set ssl ocsp-response",    "<resp|payload>",                   Admin,    "update a certificate's OCSP Response from a base64-encode DER"),
+    later("set ssl tls-key",          "[id|file] <key>",                  Admin,    "set the next TLS key for the <id> or <file> listener to <key>"),
+    later("set table",                "<table> key <k> [data.* <v>]*",    Operator, "update or create a table entry's data"),
+    row  ("set timeout",              "[cli] <delay>",                    User,     "change a timeout setting",                                                        sets::timeout),
+    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: Some(variables::set_var), support: Support::Full },
+    row  ("set weight",               "<bk>/<srv> <weight>[%]",           Admin,    "change a server's weight (use 'set server' instead)",                             sets::weight),
+    row  ("show acl",                 "[@<ver>] [<acl>]",                 Admin,    "report available acls or dump an acl's contents",                                   patterns::show_acl),
+    row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),
+    row  ("show anon",                "",                                 User,     "display the current state of anonymized mode",                                    anonymized::show),
+    row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     shows::backend),
+    later("show cache",               "",                                 Admin,    "show cache status"),
+    row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
+    row  ("show cli sockets",         "",                                 User,     "dump list of cli sockets",                                                        shows::cli_sockets),
+    row  ("show default-server",      "[<bk>]",                           User,     "list the default-server instances kept",                                            servers::show_defaults),
+    row  ("show defaults",            "",                                 User,     "list the named defaults sections kept", backends::show_defaults),
+    row  ("show dev",                 "",                                 User,     "show debug info for developers",                                                  shows::dev),
+    row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
+    row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       captured::show_errors),
+    row  ("show events",              "[<sink>] [-w] [-n] [-0]",          User,     "show event sink state",                                                             events::show_events),
+    row  ("show fd",                  "[num]",                            Operator, "dump list of file descriptors in use or a specific one",                          shows::fd),
+    row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
+    row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          inside::libs),
+    row  ("show map",                 "[@ver] [map]",                     Admin,    "report available maps or dump a map's contents",                                    patterns::show_map),
+    later("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section"),
+    row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", measures::show_pools),
+    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", measures::show_profiling).partial("`memory` is not measured; there are no addresses of functions"),
+    later("show quic",                "",                                 User,     "display quic connections status"),
+    row  ("show resolvers",           "[id]",                             User,     "dumps counters from all resolvers section and associated name servers",             resolvers::show),
+    row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
+    row  ("show servers conn",        "[<backend>]",                      User,     "dump server connections status (all or for a single backend)",                    shows::servers_conn),
+    row  ("show servers state",       "[<backend>]",                      User,     "dump volatile server information (all or for a single backend)",                  shows::servers_state),
+    row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess).partial("`show-uri` and `susp` are not supported yet"),
+    later("show ssl ca-file",         "[<cafile>[:<index>]]",             Operator, "display the SSL CA files used in memory, or the details of a <cafile>"),
+    row  ("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file", certificates::show).partial(CERT),
+    later("show ssl crl-file",        "[<crlfile[:<index>>]]",            Operator, "display the SSL CRL files used in memory, or the details of a <crlfile>"),
+    later("show ssl crt-list",        "[-n] [<list>]",                    Admin,    "show the list of crt-lists or the content of a crt-list file <list>"),
+    row  ("show ssl jwt",             "",                                 Operator, "list the certificates usable with jwt_verify_cert", certificates::show_jwt),
+    later("show ssl ocsp-response",   "[[text|base64] id]",               Admin,    "display the IDs of the OCSP responses used in memory, or the details of one"),
+    later("show ssl ocsp-updates",    "",                                 Admin,    "display information about the next 'nb' ocsp responses to be updated"),
+    later("show ssl providers",       "",                                 User,     "show loaded SSL providers"),
+    later("show ssl sni",             "[-f <frontend>]",                  User,     "show the list of SNI and their corresponding filename"),
+    row  ("show startup-logs",        "",                                 Operator, "report logs emitted during startup",                                              shows::startup_logs),
+    row  ("show stat",                "[desc|json|no-maint|typed|up]*",   User,     "report counters for each proxy and server",                                       shows::stat),
+    later("show table",               "<table> [<filter>]*",              User,     "report table usage stats or dump this table's contents (filter: data/key)"),
+    row  ("show tasks",               "",                                 User,     "show running tasks",                                                              inside::tasks),
+    row  ("show threads",             "",                                 User,     "show some threads debugging information",                                         shows::threads),
+    later("show tls-keys",            "[id|*]",                           Admin,    "show tls keys references or dump tls ticket keys when id specified"),
+    row  ("show trace",               "[<module>]",                       User,     "show live tracing state", traces::show).partial("there is no source to trace yet"),
+    row  ("show version",             "",                                 User,     "show version of the current process",                                             shows::version),
+    row  ("shutdown frontend",        "<frontend>",                       Admin,    "stop a specific frontend",                                                        sets::shutdown_frontend),
+    row  ("shutdown session",         "[id]",                             Admin,    "kill a specific session",                                                         streams::shutdown_session),
+    row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
+    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Operator, "manage live tracing (empty to list, 0 to stop all)", traces::trace).partial("there is no source to trace yet"),
+    row  ("unpublish backend",        "<bk>",                             Admin,    "mark a backend as not ready for traffic",                                         sets::unpublish_backend),
+    later("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response"),
+    row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),
+    row  ("wait",                     "{-h|<delay_ms>} cond [args...]",   Admin,    "wait the specified delay or condition (-h to see list)",                          servers::wait),
+];
+
+/// The commands listed at the end of every help.
+const LAST: [&str; 3] = ["help", "prompt", "quit"];
+
+/// The command whose words begin `words`: the one with the most words.
+pub(crate) fn find(words: &[String]) -> Option<&'static Command> {
+    COMMANDS
+        .iter()
+        .filter(|command| {
+            let mut own = command.words.split(' ');
+            let count = own.clone().count();
+            count <= words.len() && own.by_ref().zip(words).all(|(own, word)| own == word)
+        })
+        .max_by_key(|command| command.words.len())
+}
+
+/// Runs one command.
+pub(crate) fn run(
+    runtime: &Arc<Runtime>,
+    words: &[String],
+    payload: Option<&str>,
+    settings: &mut Settings,
+) -> Reply {
+    let Some(command) = find(words) else {
+        let found = matching(words);
+        let all = found.is_empty();
+        let first = words.first().map_or("", String::as_str);
+        let title = if all {
+            format!("Unknown command: '{first}'. Please enter one of the following commands only:")
+        } else {
+            format!("Unknown command: '{first}', but maybe one of the following ones is a better match:")
+        };
+        return error(listing(&title, words));
+    };
+    // The mode is asked for before the level, as HAProxy does: what is missing is told in the same order.
+    match command.mode {
+        Mode::Expert if !settings.expert => {
+            return error("This command is restricted to expert mode only.");
+        }
+        Mode::Experimental if !settings.experimental => {
+            return error("This command is restricted to experimental mode only.");
+        }
+        _ => {}
+    }
+    if settings.level < command.level {
+        return denied();
+    }
+    let Some(run) = command.run else {
+        return error(format!("The command '{}' is not supported yet.", command.words));
+    };
+    let args = &words[command.words.split(' ').count()..];
+    watchdog::during(watchdog::Task::Command, || run(&mut Call { runtime, args, payload, settings }))
+}
+
+/// Commands that share the most leading words with `words`, the last one possibly cut short, then by likeness.
+fn matching(words: &[String]) -> Vec<&'static Command> {
+    let listed = || COMMANDS.iter().filter(|command| command.mode == Mode::Normal);
+    let shared = |command: &Command| {
+        let own = command.words.split(' ');
+        own.zip(words).take_while(|(own, word)| own == word).count()
+    };
+    let most = listed().map(shared).max().unwrap_or(0);
+    if most > 0 {
+        let best: Vec<_> = listed().filter(|command| shared(command) == most).collect();
+        let begun: Vec<_> = best
+            .iter()
+            .copied()
+            .filter(|command| {
+                let next = command.words.split(' ').nth(most);
+                next.zip(words.get(most)).is_some_and(|(own, word)| own.starts_with(word.as_str()))
+            })
+            .collect();
+        return if begun.is_empty() { best } else { begun };
+    }
+    let typed = words.join(" ");
+    listed().filter(|command| distance(command.words, &typed) <= 2).collect()
+}
+
+/// How many edits lie between two short texts.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let best = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row[b.len()]
+}
+
+/// The help text: a title, the commands that match, and those always shown. Every level sees all commands.
+fn listing(title: &str, words: &[String]) -> String {
+    let mut shown = if words.is_empty() { Vec::new() } else { matching(words) };
+    if shown.is_empty() {
+        shown = COMMANDS.iter().filter(|command| command.mode == Mode::Normal).collect();
+    }
+    shown.retain(|command| !LAST.contains(&command.words) && command.words != "_getsocks");
+    shown.extend(COMMANDS.iter().filter(|command| LAST.contains(&command.words)));
+    let mut out = format!("{title}\n");
+    for command in shown {
+        let call = format!("{} {}", command.words, command.usage);
+        let _ = writeln!(out, "  {:<40}: {}", call.trim_end(), command.text);
+    }
+    out
+}
+
+fn help(call: &mut Call<'_>) -> Reply {
+    Reply::Text(listing("The following commands are valid at this level:", call.args))
+}
+
+/// A command as lists and references show it.
+pub struct CommandRow {
+    /// Its words.
+    pub words: &'static str,
+    /// What follows them.
+    pub usage: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// Whether it does something; others are understood and refused.
+    pub built: bool,
+    /// How much of it works.
+    pub support: Support,
+}
+
+/// Every command of HAProxy's worker, built or not.
+pub fn commands() -> impl Iterator<Item = CommandRow> {
+    COMMANDS.iter().map(|command| CommandRow {
+        words: command.words,
+        usage: command.usage,
+        doc: command.text,
+        built: command.run.is_some(),
+        support: command.support,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn commands_are_sorted_unique_and_found_by_their_longest_name() {
+        assert!(COMMANDS.windows(2).all(|pair| pair[0].words < pair[1].words));
+        for command in COMMANDS {
+            assert_eq!(find(&words(command.words)).map(|c| c.words), Some(command.words));
+        }
+        assert_eq!(find(&words("show servers state be")).map(|c| c.words), Some("show servers state"));
+        assert!(find(&words("show servers")).is_none());
+        assert!(find(&words("shows info")).is_none());
+    }
+
+    #[test]
+    fn an_unknown_command_gets_the_likeliest_ones() {
+        let names = |line| matching(&words(line)).iter().map(|c| c.words).collect::<Vec<_>>();
+        assert_eq!(
+            names("set maxconn foo"),
+            ["set maxconn frontend", "set maxconn global", "set maxconn server"]
+        );
+        assert_eq!(names("show serv"), ["show servers conn", "show servers state"]);
+        assert_eq!(names("hlep"), ["help"]);
+        assert!(names("xyzzyxyzzy").is_empty());
+    }
+}

@@ -1,0 +1,179 @@
+//! The rows of `show stat` and of the page in pieces of output: CSV, typed and JSON, and the schema of the last.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use crate::statistics::column::{C, COLUMNS, Row};
+use crate::statistics::field;
+use crate::statistics::info::Format;
+use crate::statistics::stat::{self, Filter, Show};
+use crate::view::View;
+
+/// Rows a piece of output may have: a few hundred µs of work.
+const ROWS_A_PIECE: usize = 64;
+
+/// The statistics in pieces of some rows each, read from one proxy at a time.
+pub(crate) struct StatPieces {
+    pub(crate) view: Arc<View>,
+    pub(crate) filter: Filter,
+    pub(crate) show: Show,
+    pub(crate) format: Format,
+    pub(crate) describe: bool,
+    /// Rows of the proxy at hand, the next one last.
+    pending: Vec<Row>,
+    next_proxy: usize,
+    rows: usize,
+    stage: Stage,
+}
+
+#[derive(PartialEq)]
+enum Stage {
+    Title,
+    Rows,
+    End,
+}
+
+impl StatPieces {
+    pub(crate) fn new(view: Arc<View>, filter: Filter, show: Show, format: Format, describe: bool) -> Self {
+        let (pending, stage) = (Vec::new(), Stage::Title);
+        Self { view, filter, show, format, describe, pending, next_proxy: 0, rows: 0, stage }
+    }
+
+    /// The next row, from the next proxy that has any.
+    pub(crate) fn next_row(&mut self) -> Option<Row> {
+        while self.pending.is_empty() {
+            let proxy = self.view.proxies.get(self.next_proxy)?;
+            self.next_proxy += 1;
+            if self.filter.wants(&proxy.state) {
+                self.pending = stat::rows(proxy, &self.filter, self.show).collect();
+                self.pending.reverse();
+            }
+        }
+        self.pending.pop()
+    }
+}
+
+impl Iterator for StatPieces {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let mut out = String::with_capacity(16 * 1024);
+        match self.stage {
+            Stage::End => return None,
+            Stage::Title if self.format == Format::Plain => out.push_str(&csv_header()),
+            Stage::Title if self.format == Format::Json => out.push('['),
+            _ => {}
+        }
+        self.stage = Stage::Rows;
+        for _ in 0..ROWS_A_PIECE {
+            let Some(row) = self.next_row() else {
+                self.stage = Stage::End;
+                out.push_str(if self.format == Format::Json { "]\n" } else { "" });
+                break;
+            };
+            match self.format {
+                Format::Plain => write_csv(&row, &mut out),
+                Format::Typed => write_typed(&row, self.describe, &mut out),
+                Format::Json => {
+                    out.push_str(if self.rows > 0 { "," } else { "" });
+                    write_json(&row, &mut out);
+                }
+            }
+            self.rows += 1;
+        }
+        Some(out)
+    }
+}
+
+/// Columns before the `-` that ends those every version has; the columns of protocols follow it.
+pub(crate) const COMMON_COLUMNS: usize = C::cache_hint_hits as usize + 1;
+
+/// The title line of CSV.
+pub(crate) fn csv_header() -> String {
+    let mut out = "# ".to_owned();
+    for (position, column) in COLUMNS.iter().enumerate() {
+        if position == COMMON_COLUMNS {
+            out.push_str("-,");
+        }
+        out.push_str(column.name);
+        out.push(',');
+    }
+    out.push('\n');
+    out
+}
+
+fn write_csv(row: &Row, out: &mut String) {
+    for (position, value) in row.values.iter().enumerate() {
+        if position == COMMON_COLUMNS {
+            out.push_str("-,");
+        }
+        value.write_csv(out);
+        out.push(',');
+    }
+    out.push('\n');
+}
+
+fn write_typed(row: &Row, describe: bool, out: &mut String) {
+    let letter = row.kind.names().0;
+    for (position, (value, column)) in row.values.iter().zip(COLUMNS).enumerate() {
+        if *value != field::Value::Empty {
+            let _ = write!(out, "{letter}.{}.{}.{position}.{}.1", row.proxy, row.id, column.name);
+            row.kind.describe(position, column).write_typed(value, describe, out);
+        }
+    }
+}
+
+fn write_json(row: &Row, out: &mut String) {
+    let name = row.kind.names().1;
+    let lead = format!("\"objType\":\"{name}\",\"proxyId\":{},\"id\":{},", row.proxy, row.id);
+    let mut separator = '[';
+    for (position, (value, column)) in row.values.iter().zip(COLUMNS).enumerate() {
+        if *value != field::Value::Empty {
+            out.push(separator);
+            separator = ',';
+            row.kind.describe(position, column).write_json(&lead, position, value, out);
+        }
+    }
+    out.push(']');
+}
+
+/// A JSON schema (draft 4) of `show info json` and `show stat json`.
+pub(crate) fn schema_text() -> String {
+    let words =
+        |table: &[(u8, &str)]| table.iter().map(|row| format!("\"{}\"", row.1)).collect::<Vec<_>>().join(",");
+    let integer = |name: &str, min: i64, max: u64| {
+        format!(
+            "{{\"title\":\"{name}\",\"type\":\"object\",\"properties\":{{\"type\":{{\"enum\":[\"{name}\"]}},\
+             \"value\":{{\"type\":\"integer\",\"minimum\":{min},\"maximum\":{max}}}}},\"required\":[\"type\",\"value\"]}}"
+        )
+    };
+    let refs = "\"field\":{\"$ref\":\"#/definitions/field\"},\"processNum\":{\"$ref\":\"#/definitions/processNum\"},\
+                \"tags\":{\"$ref\":\"#/definitions/tags\"},\"value\":{\"$ref\":\"#/definitions/typedValue\"}";
+    let required = "\"field\",\"processNum\",\"tags\",\"value\"";
+    // Every integer a JSON reader holds exactly.
+    const EXACT: u64 = (1 << 53) - 1;
+    format!(
+        "{{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"oneOf\":[\
+         {{\"title\":\"Info\",\"type\":\"array\",\"items\":{{\"title\":\"InfoItem\",\"type\":\"object\",\
+         \"properties\":{{{refs}}},\"required\":[{required}]}}}},\
+         {{\"title\":\"Stat\",\"type\":\"array\",\"items\":{{\"title\":\"Object\",\"type\":\"array\",\"items\":\
+         {{\"title\":\"StatItem\",\"type\":\"object\",\"properties\":{{\"objType\":{{\"enum\":[\"Frontend\",\
+         \"Backend\",\"Listener\",\"Server\",\"Unknown\"]}},\"proxyId\":{{\"type\":\"integer\",\"minimum\":0}},\
+         \"id\":{{\"type\":\"integer\",\"minimum\":0}},{refs}}},\"required\":[\"objType\",\"proxyId\",\"id\",{required}]}}}}}}],\
+         \"definitions\":{{\"field\":{{\"type\":\"object\",\"pos\":{{\"type\":\"integer\",\"minimum\":0}},\
+         \"name\":{{\"type\":\"string\"}},\"required\":[\"pos\",\"name\"]}},\
+         \"processNum\":{{\"type\":\"integer\",\"minimum\":1}},\
+         \"tags\":{{\"type\":\"object\",\"origin\":{{\"type\":\"string\",\"enum\":[{}]}},\
+         \"nature\":{{\"type\":\"string\",\"enum\":[{}]}},\"scope\":{{\"type\":\"string\",\"enum\":[{}]}},\
+         \"required\":[\"origin\",\"nature\",\"scope\"]}},\"typedValue\":{{\"type\":\"object\",\"oneOf\":[{},{},{},{},\
+         {{\"title\":\"str\",\"type\":\"object\",\"properties\":{{\"type\":{{\"enum\":[\"str\"]}},\
+         \"value\":{{\"type\":\"string\"}}}},\"required\":[\"type\",\"value\"]}}]}}}}}}\n",
+        words(field::ORIGINS),
+        words(field::NATURES),
+        words(field::SCOPES),
+        integer("s32", i64::from(i32::MIN), i32::MAX as u64),
+        integer("s64", -(EXACT as i64), EXACT),
+        integer("u32", 0, u64::from(u32::MAX)),
+        integer("u64", 0, EXACT),
+    )
+}

@@ -1,0 +1,136 @@
+//! `show resolvers` and the statistics of name servers, `show stat domain resolvers` (management manual, 9.3 and 9.1).
+
+use std::fmt::Write;
+
+use state::resolvers::{NameServer, Section};
+
+use crate::call::{Call, Reply, error};
+use crate::statistics::field::{Column, Value};
+use crate::statistics::info::Format;
+use crate::view::View;
+
+pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+    let (view, wanted) = (call.runtime.view(), call.arg(0));
+    let mut out = String::new();
+    let mut found = false;
+    for section in view.resolvers.iter().filter(|section| wanted.is_empty() || *section.name == *wanted) {
+        found = true;
+        let _ = writeln!(out, "Resolvers section {}", section.name);
+        for nameserver in &section.nameservers {
+            let _ = writeln!(out, " nameserver {}:", nameserver.name);
+            for (name, value) in nameserver.counters.named() {
+                let _ = writeln!(out, "  {:12} {value}", format!("{name}:"));
+            }
+        }
+    }
+    match found || wanted.is_empty() {
+        true => Reply::Text(out),
+        false => error("Can't find that resolvers section"),
+    }
+}
+
+const fn column(name: &'static str, tags: &'static str, text: &'static str) -> Column {
+    Column { name, tags, text }
+}
+
+/// The columns, in their order; the counters are those of [`state::resolvers::Counters::named`].
+#[rustfmt::skip]
+const COLUMNS: [Column; 17] = [
+    column("id",          "CGP", "Name of the name server"),
+    column("pid",         "CGP", "Name of its section"),
+    column("sent",        "MGP", "Queries sent"),
+    column("send_error",  "MGP", "Queries that could not be sent"),
+    column("valid",       "MGP", "Valid answers"),
+    column("update",      "MGP", "Answers that changed the address of a server"),
+    column("cname",       "MGP", "Answers with an alias"),
+    column("cname_error", "MGP", "Aliases that lead nowhere"),
+    column("any_err",     "MGP", "Empty answers"),
+    column("nx",          "MGP", "Answers that the name does not exist"),
+    column("timeout",     "MGP", "Queries without an answer in time"),
+    column("refused",     "MGP", "Queries refused"),
+    column("other",       "MGP", "Other errors"),
+    column("invalid",     "MGP", "Answers that are none"),
+    column("too_big",     "MGP", "Answers larger than accepted"),
+    column("truncated",   "MGP", "Answers that were cut short"),
+    column("outdated",    "MGP", "Answers that came too late"),
+];
+
+fn values(section: &Section, nameserver: &NameServer) -> impl Iterator<Item = Value> {
+    let names = [Value::from(nameserver.name.to_string()), Value::from(section.name.to_string())];
+    names.into_iter().chain(nameserver.counters.named().map(|(_, value)| Value::from(value)))
+}
+
+/// The counters of all name servers as metrics of the Prometheus exporter, those that `wanted` takes by their names.
+pub(crate) fn metrics(view: &View, wanted: impl Fn(&str) -> bool) -> String {
+    let mut out = String::new();
+    let servers =
+        || view.resolvers.iter().flat_map(|section| section.nameservers.iter().map(move |ns| (section, ns)));
+    if servers().next().is_none() {
+        return out;
+    }
+    // The names stand before the counters.
+    for (at, column) in COLUMNS.iter().enumerate().skip(2).filter(|(_, column)| wanted(column.name)) {
+        let name = column.name;
+        let _ = writeln!(out, "# HELP haproxy_resolver_{name} {}", column.text);
+        let _ = writeln!(out, "# TYPE haproxy_resolver_{name} gauge");
+        for (section, nameserver) in servers() {
+            let labels = format!("resolver=\"{}\",nameserver=\"{}\"", section.name, nameserver.name);
+            let _ = write!(out, "haproxy_resolver_{name}{{{labels}}} ");
+            if let Some(value) = values(section, nameserver).nth(at) {
+                value.write(&mut out);
+            }
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// The statistics of all name servers.
+pub(crate) fn statistics(view: &View, format: Format, describe: bool) -> String {
+    let mut out = String::new();
+    match format {
+        Format::Plain => {
+            out.push_str("# ");
+            COLUMNS.iter().for_each(|column| {
+                let _ = write!(out, "{},", column.name);
+            });
+            out.push('\n');
+        }
+        Format::Json => out.push('['),
+        Format::Typed => {}
+    }
+    let mut separator = "";
+    for section in &view.resolvers {
+        for nameserver in &section.nameservers {
+            let fields = COLUMNS.iter().zip(values(section, nameserver));
+            match format {
+                Format::Plain => {
+                    for (_, value) in fields {
+                        value.write_csv(&mut out);
+                        out.push(',');
+                    }
+                    out.push('\n');
+                }
+                Format::Typed => {
+                    for (position, (column, value)) in fields.enumerate() {
+                        let _ = write!(out, "N.{position}.{}", column.name);
+                        column.write_typed(&value, describe, &mut out);
+                    }
+                }
+                Format::Json => {
+                    out.push_str(separator);
+                    separator = ",";
+                    for (position, (column, value)) in fields.enumerate() {
+                        out.push(if position == 0 { '[' } else { ',' });
+                        column.write_json("", position, &value, &mut out);
+                    }
+                    out.push(']');
+                }
+            }
+        }
+    }
+    if format == Format::Json {
+        out.push_str("]\n");
+    }
+    out
+}

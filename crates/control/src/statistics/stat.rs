@@ -1,0 +1,539 @@
+//! The statistics of frontends, listeners, backends and servers as rows of typed values. Read by `show stat`, the
+//! statistics page, its CSV and JSON, and the metrics.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::now_ms;
+use runtime::Sharded;
+use state::counters::{self, BackendCounters, Traffic};
+use state::proxy::Admission;
+use state::server::{Operational, ServerAddress};
+use state::{Admin, Listener, Proxy, Server};
+
+use crate::statistics::column::{C, Kind, Row};
+use crate::view::{ProxyView, Runtime};
+
+/// What a row may show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Show {
+    /// Addresses, cookies, algorithms: levels operator and admin, or `stats show-legends`.
+    pub(crate) legends: bool,
+    /// Now, in ms of the monotonic clock.
+    pub(crate) now: u64,
+    /// The process's limit of connections, which stands where a proxy has none of its own.
+    pub(crate) maxconn: u32,
+}
+
+impl Show {
+    /// What is shown now.
+    pub(crate) fn now(runtime: &Runtime, legends: bool) -> Self {
+        Self { legends, now: now_ms(), maxconn: runtime.process.maxconn.load(Relaxed) }
+    }
+}
+
+/// Which rows are wanted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filter {
+    /// Only this proxy.
+    pub(crate) proxy: Option<u32>,
+    /// 1 for frontends, 2 for backends, 4 for servers; 0 for all.
+    pub(crate) kinds: u32,
+    /// Only this server.
+    pub(crate) server: Option<u32>,
+    /// Leave out servers that are down or in maintenance.
+    pub(crate) up: bool,
+    /// Leave out servers in maintenance.
+    pub(crate) no_maintenance: bool,
+    /// Only proxies whose name contains this (`scope=` of the page).
+    pub(crate) scope: Option<String>,
+    /// Only these proxies (`stats scope`).
+    pub(crate) names: Vec<Box<str>>,
+}
+
+impl Filter {
+    /// Whether rows of this proxy are wanted at all.
+    pub(crate) fn wants(&self, proxy: &Proxy) -> bool {
+        self.proxy.is_none_or(|id| id == proxy.id)
+            && self.scope.as_ref().is_none_or(|scope| proxy.name.contains(scope.as_str()))
+            && (self.names.is_empty() || self.names.contains(&proxy.name))
+    }
+
+    fn wants_server(&self, server: &Server) -> bool {
+        let hidden = (self.up && !server.is_up()) || (self.no_maintenance && server.admin().in_maintenance());
+        !hidden && self.server.is_none_or(|id| id == server.id)
+    }
+
+    fn wants_kind(&self, bit: u32) -> bool {
+        self.kinds == 0 || self.kinds & bit != 0
+    }
+}
+
+/// The rows of one proxy in HAProxy's order: frontend, listeners, servers, backend.
+pub(crate) fn rows<'a>(
+    proxy: &'a ProxyView,
+    filter: &'a Filter,
+    show: Show,
+) -> impl Iterator<Item = Row> + 'a {
+    let state = &proxy.state;
+    let front = state.is_frontend && filter.wants_kind(1) && filter.server.is_none();
+    let listeners = state.is_frontend && proxy.listeners && filter.wants_kind(4);
+    let back = state.is_backend && filter.wants_kind(2) && filter.server.is_none();
+    let servers: Vec<_> = if state.is_backend && filter.wants_kind(4) {
+        state.servers.load().iter().filter(|server| filter.wants_server(server)).cloned().collect()
+    } else {
+        Vec::new()
+    };
+    let listeners: Vec<_> =
+        if listeners { state.listeners.load().iter().cloned().collect() } else { Vec::new() };
+    front
+        .then(|| frontend_row(proxy, show))
+        .into_iter()
+        .chain(listeners.into_iter().map(move |listener| listener_row(proxy, &listener, show)))
+        .chain(servers.into_iter().map(move |server| server_row(proxy, &server, show)))
+        .chain(back.then(|| backend_row(proxy, show)))
+}
+
+fn sum<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
+    counters::total(shards, of)
+}
+
+/// What every kind of object counts alike.
+fn traffic<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+    let total = |field: fn(&Traffic) -> u64| sum(shards, |shard| field(of(shard)));
+    row.put(C::stot, total(|t| t.sessions_total.get()));
+    let (bytes_in, bytes_out) = (total(|t| t.bytes_in.get()), total(|t| t.bytes_out.get()));
+    row.put(C::bin, bytes_in);
+    row.put(C::bout, bytes_out);
+    row.put(C::reqbin, bytes_in);
+    row.put(C::reqbout, bytes_in);
+    row.put(C::resbin, bytes_out);
+    row.put(C::resbout, bytes_out);
+    row.put(C::dresp, total(|t| t.denied_responses.get()));
+    row.put(C::wrew, total(|t| t.failed_rewrites.get()));
+    row.put(C::eint, total(|t| t.internal_errors.get()));
+}
+
+fn spliced<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+    row.put(C::h1_spliced_bytes_in, sum(shards, |shard| of(shard).spliced_in.get()));
+    row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
+}
+
+/// The columns of HTTP/1 and 2 that frontends and backends have, of connections of theirs: open, and made in all.
+fn protocols(row: &mut Row, http: bool, open: u32, opened: u64, streams: u64, bytes: (u64, u64)) {
+    const OF_HTTP_2: [C; 13] = [
+        C::h2_headers_rcvd,
+        C::h2_data_rcvd,
+        C::h2_settings_rcvd,
+        C::h2_rst_stream_rcvd,
+        C::h2_goaway_rcvd,
+        C::h2_detected_conn_protocol_errors,
+        C::h2_detected_strm_protocol_errors,
+        C::h2_rst_stream_resp,
+        C::h2_goaway_resp,
+        C::h2_open_connections,
+        C::h2_backend_open_streams,
+        C::h2_total_connections,
+        C::h2_backend_total_streams,
+    ];
+    for column in OF_HTTP_2 {
+        row.put(column, 0u64);
+    }
+    let counted = |n: u64| if http { n } else { 0 };
+    row.put(C::h1_open_connections, counted(open.into()));
+    row.put(C::h1_total_connections, counted(opened));
+    row.put(C::h1_total_streams, counted(streams));
+    row.put(C::h1_bytes_in, counted(bytes.0));
+    row.put(C::h1_bytes_out, counted(bytes.1));
+}
+
+fn responses<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+    const CLASSES: [C; 6] = [C::hrsp_1xx, C::hrsp_2xx, C::hrsp_3xx, C::hrsp_4xx, C::hrsp_5xx, C::hrsp_other];
+    for (class, column) in CLASSES.into_iter().enumerate() {
+        row.put(column, sum(shards, |shard| of(shard).responses.0[class].get()));
+    }
+}
+
+fn rates<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, now: u64) {
+    let rate: u32 = shards.all().map(|shard| of(shard).session_rate.per_second(now)).sum();
+    let max: u32 = shards.all().map(|shard| of(shard).session_rate.max()).sum();
+    row.put(C::rate, rate);
+    row.put(C::rate_max, max.max(rate));
+}
+
+/// The status of a frontend: that it is full is its listeners' matter.
+pub(crate) fn frontend_status(proxy: &Proxy) -> &'static str {
+    match proxy.admission() {
+        Admission::Open => "OPEN",
+        Admission::Paused => "PAUSED",
+        Admission::Stopped => "STOP",
+    }
+}
+
+/// The status of a listener, which is full when its frontend is as well.
+fn listener_status(proxy: &Proxy, listener: &Listener) -> &'static str {
+    let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
+    let full = reached(proxy.maxconn.load(Relaxed), proxy.connections.load(Relaxed))
+        || reached(listener.maxconn, listener.connections.load(Relaxed));
+    // What its frontend was told to do is the frontend's status.
+    if full && proxy.admission() == Admission::Open { "FULL" } else { "OPEN" }
+}
+
+fn frontend_row(view: &ProxyView, show: Show) -> Row {
+    let proxy = &view.state;
+    let shards = &proxy.frontend;
+    let mut row = Row::new(Kind::Frontend, proxy, 0, "FRONTEND".to_owned());
+    let current = proxy.connections.load(Relaxed);
+    row.put(C::scur, current);
+    row.put(C::smax, proxy.connections_max.load(Relaxed).max(current));
+    let limit = proxy.maxconn.load(Relaxed);
+    row.put(C::slim, if limit == 0 { show.maxconn } else { limit });
+    traffic(&mut row, shards, |f| &f.traffic);
+    row.put(C::dreq, sum(shards, |f| f.traffic.denied_requests.get()));
+    row.put(C::ereq, sum(shards, |f| f.traffic.request_errors.get()));
+    row.put(C::dcon, sum(shards, |f| f.denied_connections.get()));
+    row.put(C::dses, sum(shards, |f| f.denied_sessions.get()));
+    row.put(C::status, frontend_status(proxy));
+    rates(&mut row, shards, |f| &f.traffic, show.now);
+    row.put(C::rate_lim, proxy.session_limit.load(Relaxed));
+    if proxy.mode == state::Mode::Http {
+        responses(&mut row, shards, |f| &f.traffic);
+        let rate: u32 = shards.all().map(|f| f.request_rate.per_second(show.now)).sum();
+        let max: u32 = shards.all().map(|f| f.request_rate.max()).sum();
+        row.put(C::req_rate, rate);
+        row.put(C::req_rate_max, max.max(rate));
+        let requests = sum(shards, |f| f.requests_total.get());
+        row.put(C::req_tot, requests);
+        row.put(C::h1req, requests);
+        row.put(C::h1sess, sum(shards, |f| f.traffic.sessions_total.get()));
+        for column in [C::h2sess, C::h3sess, C::sess_other, C::h2req, C::h3req, C::req_other] {
+            row.put(column, 0u64);
+        }
+        row.put(C::intercepted, sum(shards, |f| f.intercepted.get()));
+        for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp] {
+            row.put(column, 0u64);
+        }
+        for column in [C::cache_lookups, C::cache_hits, C::cache_hint_hits] {
+            row.put(column, 0u64);
+        }
+    } else {
+        row.put(C::sess_other, sum(shards, |f| f.traffic.sessions_total.get()));
+        let (requests, sessions) =
+            ([C::req_tot, C::h1req, C::h2req, C::h3req, C::req_other], [C::h1sess, C::h2sess, C::h3sess]);
+        let compressed = [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp];
+        for column in requests.into_iter().chain(sessions).chain(compressed) {
+            row.put(column, 0u64);
+        }
+        row.put(C::req_rate, 0u32);
+        row.put(C::req_rate_max, 0u32);
+    }
+    let rate: u32 = shards.all().map(|f| f.connection_rate.per_second(show.now)).sum();
+    let max: u32 = shards.all().map(|f| f.connection_rate.max()).sum();
+    row.put(C::conn_rate, rate);
+    row.put(C::conn_rate_max, max.max(rate));
+    let connections = sum(shards, |f| f.connections_total.get());
+    row.put(C::conn_tot, connections);
+    let requests = sum(shards, |f| f.requests_total.get());
+    let bytes = (sum(shards, |f| f.traffic.bytes_in.get()), sum(shards, |f| f.traffic.bytes_out.get()));
+    protocols(&mut row, proxy.mode == state::Mode::Http, current, connections, requests, bytes);
+    spliced(&mut row, shards, |f| &f.traffic);
+    row
+}
+
+fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
+    let mut row = Row::new(Kind::Listener, &view.state, listener.id, listener.name.to_string());
+    let uncounted = Sharded::default();
+    let shards = listener.counters.get().unwrap_or(&uncounted);
+    let current = listener.connections.load(Relaxed);
+    row.put(C::scur, current);
+    row.put(C::smax, peak(shards, |l| &l.traffic, current, [show.maxconn, listener.maxconn]));
+    row.put(C::slim, listener.maxconn);
+    traffic(&mut row, shards, |l| &l.traffic);
+    row.put(C::dreq, sum(shards, |l| l.traffic.denied_requests.get()));
+    row.put(C::ereq, sum(shards, |l| l.traffic.request_errors.get()));
+    row.put(C::dcon, sum(shards, |l| l.denied_connections.get()));
+    row.put(C::dses, sum(shards, |l| l.denied_sessions.get()));
+    let refused = sum(shards, |l| l.denied_connections.get() + l.denied_sessions.get());
+    row.put(C::conn_tot, sum(shards, |l| l.traffic.sessions_total.get()) + refused);
+    row.put(C::status, listener_status(&view.state, listener));
+    row.put(C::proto, protocol(&listener.address));
+    if show.legends {
+        row.put(C::addr, listener.address.to_string());
+    }
+    row
+}
+
+/// What HAProxy calls the family of a listener's address.
+fn protocol(address: &str) -> &'static str {
+    match address.parse::<SocketAddr>() {
+        Ok(SocketAddr::V4(_)) => "tcpv4",
+        Ok(SocketAddr::V6(_)) => "tcpv6",
+        Err(_) if address.starts_with("abns") => "abns_stream",
+        Err(_) if address.starts_with("unix@") => "unix_stream",
+        // What an inherited descriptor is, its address does not tell.
+        Err(_) => "tcpv4",
+    }
+}
+
+/// Columns that backends and servers share.
+fn backend_side(row: &mut Row, shards: &Sharded<BackendCounters>, http: bool, show: Show) {
+    traffic(row, shards, |b| &b.traffic);
+    row.put(C::econ, sum(shards, |b| b.connection_errors.get()));
+    row.put(C::eresp, sum(shards, |b| b.response_errors.get()));
+    row.put(C::wretr, sum(shards, |b| b.retries.get()));
+    row.put(C::wredis, sum(shards, |b| b.redispatches.get()));
+    row.put(C::cli_abrt, sum(shards, |b| b.client_aborts.get()));
+    row.put(C::srv_abrt, sum(shards, |b| b.server_aborts.get()));
+    row.put(C::lbtot, sum(shards, |b| b.chosen.get()));
+    row.put(C::connect, sum(shards, |b| b.connects.get()));
+    row.put(C::reuse, sum(shards, |b| b.reuses.get()));
+    rates(row, shards, |b| &b.traffic, show.now);
+    if http {
+        responses(row, shards, |b| &b.traffic);
+        row.put(C::req_tot, sum(shards, |b| b.requests_total.get()));
+    }
+    // Averages of the workers that saw requests, weighed alike; maxima are the highest.
+    let busy: Vec<[u64; 4]> =
+        shards.all().map(|b| b.times.averages()).filter(|times| times.iter().any(|&t| t > 0)).collect();
+    for (i, column) in [C::qtime, C::ctime, C::rtime, C::ttime].into_iter().enumerate() {
+        let total: u64 = busy.iter().map(|times| times[i]).sum();
+        row.put(column, (total / busy.len().max(1) as u64) as u32);
+    }
+    for (i, column) in [C::qtime_max, C::ctime_max, C::rtime_max, C::ttime_max].into_iter().enumerate() {
+        row.put(column, shards.all().map(|b| b.times.max[i].get()).max().unwrap_or(0) as u32);
+    }
+}
+
+/// Seconds since `at`, -1 for never.
+fn age(at: u64, now: u64) -> i32 {
+    if at == 0 { -1 } else { (now.saturating_sub(at) / 1000) as i32 }
+}
+
+/// Whether a backend can serve: it has weight, or no server at all.
+pub(crate) fn backend_is_up(proxy: &Proxy) -> bool {
+    proxy.total_weight() > 0 || proxy.servers.load().is_empty()
+}
+
+/// The most sessions at once. Each worker knows its own peak, and they need not have been at the same time: their sum is no
+/// less than the true peak, which is no more than the `limits` on connections, of which 0 is none.
+fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limits: [u32; 2]) -> u32 {
+    let sum: i64 = shards.all().map(|shard| of(shard).sessions.max()).sum();
+    let limit = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(u32::MAX);
+    u32::try_from(sum.max(0)).unwrap_or(u32::MAX).min(limit).max(current)
+}
+
+fn backend_row(view: &ProxyView, show: Show) -> Row {
+    let proxy = &view.state;
+    let shards = &proxy.backend;
+    let http = proxy.mode == state::Mode::Http;
+    let mut row = Row::new(Kind::Backend, proxy, 0, "BACKEND".to_owned());
+    backend_side(&mut row, shards, http, show);
+    let current = counters::current(shards, |b| b.traffic.sessions.get()) as u32;
+    row.put(C::qcur, proxy.queue.len());
+    row.put(C::qmax, proxy.queue.max.load(Relaxed));
+    row.put(C::scur, current);
+    row.put(C::smax, peak(shards, |b| &b.traffic, current, [show.maxconn, 0]));
+    row.put(C::slim, proxy.fullconn.load(Relaxed));
+    row.put(C::dreq, sum(shards, |b| b.traffic.denied_requests.get()));
+    let servers = proxy.servers.load();
+    let usable = |backup| servers.iter().filter(|s| s.backup == backup && s.effective_weight() > 0).count();
+    let up = backend_is_up(proxy);
+    let unpublished = proxy.unpublished.load(Relaxed);
+    row.put(
+        C::status,
+        match (up, unpublished) {
+            (true, false) => "UP",
+            (true, true) => "UP (UNPUB)",
+            (false, false) => "DOWN",
+            (false, true) => "DOWN (UNPUB)",
+        },
+    );
+    row.put(C::weight, proxy.total_weight());
+    // Those that are used: spare servers count where no other is left.
+    let (active, spare) = (usable(false) as u32, usable(true) as u32);
+    let used = servers.iter().filter(|s| s.backup == (active == 0) && s.effective_weight() > 0);
+    row.put(C::uweight, used.map(|s| s.user_weight()).sum::<u32>());
+    row.put(C::act, active);
+    row.put(C::bck, spare);
+    row.put(C::chkdown, u64::from(proxy.downs.load(Relaxed)));
+    let changed = proxy.changed_at.load(Relaxed);
+    row.put(C::lastchg, (show.now.saturating_sub(changed) / 1000) as u32);
+    if !servers.is_empty() {
+        row.put(C::downtime, if up { 0u32 } else { (show.now.saturating_sub(changed) / 1000) as u32 });
+    }
+    row.put(C::lastsess, age(proxy.last_session.load(Relaxed), show.now));
+    for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp] {
+        row.put(column, 0u64);
+    }
+    if http {
+        for column in [C::cache_lookups, C::cache_hits, C::cache_hint_hits] {
+            row.put(column, 0u64);
+        }
+    }
+    for column in [C::agg_server_status, C::agg_server_check_status, C::agg_check_status] {
+        row.put(column, 0u32);
+    }
+    of_servers(&mut row, &servers, http);
+    spliced(&mut row, shards, |b| &b.traffic);
+    if show.legends {
+        row.put(C::cookie, view.cookie.as_ref().map(ToString::to_string));
+        row.put(C::algo, view.algorithm);
+    }
+    row
+}
+
+/// What a backend's servers have of its bytes, connections and streams; the rest of them it answered itself.
+fn of_servers(row: &mut Row, servers: &[Arc<Server>], http: bool) {
+    let total = |of: fn(&BackendCounters) -> u64| servers.iter().map(|s| sum(&s.counters, of)).sum::<u64>();
+    let (sent, received) = (total(|s| s.traffic.bytes_in.get()), total(|s| s.traffic.bytes_out.get()));
+    row.put(C::reqbout, sent);
+    row.put(C::resbin, received);
+    let idle = |server: &Arc<Server>| counters::current(&server.counters, |s| s.idle.get()) as u32;
+    let serving: u32 = servers.iter().map(|server| server.serving()).sum();
+    let open = serving + servers.iter().map(idle).sum::<u32>();
+    let (opened, streams) = (total(|s| s.connects.get()), total(|s| s.traffic.sessions_total.get()));
+    protocols(row, http, open, opened, streams, (received, sent));
+    row.put(C::h1_open_streams, u64::from(if http { serving } else { 0 }));
+}
+
+/// `address:port` as the statistics show it.
+pub(crate) fn address_text(address: &ServerAddress) -> String {
+    match address {
+        ServerAddress::Ip(address) => address.to_string(),
+        ServerAddress::Unix(_) | ServerAddress::Abstract { .. } => "unix".to_owned(),
+        ServerAddress::Unresolved => "-".to_owned(),
+    }
+}
+
+/// The IP address of a server.
+pub(crate) fn ip(address: &ServerAddress) -> Option<SocketAddr> {
+    match address {
+        ServerAddress::Ip(address) => Some(*address),
+        _ => None,
+    }
+}
+
+/// The status of a server: UP, DOWN, NOLB, MAINT, DRAIN, with the check level when it is on the way to another.
+pub(crate) fn server_status(server: &Server) -> String {
+    let admin = server.admin();
+    let watched = server.watched();
+    if admin.in_maintenance() {
+        return match server.tracked() {
+            Some(of) if admin.0 & Admin::INHERITED_MAINT != 0 => {
+                format!("MAINT (via {}/{})", of.proxy, of.name)
+            }
+            _ if admin.0 & Admin::RESOLUTION_MAINT != 0 => "MAINT (resolution)".to_owned(),
+            _ => "MAINT".to_owned(),
+        };
+    }
+    let health = &watched.health;
+    let (level, rise, fall) =
+        (health.level.load(Relaxed), health.rise.load(Relaxed), health.fall.load(Relaxed));
+    let checked = watched.checked.load(Relaxed);
+    let asked = watched.agent_checked.load(Relaxed);
+    let falling = checked && level + 1 < rise + fall;
+    let falls = level.saturating_sub(rise) + 1;
+    match server.operational() {
+        Operational::Stopped if watched.agent_says_down() => "DOWN (agent)".to_owned(),
+        Operational::Stopped if (checked || asked) && level > 0 => format!("DOWN {level}/{rise}"),
+        Operational::Stopped => "DOWN".to_owned(),
+        Operational::Stopping if falling => format!("NOLB {falls}/{fall}"),
+        Operational::Stopping => "NOLB".to_owned(),
+        _ if admin.draining() && asked => "DRAIN (agent)".to_owned(),
+        _ if admin.draining() && falling => format!("DRAIN {falls}/{fall}"),
+        _ if admin.draining() => "DRAIN".to_owned(),
+        _ if !checked => "no check".to_owned(),
+        _ if falling => format!("UP {falls}/{fall}"),
+        _ => "UP".to_owned(),
+    }
+}
+
+fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
+    let view = proxy.server(server.id);
+    let http = proxy.state.mode == state::Mode::Http;
+    let mut row = Row::new(Kind::Server, &proxy.state, server.id, server.name.to_string());
+    backend_side(&mut row, &server.counters, http, show);
+    row.put(C::qcur, server.queue.len());
+    row.put(C::qmax, server.queue.max.load(Relaxed));
+    let served = server.serving();
+    row.put(C::scur, served);
+    row.put(C::smax, server.served_max.load(Relaxed).max(served));
+    let limit = server.maxconn.load(Relaxed);
+    row.put(C::slim, (limit > 0).then_some(limit));
+    row.put(C::qlimit, (server.maxqueue > 0).then_some(server.maxqueue));
+    row.put(C::status, server_status(server));
+    row.put(C::weight, server.shown_weight());
+    row.put(C::uweight, server.user_weight());
+    row.put(C::act, u32::from(!server.backup));
+    row.put(C::bck, u32::from(server.backup));
+    let changed = server.changed_at.load(Relaxed);
+    let since = show.now.saturating_sub(changed);
+    row.put(C::lastchg, (since / 1000) as u32);
+    row.put(C::throttle, server.throttle());
+    row.put(C::lastsess, age(server.last_session.load(Relaxed), show.now));
+    row.put(C::tracked, server.tracked().map(|of| format!("{}/{}", of.proxy, of.name)));
+    let idle = counters::current(&server.counters, |s| s.idle.get()) as u32;
+    row.put(C::srv_icur, idle);
+    row.put(C::src_ilim, view.filter(|view| view.pool_max >= 0).map(|view| view.pool_max as u32));
+    let unproven = (counters::current(&server.counters, |s| s.idle_unproven.get()) as u32).min(idle);
+    row.put(C::idle_conn_cur, unproven);
+    row.put(C::safe_conn_cur, idle - unproven);
+    row.put(C::used_conn_cur, served);
+    row.put(C::need_conn_est, server.counters.all().map(|s| s.needed.get()).max().unwrap_or_default());
+    row.put(C::priv_idle_cur, 0u32);
+    row.put(C::srid, 0u32);
+    // Checks say nothing in maintenance; agents are asked on.
+    let rests = server.admin().in_maintenance();
+    if server.checked.load(Relaxed) {
+        let down = server.down_ms.load(Relaxed) + if server.is_up() { 0 } else { since };
+        row.put(C::downtime, (down / 1000) as u32);
+        row.put(C::chkdown, u64::from(server.downs.load(Relaxed)));
+        row.put(C::chkfail, u64::from(server.health.failed.load(Relaxed)));
+        let observed = server.health.observes.load(Relaxed).then(|| server.health.observed.load(Relaxed));
+        row.put(C::hanafail, observed.map(u64::from));
+        if !rests {
+            check_columns(&mut row, server);
+        }
+    }
+    if server.agent_checked.load(Relaxed) {
+        agent_columns(&mut row, server);
+    }
+    if show.legends {
+        row.put(C::addr, address_text(&server.address.load()));
+        let own = view.and_then(|view| view.cookie.as_ref()).map(ToString::to_string);
+        let dynamic = || proxy.state.cookie_key().and_then(|key| server.dynamic_cookie(&key));
+        row.put(C::cookie, own.or_else(dynamic));
+    }
+    row
+}
+
+fn check_columns(row: &mut Row, server: &Server) {
+    let health = &server.health;
+    let last = health.last.load();
+    let (status, description, ..) = *last.meaning();
+    let running = if health.running.load(Relaxed) { "* " } else { "" };
+    row.put(C::check_status, format!("{running}{status}"));
+    row.put(C::check_code, last.code);
+    row.put(C::check_duration, (!last.status.is_empty()).then_some(last.duration_ms));
+    row.put(C::check_desc, description);
+    row.put(C::last_chk, last.description.clone());
+    row.put(C::check_rise, health.rise.load(Relaxed));
+    row.put(C::check_fall, health.fall.load(Relaxed));
+    row.put(C::check_health, health.level.load(Relaxed));
+}
+
+fn agent_columns(row: &mut Row, server: &Server) {
+    let agent = &server.agent;
+    let last = agent.last.load();
+    let (status, description, ..) = *last.meaning();
+    let running = if agent.running.load(Relaxed) { "* " } else { "" };
+    row.put(C::agent_status, format!("{running}{status}"));
+    row.put(C::agent_code, last.code);
+    row.put(C::agent_duration, (!last.status.is_empty()).then_some(last.duration_ms));
+    row.put(C::agent_desc, description);
+    row.put(C::last_agt, last.description.clone());
+    row.put(C::agent_rise, agent.rise.load(Relaxed));
+    row.put(C::agent_fall, agent.fall.load(Relaxed));
+    row.put(C::agent_health, agent.level.load(Relaxed));
+}
