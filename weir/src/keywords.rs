@@ -1,6 +1,6 @@
 //! `-dK`: prints the keywords of the tables in HAProxy's form, for tools that watch the language.
 
-use config::keyword::{self, Where};
+use config::keyword::Where;
 use rules::Ruleset;
 use sample::args::Spec;
 
@@ -43,14 +43,17 @@ fn sections() {
         ("resolvers", Where::RESOLVERS),
     ] {
         say(format_args!("{title}"));
-        let rows = keyword::rows().filter(|row| row.places.holds(place) && row.is_supported());
+        let rows = config::tables::all().filter(|row| row.places.holds(place) && row.is_supported());
         let mut lines: Vec<String> = rows.map(|row| row.name.to_owned()).collect();
         if title == "listen" {
             lines.extend(
-                config::bind::TABLE.iter().map(|row| parameter("bind <addr>", row.name, row.signature)),
+                config::tables::bind::TABLE
+                    .iter()
+                    .map(|row| parameter("bind <addr>", row.name, row.signature)),
             );
             lines.extend(
-                config::server::rows().map(|row| parameter("server <name> <addr>", row.name, row.signature)),
+                config::tables::server::rows()
+                    .map(|row| parameter("server <name> <addr>", row.name, row.signature)),
             );
             lines.extend(Ruleset::ALL.iter().flat_map(|set| actions(*set)));
         }

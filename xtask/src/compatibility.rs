@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use base::support::Support;
-use config::keyword::{self, Apply, Keyword, Where};
+use config::keyword::{Apply, Keyword, Where};
 
 use crate::shown::{Place, Shown};
 
@@ -160,10 +160,10 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         "section" => of_section(place, name),
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
         "proxy" => of_keyword(name, Where(15)),
-        "bind" => of(config::bind::TABLE.iter().find(|row| row.name == name).map(|row| row.support)),
+        "bind" => of(config::tables::bind::TABLE.iter().find(|row| row.name == name).map(|row| row.support)),
         // Stands behind `source`, which is a row.
         "server" if name == "usesrc" => FULL,
-        "server" => of(config::server::rows().find(|row| row.name == name).map(|row| row.support)),
+        "server" => of(config::tables::server::rows().find(|row| row.name == name).map(|row| row.support)),
         "action" => {
             let row = rules::ACTIONS.iter().find(|row| row.name == bare(name) && in_set(row, place));
             of(row.map(|row| row.support))
@@ -222,7 +222,7 @@ fn of_section(place: &str, name: &str) -> Status {
 
 fn of_keyword(name: &str, places: Where) -> Status {
     let matches = |row: &&Keyword| row.places.holds(places) && (row.name == name || begins(row.name, name));
-    match keyword::rows().find(matches) {
+    match config::tables::all().find(matches) {
         None => NOT_YET,
         Some(Keyword { apply: Apply::Removed(..), .. }) => Status::Removed,
         Some(row) => Status::Row(row.support),

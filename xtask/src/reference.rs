@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use base::support::Support;
-use config::keyword::{self, Apply, Where};
+use config::keyword::{Apply, Keyword, Where};
 
 /// The whole page.
 pub(crate) fn page() -> String {
@@ -16,9 +16,9 @@ pub(crate) fn page() -> String {
     keywords(&mut out, "`userlist`", Where::USERLIST);
     keywords(&mut out, "`http-errors`", Where::ERRORS);
     keywords(&mut out, "`resolvers`", Where::RESOLVERS);
-    let binds = config::bind::TABLE.iter().filter(|row| works(row.support));
+    let binds = config::tables::bind::TABLE.iter().filter(|row| works(row.support));
     table(&mut out, "`bind` lines", binds.map(|row| (row.name, row.signature, row.doc)));
-    let servers = config::server::rows().filter(|row| works(row.support));
+    let servers = config::tables::server::rows().filter(|row| works(row.support));
     table(&mut out, "`server` lines", servers.map(|row| (row.name, row.signature, row.doc)));
     for set in rules::Ruleset::ALL {
         let rows = rules::ACTIONS.iter().filter(|row| works(row.support) && row.sets & set as u8 != 0);
@@ -63,8 +63,8 @@ fn keywords(out: &mut String, title: &str, place: Where) {
         out,
         "\n## {title}\n\n| keyword | where | arguments | what it does |\n| --- | --- | --- | --- |"
     );
-    let here = |row: &&keyword::Keyword| row.places.holds(place) && !matches!(row.apply, Apply::Removed(..));
-    for row in keyword::rows().filter(here).filter(|row| works(row.support)) {
+    let here = |row: &&Keyword| row.places.holds(place) && !matches!(row.apply, Apply::Removed(..));
+    for row in config::tables::all().filter(here).filter(|row| works(row.support)) {
         let _ = writeln!(
             out,
             "| `{}` | {} | {} | {} |",

@@ -12,6 +12,7 @@ use plan::{Plan, ProxyIndex};
 use sample::pattern::PatternSets;
 use state::Mode;
 
+use crate::draft::section::quoted;
 use crate::{Loaded, load_within};
 
 /// Parameters that only servers of the configuration may have.
@@ -29,7 +30,7 @@ const NOT_ADDED: &[&str] = &[
 
 /// Parameters that a server added at run time may have, for `add server help`.
 pub fn keywords() -> impl Iterator<Item = &'static str> {
-    crate::server::rows().map(|row| row.name).filter(|name| !NOT_ADDED.contains(name))
+    crate::tables::server::rows().map(|row| row.name).filter(|name| !NOT_ADDED.contains(name))
 }
 
 /// What `add server` asks for.
@@ -146,11 +147,6 @@ fn text(plan: &Plan, proxy: &Proxy, asked: &Asked<'_>) -> String {
     }
     text.push('\n');
     text
-}
-
-/// A word that the reader takes as it is.
-pub(crate) fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Gives the server what those of the configuration have of their backend.

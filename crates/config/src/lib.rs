@@ -6,18 +6,13 @@
 
 #![forbid(unsafe_code)]
 
-mod args;
-pub mod bind;
-mod check;
 pub mod draft;
 pub mod dynamic;
-pub mod keyword;
+mod find;
+mod read;
 mod resolve;
-pub mod server;
-mod server_address;
-mod server_check;
-mod settings;
 mod surface;
+mod system;
 pub mod tables;
 
 use std::path::PathBuf;
@@ -28,6 +23,7 @@ use sample::pattern::PatternSets;
 use syntax::{Environment, Facts};
 
 pub use draft::Draft;
+pub use draft::keyword;
 pub use resolve::Setting;
 use resolve::around::Around;
 
@@ -75,7 +71,7 @@ pub fn load_text(name: &str, text: &str, boot: &Boot) -> Loaded {
 
 /// Resolves texts that were read already.
 pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Loaded {
-    read(sources, files, boot, None)
+    load_all(sources, files, boot, None)
 }
 
 /// Resolves a text that adds to a plan in use: what the process has one of stays as that plan decided.
@@ -83,14 +79,14 @@ pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Load
 fn load_within(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Loaded {
     let mut sources = SourceMap::new();
     let file = sources.add(name, text);
-    read(sources, vec![file], &Boot::default(), Some(&Around::new(plan, patterns)))
+    load_all(sources, vec![file], &Boot::default(), Some(&Around::new(plan, patterns)))
 }
 
-fn read(sources: SourceMap, files: Vec<FileId>, boot: &Boot, around: Option<&Around<'_>>) -> Loaded {
+fn load_all(sources: SourceMap, files: Vec<FileId>, boot: &Boot, around: Option<&Around<'_>>) -> Loaded {
     let mut diagnostics = Diagnostics::new();
     let mut environment = boot.environment.clone();
     preset_formats(&mut environment);
-    let draft = draft::read(&sources, files, &boot.facts, environment, &mut diagnostics);
+    let draft = read::read(&sources, files, &boot.facts, environment, &mut diagnostics);
     let plan = resolve::resolve(&draft, &sources, &boot.setting, around, &mut diagnostics);
     Loaded { plan, diagnostics, sources }
 }

@@ -2,7 +2,6 @@
 
 mod common;
 
-use config::keyword;
 use proptest::prelude::*;
 
 const SECTIONS: &[&str] = &[
@@ -29,7 +28,7 @@ const WORDS: &[&str] = &[
 ];
 
 fn line() -> impl Strategy<Value = String> {
-    let rows: Vec<&'static str> = keyword::rows().map(|row| row.name).collect();
+    let rows: Vec<&'static str> = config::tables::all().map(|row| row.name).collect();
     let words = proptest::collection::vec(proptest::sample::select(WORDS), 0..7);
     let prefix = proptest::sample::select(&["", "", "", "", "no ", "default "][..]);
     (prefix, proptest::sample::select(rows), words)

@@ -16,7 +16,7 @@ use sample::pattern::PatternSets;
 use sample::vars::Variables;
 use state::Mode;
 
-use crate::keyword::Outcome;
+use crate::draft::keyword::Outcome;
 use crate::resolve::log::LogNames;
 use crate::resolve::names::NameTable;
 

@@ -10,8 +10,8 @@ use sample::expression::Expression;
 use sample::{Place, Words};
 use syntax::Word;
 
-use crate::args::Args;
 use crate::draft::Statement;
+use crate::draft::args::Args;
 use crate::resolve::rules::{arguments, scope};
 use crate::resolve::{Context, Pending};
 

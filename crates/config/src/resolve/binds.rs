@@ -7,10 +7,10 @@ use diag::Diagnostic;
 use plan::bind::{Bind, BindAddress};
 use syntax::Word;
 
-use crate::args::Args;
-use crate::bind;
 use crate::draft::Statement;
+use crate::draft::args::Args;
 use crate::resolve::{Context, Pending};
+use crate::tables::bind;
 
 /// The sockets of a proxy.
 pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind> {

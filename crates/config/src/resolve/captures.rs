@@ -1,19 +1,13 @@
 //! Slots of captures: those that a frontend declares, and whether those that its rules name (`capture … id`) are there.
 
-use diag::{Diagnostic, Span};
+use diag::Diagnostic;
 use sample::transaction::CaptureSlot;
 
 use crate::draft::Statement;
+use crate::draft::settings::DeclaredCapture;
 use crate::resolve::names::CaptureDraft;
-use crate::resolve::rules::Rules;
+use crate::resolve::rule_sets::{CaptureUse, Rules};
 use crate::resolve::{Context, Pending};
-use crate::settings::DeclaredCapture;
-
-/// A slot that a rule names, and where.
-pub(crate) struct CaptureUse {
-    slot: CaptureSlot,
-    place: Span,
-}
 
 /// Gives a declared capture its slot; backends have none.
 pub(crate) fn declare(capture: &DeclaredCapture<'_>, context: &Context<'_>) {

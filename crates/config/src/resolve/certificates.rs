@@ -1,20 +1,14 @@
 //! `crt-store` sections (manual, section 12.7), as far as they serve JSON Web Tokens: certificates and keys by file and by name. What only
 //! TLS would take of a certificate is refused.
 
+use crate::draft::settings::Bases;
 use diag::Diagnostic;
 use sample::keys::Certificate;
 
-use crate::args::Args;
+use crate::draft::args::Args;
+use crate::draft::keyword::Outcome;
 use crate::draft::{Draft, Kind, Section, Statement};
-use crate::keyword::Outcome;
 use crate::resolve::Context;
-
-/// Where relative names of certificates and of keys point.
-#[derive(Clone, Default)]
-pub(crate) struct Bases<'a> {
-    pub(crate) certificates: Option<&'a str>,
-    pub(crate) keys: Option<&'a str>,
-}
 
 /// Reads every store. `bases` are those of the global section.
 pub(crate) fn stores<'a>(draft: &'a Draft, bases: &Bases<'a>, context: &mut Context<'_>) {

@@ -17,11 +17,11 @@ use sample::vars::{SetConditions, Var, VarScope};
 use sample::words::{self, Words};
 use sample::{Place, Scope};
 
-use crate::check::{
+use crate::draft::Section;
+use crate::draft::check::{
     ActionDraft, CheckDraft, CheckMode, ConnectDraft, ExpectDraft, MatcherDraft, PatternDraft, PortDraft,
     RequestDraft, RuleDraft, Text, ValueDraft,
 };
-use crate::draft::Section;
 use crate::resolve::rules::scope;
 use crate::resolve::{Context, Pending};
 

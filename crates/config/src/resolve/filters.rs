@@ -8,8 +8,8 @@ use plan::filter::TraceFilter;
 use sample::bandwidth::BandwidthFilter;
 use syntax::Word;
 
+use crate::draft::settings::{FilterDraft, FilterKind};
 use crate::resolve::{Context, Pending};
-use crate::settings::{FilterDraft, FilterKind};
 
 /// Resolves the filters of a proxy: those that trace, in the order of their lines. Those of bandwidth are put where its
 /// rules find them.

@@ -12,9 +12,9 @@ use sample::format::{self, Format, FormatFor};
 use syntax::Word;
 
 use crate::draft::Statement;
+use crate::draft::settings::{LogFormatChoice, Settings};
 use crate::resolve::rules::scope;
 use crate::resolve::{Context, Pending};
-use crate::settings::{LogFormatChoice, Settings};
 
 /// The compiled formats of a proxy.
 #[derive(Default)]

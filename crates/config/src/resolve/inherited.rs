@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use diag::{Diagnostic, Span};
 
+use crate::draft::settings::Settings;
 use crate::draft::{Section, Statement};
 use crate::resolve::Context;
-use crate::settings::Settings;
 
 /// The rule sets that this is about. ACLs, error messages and checks may be inherited by everyone.
 fn is_rule(statement: &Statement) -> bool {

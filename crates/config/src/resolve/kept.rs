@@ -3,9 +3,9 @@
 
 use plan::{DefaultsSection, Kept};
 
+use crate::draft::keyword::Negation;
+use crate::draft::section::quoted;
 use crate::draft::{Draft, Kind, Section, Statement};
-use crate::dynamic::quoted;
-use crate::keyword::Negation;
 
 /// What `draft` has of it.
 pub(crate) fn of(draft: &Draft) -> Kept {

@@ -1,10 +1,11 @@
 //! `log` lines: their targets, once every ring, log backend and profile has a name (manual, 4.2 `log`).
 
+use crate::system::host_address;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::address::{Host, Place};
+use base::address::Place;
 use diag::{Diagnostic, Span};
 use plan::ProxyIndex;
 use plan::log::{LogFormat, LogProto, LogTarget, Logger, RingPeer, RingServer, RingSettings, Sample};
@@ -12,9 +13,8 @@ use state::server::ServerAddress;
 use state::{Mode, Ring};
 use syntax::Word;
 
+use crate::draft::settings::{LogLine, LoggerDraft, Settings, TargetDraft};
 use crate::resolve::Context;
-use crate::resolve::names::resolve_host;
-use crate::settings::{LogLine, LoggerDraft, Settings, TargetDraft};
 
 /// What names in `log` lines mean, and what such lines made.
 #[derive(Default)]
@@ -189,14 +189,5 @@ fn stream_address(word: &Word, place: &Place) -> Result<ServerAddress, Diagnosti
         Place::Fd(_) | Place::SockPair(_) | Place::ReverseHttp(_) => {
             return Err(Diagnostic::alert(format!("`{word}` is no place for log lines")).at(word.span()));
         }
-    })
-}
-
-/// The address of a host named in a `log` line.
-pub(crate) fn host_address(word: &Word, host: &Host) -> Result<std::net::IpAddr, Diagnostic> {
-    resolve_host(host).map_err(|error| {
-        Diagnostic::alert(format!("cannot resolve the address of the log `{word}`: {error}"))
-            .at(word.span())
-            .haproxy(format!("'log' : could not resolve address '{word}'"))
     })
 }

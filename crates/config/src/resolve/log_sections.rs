@@ -13,12 +13,12 @@ use sample::log_profile::{LogOverride, LogProfile, LogStep};
 use state::{Mode, Ring};
 use syntax::Word;
 
-use crate::args::Args;
-use crate::bind;
+use crate::draft::args::Args;
 use crate::draft::{Draft, Kind, Section, Statement};
-use crate::resolve::names::resolve_host;
 use crate::resolve::rules::scope;
 use crate::resolve::{Context, Pending};
+use crate::system::resolve_host;
+use crate::tables::bind;
 
 /// `maxlen` where none is given.
 const MAX_LENGTH: usize = 1024;

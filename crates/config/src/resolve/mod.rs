@@ -21,6 +21,7 @@ mod log_sections;
 pub(crate) mod names;
 mod proxies;
 mod resolvers;
+mod rule_sets;
 mod rules;
 mod sections;
 mod server_settings;
@@ -44,10 +45,10 @@ use runtime::{shard, topology};
 use state::proxy::ProxySeed;
 use syntax::Environment;
 
-use crate::args::Args;
-use crate::draft::{Draft, Kind, Section, Statement, warn_ineffective};
-use crate::keyword::{Apply, Negation};
-use crate::settings::{GlobalSettings, Settings};
+use crate::draft::args::Args;
+use crate::draft::keyword::{Apply, Negation};
+use crate::draft::settings::{GlobalSettings, Settings};
+use crate::draft::{Draft, Kind, Section, Statement};
 use around::Around;
 use names::NameTable;
 
@@ -548,4 +549,11 @@ fn make_states<'a>(
         pending.push(Pending { section, settings, state });
     }
     pending
+}
+
+/// Warns of a line that has no effect.
+fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
+    let name = statement.keyword.name;
+    diagnostics
+        .push(Diagnostic::warning(format!("`{name}` has no effect: {reason}")).at(statement.keyword_span()));
 }

@@ -1,13 +1,12 @@
 //! What names mean while a plan is resolved: proxies, userlists, files, hosts, users and groups of the system.
 
+use crate::system::error_text;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
-use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::address::{Family, Host};
 use diag::{Diagnostic, SourceMap, Span};
 use plan::Resolvers;
 use plan::global::DefaultPath;
@@ -194,47 +193,4 @@ impl sample::Names for NameTable<'_> {
     fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
         std::fs::read(self.path(path)).map_err(|error| error_text(&error))
     }
-}
-
-/// The system's words for an error, without Rust's `(os error 2)`.
-pub(crate) fn error_text(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
-}
-
-/// The address of a host; names are looked up by the system's resolver.
-pub(crate) fn resolve_host(host: &Host) -> Result<IpAddr, String> {
-    match host {
-        Host::Ip(ip) => Ok(*ip),
-        Host::Name { name, family } => {
-            let mut found = (name.as_str(), 0).to_socket_addrs().map_err(|error| error_text(&error))?;
-            let wanted = |address: &std::net::SocketAddr| match family {
-                Some(Family::V4) => address.is_ipv4(),
-                Some(Family::V6) => address.is_ipv6(),
-                None => true,
-            };
-            found
-                .find(wanted)
-                .map(|address| address.ip())
-                .ok_or_else(|| "no address of that family".to_owned())
-        }
-    }
-}
-
-/// The number of a user in `/etc/passwd`.
-pub(crate) fn user_id(name: &str) -> Option<u32> {
-    id_in("/etc/passwd", name)
-}
-
-/// The number of a group in `/etc/group`.
-pub(crate) fn group_id(name: &str) -> Option<u32> {
-    id_in("/etc/group", name)
-}
-
-fn id_in(path: &str, name: &str) -> Option<u32> {
-    let text = std::fs::read_to_string(path).ok()?;
-    text.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
-    })
 }

@@ -9,6 +9,7 @@ use plan::proxy::{Capture, CookieCapture, LentToServers, Proxy, StateFile, Stats
 use rules::RuleSet;
 
 use crate::draft::Kind;
+use crate::draft::settings::Settings;
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::check::Sources;
@@ -16,11 +17,11 @@ use crate::resolve::filters::filters;
 use crate::resolve::formats::formats;
 use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
-use crate::resolve::rules::{Rules, check_modes, compile, no_backend};
+use crate::resolve::rule_sets::Rules;
+use crate::resolve::rules::{check_modes, compile, no_backend};
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
 use crate::resolve::{Context, Pending, warnings};
-use crate::settings::Settings;
 
 /// Resolves the proxy at `place` of the plan.
 pub(crate) fn resolve(

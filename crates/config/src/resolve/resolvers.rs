@@ -6,11 +6,12 @@ use std::sync::Arc;
 use diag::Diagnostic;
 use plan::Resolvers;
 
-use crate::args::Args;
+use crate::draft::args::Args;
+use crate::draft::keyword::Apply;
+use crate::draft::resolvers::ResolversDraft;
 use crate::draft::{Draft, Kind, Section};
-use crate::keyword::Apply;
 use crate::resolve::Context;
-use crate::tables::resolvers::{ResolversDraft, add_system_servers};
+use crate::tables::resolvers::add_system_servers;
 
 /// Makes every section.
 pub(crate) fn resolvers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Resolvers>> {

@@ -17,9 +17,9 @@ use state::Mode;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::keyword::Outcome;
-use crate::resolve::captures::{self, CaptureUse};
-use crate::resolve::names::CaptureDraft;
+use crate::draft::keyword::Outcome;
+use crate::resolve::captures;
+use crate::resolve::rule_sets::Rules;
 use crate::resolve::{Context, Pending, warnings};
 
 /// The words of a statement as `sample` and `rules` read them.
@@ -53,33 +53,6 @@ pub(crate) fn scope<'s>(
         place,
         inherited: context.inherited,
     }
-}
-
-/// The compiled rules of a proxy.
-#[derive(Default)]
-pub(crate) struct Rules {
-    pub(crate) acls: Acls,
-    pub(crate) tcp_connection: RuleSet,
-    pub(crate) tcp_session: RuleSet,
-    pub(crate) tcp_request: RuleSet,
-    pub(crate) tcp_response: RuleSet,
-    pub(crate) http_request: RuleSet,
-    pub(crate) http_response: RuleSet,
-    pub(crate) http_after_response: RuleSet,
-    pub(crate) redirects: RuleSet,
-    pub(crate) stats_rules: RuleSet,
-    pub(crate) stats_admin: Vec<Condition>,
-    pub(crate) monitor_fail: Vec<Condition>,
-    pub(crate) force_be_switch: Vec<Condition>,
-    pub(crate) force_persist: Vec<Condition>,
-    pub(crate) ignore_persist: Vec<Condition>,
-    pub(crate) use_backends: Vec<UseBackend>,
-    pub(crate) use_servers: Vec<UseServer>,
-    pub(crate) errors: Vec<(u16, Arc<Reply>)>,
-    /// Declared captures and those that rules made.
-    pub(crate) request_captures: Vec<CaptureDraft>,
-    /// The slots that rules name.
-    pub(crate) captures_used: Vec<CaptureUse>,
 }
 
 /// Compiles every rule of a proxy, in order.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use diag::Diagnostic;
 use sample::auth::{Password, Userlist};
 
-use crate::args::Args;
+use crate::draft::args::Args;
+use crate::draft::keyword::Outcome;
+use crate::draft::settings::{CheckMode, Settings};
 use crate::draft::{Draft, Kind, Section, Statement};
-use crate::keyword::Outcome;
 use crate::resolve::check::Healthchecks;
 use crate::resolve::rules::read_message;
 use crate::resolve::{Context, read_line};
-use crate::settings::{CheckMode, Settings};
 
 /// Reads every userlist.
 pub(crate) fn userlists(draft: &Draft, context: &mut Context<'_>) {

@@ -14,15 +14,15 @@ use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use state::{Mode, Ring};
 
-use crate::check::CheckMode;
+use crate::draft::check::CheckMode;
+use crate::draft::keyword::Outcome;
+use crate::draft::server::ServerDraft;
+use crate::draft::settings::Settings;
 use crate::draft::{Kind, Statement};
-use crate::keyword::Outcome;
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::{Context, Pending, track};
-use crate::server::ServerDraft;
-use crate::settings::Settings;
 
 /// Finishes the servers of a proxy, in order; and what the checks of servers added later are, unless a connection is all.
 pub(crate) fn server_settings(

@@ -15,13 +15,14 @@ use state::Mode;
 use state::server::{ServerAddress, ServerSeed};
 use syntax::Word;
 
-use crate::args::Args;
+use crate::draft::args::Args;
+use crate::draft::server::{InitAddr, ServerDraft};
+use crate::draft::settings::{DefaultServers, Settings};
 use crate::draft::{Kind, Statement, is_name_character};
-use crate::resolve::names::resolve_host;
 use crate::resolve::{Context, Pending};
-use crate::server::{InitAddr, ServerDraft, origin, parse_params};
-use crate::server_address::{ServerPlace, host_name, parse_place, refuse_datagrams};
-use crate::settings::{DefaultServers, Settings};
+use crate::system::resolve_host;
+use crate::tables::server::{origin, parse_params};
+use crate::tables::server_address::{ServerPlace, host_name, parse_place, refuse_datagrams};
 
 /// A server whose state is made and whose settings still lack what refers to names.
 pub(crate) struct MadeServer<'a> {

@@ -8,9 +8,9 @@ use plan::server::ServerSettings;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::keyword::Outcome;
+use crate::draft::keyword::Outcome;
+use crate::draft::server::ServerDraft;
 use crate::resolve::{Context, Pending};
-use crate::server::ServerDraft;
 
 /// `track`: the server whose state this one has.
 pub(crate) fn follow(

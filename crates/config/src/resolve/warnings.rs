@@ -5,9 +5,9 @@ use plan::log::Logger;
 use state::Mode;
 
 use crate::draft::Statement;
-use crate::resolve::rules::Rules;
+use crate::draft::settings::{CheckMode, LogFormatChoice, Settings};
+use crate::resolve::rule_sets::Rules;
 use crate::resolve::{Context, Pending};
-use crate::settings::{CheckMode, LogFormatChoice, Settings};
 
 /// Checks that the parts of a proxy fit together.
 pub(crate) fn check(

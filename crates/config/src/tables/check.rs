@@ -1,6 +1,7 @@
 //! `http-check`, `tcp-check` and `external-check` (manual, section 4.2): what health checks ask and expect. The lines
 //! become drafts here; `expect` lines are read in [`super::check_expect`].
 
+use crate::tables::check_words::{hexadecimal, push, value};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -8,12 +9,12 @@ use base::address::{Accepts, Place, PortRule};
 use diag::Diagnostic;
 
 use super::check_expect::{http_expect, tcp_expect};
-use crate::args::Args;
-use crate::check::{ActionDraft, ConnectDraft, PortDraft, RequestDraft, RuleDraft, Text, ValueDraft};
-use crate::keyword::places::{DLB, DLBH};
-use crate::keyword::{Keyword, Outcome, proxy};
-use crate::resolve::names::resolve_host;
-use crate::settings::{CheckMode, Settings};
+use crate::draft::args::Args;
+use crate::draft::check::{ActionDraft, ConnectDraft, PortDraft, RequestDraft, RuleDraft, Text, ValueDraft};
+use crate::draft::keyword::places::{DLB, DLBH};
+use crate::draft::keyword::{Keyword, Outcome, proxy};
+use crate::draft::settings::{CheckMode, Settings};
+use crate::system::resolve_host;
 
 /// The rows.
 #[rustfmt::skip]
@@ -47,27 +48,6 @@ const CONNECT: &str =
     "[default] [port <expr>] [addr <ip>] [send-proxy] [via-socks4] [linger] [proto <name>] [comment <msg>]";
 const EXPECT_HTTP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { status | rstatus | hdr | fhdr | string | rstring | string-lf } <pattern>";
 const EXPECT_TCP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { string | rstring | string-lf | binary | rbinary | binary-lf } <pattern>";
-
-/// The value of the option taken last.
-pub(super) fn value<'a>(args: &mut Args<'a, '_>) -> Result<&'a syntax::Word, Diagnostic> {
-    let (name, keyword) = (args.last(), args.keyword());
-    args.next().ok_or_else(|| {
-        Diagnostic::alert(format!("`{name}` expects an argument"))
-            .at(name.span())
-            .haproxy(format!("'{keyword}' : '{name}' expects a string as argument."))
-    })
-}
-
-/// Adds a line to the list it belongs to, told by the keyword's first word.
-pub(super) fn push<'a>(settings: &mut Settings<'a>, rule: RuleDraft<'a>, args: &Args<'a, '_>) -> Outcome {
-    let span = args.statement.keyword_span();
-    let check = settings.own_check();
-    if args.statement.words[0] == "http-check" {
-        return check.push_http(rule, span);
-    }
-    check.push_tcp(rule);
-    Ok(())
-}
 
 fn comment<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let text = args.required("a string")?;
@@ -185,18 +165,6 @@ fn tcp_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, what: Sent
     let comment = if args.take("comment") { Some(value(args)?.as_str()) } else { None };
     args.finish()?;
     push(settings, RuleDraft { comment, ..action.into() }, args)
-}
-
-/// The bytes that an even number of hexadecimal digits stands for.
-pub(super) fn hexadecimal(word: &syntax::Word, args: &Args<'_, '_>) -> Result<Box<[u8]>, Diagnostic> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let pairs = word.as_str().as_bytes().chunks(2);
-    let bytes: Option<Box<[u8]>> =
-        pairs.map(|pair| Some((digit(&pair[0])? << 4 | digit(pair.get(1)?)?) as u8)).collect();
-    bytes.ok_or_else(|| {
-        args.wrong(format!("`{word}` is not an even number of hexadecimal digits"))
-            .haproxy(format!("'{}' : '{word}' invalid binary string.", args.keyword()))
-    })
 }
 
 /// What stands in the parentheses behind the keyword.

@@ -5,11 +5,11 @@ use plan::check::{Method, Spelling};
 use sample::regex::Regex;
 use syntax::Word;
 
-use super::check::{hexadecimal, push, value};
-use crate::args::Args;
-use crate::check::{ActionDraft, ExpectDraft, MatcherDraft, PatternDraft, RuleDraft, ValueDraft};
-use crate::keyword::Outcome;
-use crate::settings::Settings;
+use super::check_words::{hexadecimal, push, value};
+use crate::draft::args::Args;
+use crate::draft::check::{ActionDraft, ExpectDraft, MatcherDraft, PatternDraft, RuleDraft, ValueDraft};
+use crate::draft::keyword::Outcome;
+use crate::draft::settings::Settings;
 
 /// A match: its name, and what makes it of the words behind it.
 type Match = (&'static str, for<'a> fn(&mut Args<'a, '_>) -> Result<MatcherDraft<'a>, Diagnostic>);

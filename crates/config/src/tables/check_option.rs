@@ -2,11 +2,11 @@
 //! kind of check (section 12.9).
 
 use super::check_protocol::{ldap, mysql, pgsql, redis, smtp, spop, ssl_hello};
-use crate::args::Args;
-use crate::check::{CheckMode, RequestDraft, ValueDraft};
-use crate::keyword::places::DLB;
-use crate::keyword::{Keyword, Outcome, Where, proxy};
-use crate::settings::Settings;
+use crate::draft::args::Args;
+use crate::draft::check::{CheckMode, RequestDraft, ValueDraft};
+use crate::draft::keyword::places::DLB;
+use crate::draft::keyword::{Keyword, Outcome, Where, proxy};
+use crate::draft::settings::Settings;
 
 /// The rows.
 #[rustfmt::skip]

@@ -5,11 +5,11 @@ use diag::Diagnostic;
 use plan::check::Spelling;
 use sample::regex::Regex;
 
-use crate::args::Args;
-use crate::check::{ActionDraft, ConnectDraft, ExpectDraft, MatcherDraft, RuleDraft};
-use crate::keyword::places::DLB;
-use crate::keyword::{Keyword, Outcome, proxy};
-use crate::settings::Settings;
+use crate::draft::args::Args;
+use crate::draft::check::{ActionDraft, ConnectDraft, ExpectDraft, MatcherDraft, RuleDraft};
+use crate::draft::keyword::places::DLB;
+use crate::draft::keyword::{Keyword, Outcome, proxy};
+use crate::draft::settings::Settings;
 
 /// The rows.
 #[rustfmt::skip]

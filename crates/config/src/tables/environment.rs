@@ -3,7 +3,7 @@
 use base::support::Support;
 use syntax::{Environment, Word};
 
-use crate::keyword::{Apply, Keyword, places::G};
+use crate::draft::keyword::{Apply, Keyword, places::G};
 
 const fn row(
     name: &'static str,

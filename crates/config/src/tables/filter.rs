@@ -7,10 +7,10 @@ use plan::filter::TraceFilter;
 use sample::bandwidth::BandwidthFilter;
 use syntax::Word;
 
-use crate::args::Args;
-use crate::keyword::places::FLB;
-use crate::keyword::{Keyword, Outcome, not_supported, proxy};
-use crate::settings::{FilterDraft, FilterKind, Settings};
+use crate::draft::args::Args;
+use crate::draft::keyword::places::FLB;
+use crate::draft::keyword::{Keyword, Outcome, not_supported, proxy};
+use crate::draft::settings::{FilterDraft, FilterKind, Settings};
 
 /// The rows.
 #[rustfmt::skip]

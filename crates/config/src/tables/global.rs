@@ -8,11 +8,11 @@ use diag::Diagnostic;
 use plan::global::{Capability, Chroot, DefaultPath};
 use sample::convert::jwe;
 
-use crate::args::Args;
-use crate::keyword::places::G;
-use crate::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since, unsupported};
-use crate::resolve::names::{group_id, user_id};
-use crate::settings::GlobalSettings;
+use crate::draft::args::Args;
+use crate::draft::keyword::places::G;
+use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since, unsupported};
+use crate::draft::settings::GlobalSettings;
+use crate::system::{group_id, user_id};
 
 const TLS: &str = "TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";

@@ -8,13 +8,13 @@ use plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
 use sample::LogOrigin;
 use syntax::Word;
 
-use crate::args::Args;
-use crate::keyword::places::{DFL, DFLB, DFLB_FORWARD};
-use crate::keyword::{Keyword, Negation, Outcome, Where, global, not_supported, proxy};
-use crate::resolve::log::host_address;
-use crate::settings::{
+use crate::draft::args::Args;
+use crate::draft::keyword::places::{DFL, DFLB, DFLB_FORWARD};
+use crate::draft::keyword::{Keyword, Negation, Outcome, Where, global, not_supported, proxy};
+use crate::draft::settings::{
     GlobalSettings, LogDraft, LogFormatChoice, LogLine, LoggerDraft, Settings, TargetDraft,
 };
+use crate::system::host_address;
 
 const LOG: &str = "<target> [len <length>] [format <format>] [sample <ranges>:<size>] [profile <name>] <facility> [<level> [<minlevel>]]";
 

@@ -1,9 +1,11 @@
 //! The keywords of sections: one table a family.
 
+pub mod bind;
 pub mod check;
 pub mod check_expect;
 pub mod check_option;
 pub mod check_protocol;
+mod check_words;
 pub mod environment;
 pub mod filter;
 pub mod global;
@@ -14,12 +16,16 @@ pub mod proxy;
 pub mod resolvers;
 pub mod rules;
 pub mod sections;
+pub mod server;
+pub(crate) mod server_address;
+mod server_check;
+mod server_row;
 pub mod stats;
 pub mod threads;
 pub mod timeout;
 pub mod tune;
 
-use crate::keyword::Keyword;
+use crate::draft::keyword::Keyword;
 
 /// Every table, in the order in which a reference would show them.
 static TABLES: &[&[Keyword]] = &[

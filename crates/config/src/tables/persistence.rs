@@ -7,10 +7,10 @@ use balance::{HashFunction, HashKind, PreserveAffinity};
 use base::units::DefaultUnit::Seconds;
 use plan::proxy::{Cookie, CookieOperation};
 
-use crate::args::Args;
-use crate::keyword::places::DLB;
-use crate::keyword::{Keyword, Outcome, proxy};
-use crate::settings::Settings;
+use crate::draft::args::Args;
+use crate::draft::keyword::places::DLB;
+use crate::draft::keyword::{Keyword, Outcome, proxy};
+use crate::draft::settings::Settings;
 
 /// The rows.
 #[rustfmt::skip]

@@ -8,13 +8,15 @@ use diag::Diagnostic;
 use plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use state::Mode;
 
-use crate::args::Args;
-use crate::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING};
-use crate::keyword::{
+use crate::draft::args::Args;
+use crate::draft::keyword::places::{
+    DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING,
+};
+use crate::draft::keyword::{
     Keyword, Outcome, ineffective, not_supported, proxy, removed, removed_since, unsupported,
 };
-use crate::settings::{DeclaredCapture, Settings};
-use crate::{server, server_address};
+use crate::draft::settings::{DeclaredCapture, Settings};
+use crate::tables::{server, server_address};
 
 /// The rows.
 #[rustfmt::skip]
@@ -165,7 +167,7 @@ fn server_line<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
 
 fn default_server<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let words: Vec<String> =
-        args.statement.arguments().iter().map(|word| crate::dynamic::quoted(word.as_str())).collect();
+        args.statement.arguments().iter().map(|word| crate::draft::section::quoted(word.as_str())).collect();
     Rc::make_mut(&mut settings.default_server_lines).push(words.join(" "));
     let name = if args.take("name") { Some(args.required("a name")?.as_str()) } else { None };
     let mut draft = match name {

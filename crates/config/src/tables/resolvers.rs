@@ -9,67 +9,20 @@ use base::address::{Accepts, Family, Place, PortRule, Transport};
 use base::network::Network;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
-use plan::resolvers::{AcceptFamily, Hold, NameServer, NameServerAddress, Resolvers};
+use plan::resolvers::{AcceptFamily, Hold, NameServer, NameServerAddress};
 
-use crate::args::Args;
-use crate::keyword::{Apply, Keyword, Outcome, Where, not_supported};
-use crate::resolve::names::resolve_host;
-use crate::server::{ServerDraft, ServerKeyword, row as server_row};
-use crate::settings::GlobalSettings;
+use crate::draft::args::Args;
+use crate::draft::keyword::{Apply, Keyword, Outcome, Where, not_supported};
+use crate::draft::resolvers::{ReadResolvers, ResolversDraft};
+use crate::draft::server::ServerDraft;
+use crate::draft::settings::GlobalSettings;
+use crate::system::resolve_host;
+use crate::tables::server_row::{ServerKeyword, row as server_row};
 
-const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: Read) -> Keyword {
+const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadResolvers) -> Keyword {
     let apply = Apply::Resolvers(read);
     let (places, support) = (Where::RESOLVERS, Support::Full);
     Keyword { name, places, signature, negatable: false, doc, support, apply }
-}
-
-/// Reads a line into a section.
-pub type Read = for<'a> fn(&mut ResolversDraft, &mut Args<'a, '_>) -> Outcome;
-
-/// A section while its lines are read.
-#[derive(Debug)]
-pub struct ResolversDraft {
-    /// Name servers with their names.
-    pub nameservers: Vec<(Box<str>, NameServer)>,
-    /// The rest, as values.
-    pub payload_size: u16,
-    /// Likewise.
-    pub retries: u32,
-    /// Likewise.
-    pub every: Duration,
-    /// Likewise.
-    pub retry: Duration,
-    /// Likewise.
-    pub hold: Hold,
-}
-
-impl Default for ResolversDraft {
-    fn default() -> Self {
-        Self {
-            nameservers: Vec::new(),
-            payload_size: 512,
-            retries: 3,
-            every: Duration::from_secs(1),
-            retry: Duration::from_secs(1),
-            hold: Hold::default(),
-        }
-    }
-}
-
-impl ResolversDraft {
-    /// The section named `name`.
-    pub fn finish(self, name: &str) -> Resolvers {
-        let (names, nameservers): (Vec<_>, Vec<_>) = self.nameservers.into_iter().unzip();
-        Resolvers {
-            state: state::resolvers::Section::new(name, names),
-            nameservers,
-            payload_size: self.payload_size,
-            retries: self.retries,
-            every: self.every,
-            retry: self.retry,
-            hold: self.hold,
-        }
-    }
 }
 
 /// The rows.

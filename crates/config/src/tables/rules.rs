@@ -3,10 +3,10 @@
 
 use base::units::DefaultUnit::Milliseconds;
 
-use crate::args::Args;
-use crate::keyword::places::{DFL, DFLB, DLB, FL, FLB, LB};
-use crate::keyword::{Keyword, Outcome, proxy, rule};
-use crate::settings::Settings;
+use crate::draft::args::Args;
+use crate::draft::keyword::places::{DFL, DFLB, DLB, FL, FLB, LB};
+use crate::draft::keyword::{Keyword, Outcome, proxy, rule};
+use crate::draft::settings::Settings;
 
 const CONDITION: &str = "{ if | unless } <condition>";
 

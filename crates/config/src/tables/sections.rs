@@ -1,7 +1,7 @@
 //! The lines of the small sections: `userlist` (manual, section 12.2), `http-errors` (section 12.4), `log-profile` (8.3.5),
 //! `crt-store` (section 12.7).
 
-use crate::keyword::{Apply, Keyword, Where};
+use crate::draft::keyword::{Apply, Keyword, Where};
 use base::support::Support;
 
 const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use crate::args::Args;
-use crate::keyword::places::{DFLB, FLB};
-use crate::keyword::{Keyword, Outcome, ineffective, proxy, rule};
-use crate::settings::{Settings, StatsDraft};
+use crate::draft::args::Args;
+use crate::draft::keyword::places::{DFLB, FLB};
+use crate::draft::keyword::{Keyword, Outcome, ineffective, proxy, rule};
+use crate::draft::settings::{Settings, StatsDraft};
 use crate::tables::global::SECONDS;
 
 /// The rows.

@@ -9,9 +9,9 @@ use runtime::placement::{
 use runtime::topology::{Cpus, MAX_CPU, parse_list};
 use syntax::Word;
 
-use crate::args::Args;
-use crate::keyword::{Keyword, Outcome, global};
-use crate::settings::GlobalSettings;
+use crate::draft::args::Args;
+use crate::draft::keyword::{Keyword, Outcome, global};
+use crate::draft::settings::GlobalSettings;
 
 /// The rows.
 #[rustfmt::skip]

@@ -6,10 +6,10 @@ use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::Timeouts;
 
-use crate::args::Args;
-use crate::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, DLB_RING};
-use crate::keyword::{Keyword, Outcome, proxy, removed};
-use crate::settings::Settings;
+use crate::draft::args::Args;
+use crate::draft::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, DLB_RING};
+use crate::draft::keyword::{Keyword, Outcome, proxy, removed};
+use crate::draft::settings::Settings;
 
 /// The rows.
 #[rustfmt::skip]

@@ -3,10 +3,10 @@
 
 use plan::global::MultiQueue;
 
-use crate::args::Args;
-use crate::keyword::places::G;
-use crate::keyword::{Keyword, Outcome, global, ineffective, removed_since};
-use crate::settings::GlobalSettings;
+use crate::draft::args::Args;
+use crate::draft::keyword::places::G;
+use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed_since};
+use crate::draft::settings::GlobalSettings;
 
 const TLS: &str = "TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";

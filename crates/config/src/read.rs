@@ -1,169 +1,18 @@
-//! The configuration as written: sections and statements with their rows and places.
+//! Lines into sections and statements: every line is looked up in the keyword tables, and what concerns reading itself
+//! (`setenv` and others) takes effect.
 //!
-//! Reading looks every line up in the keyword tables and applies what concerns reading itself (`setenv` and its kin).
 //! No value is looked at yet: that is `resolve`.
 
-use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
+use diag::{Diagnostic, Diagnostics, FileId, SourceMap, Span, suggest};
 use syntax::{Environment, Facts, Line, Reader, Word};
 
-use crate::keyword::{self, Apply, Keyword, Negation, Where, not_supported};
-
-/// The kinds of sections that are understood.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// `global`.
-    Global,
-    /// `defaults`.
-    Defaults,
-    /// `frontend`.
-    Frontend,
-    /// `backend`.
-    Backend,
-    /// `listen`.
-    Listen,
-    /// `userlist`.
-    Userlist,
-    /// `http-errors`.
-    HttpErrors,
-    /// `crt-store`.
-    CrtStore,
-    /// `healthcheck`.
-    Healthcheck,
-    /// `resolvers`.
-    Resolvers,
-    /// `ring`.
-    Ring,
-    /// `log-forward`.
-    LogForward,
-    /// `log-profile`.
-    LogProfile,
-    /// A section HAProxy has and this program does not: its lines are passed over.
-    Unsupported,
-}
-
-impl Kind {
-    /// The bit of the tables.
-    pub fn place(self) -> Where {
-        match self {
-            Self::Global => Where::GLOBAL,
-            Self::Defaults => Where::D,
-            Self::Frontend => Where::F,
-            Self::Backend => Where::B,
-            Self::Listen => Where::L,
-            Self::Userlist => Where::USERLIST,
-            Self::HttpErrors => Where::ERRORS,
-            Self::CrtStore => Where::CRT_STORE,
-            Self::Healthcheck => Where::HEALTHCHECK,
-            Self::Resolvers => Where::RESOLVERS,
-            Self::Ring => Where::RING,
-            Self::LogForward => Where::LOG_FORWARD,
-            Self::LogProfile => Where::LOG_PROFILE,
-            Self::Unsupported => Where(0),
-        }
-    }
-
-    /// Whether it makes a proxy.
-    pub fn is_proxy(self) -> bool {
-        matches!(self, Self::Frontend | Self::Backend | Self::Listen)
-    }
-}
-
-/// Every word that begins a section.
-const SECTIONS: &[(&str, Kind)] = &[
-    ("global", Kind::Global),
-    ("defaults", Kind::Defaults),
-    ("frontend", Kind::Frontend),
-    ("backend", Kind::Backend),
-    ("listen", Kind::Listen),
-    ("userlist", Kind::Userlist),
-    ("http-errors", Kind::HttpErrors),
-    ("acme", Kind::Unsupported),
-    ("cache", Kind::Unsupported),
-    ("crt-store", Kind::CrtStore),
-    ("dynamic-update", Kind::Unsupported),
-    ("fcgi-app", Kind::Unsupported),
-    ("haterm", Kind::Unsupported),
-    ("healthcheck", Kind::Healthcheck),
-    ("log-forward", Kind::LogForward),
-    ("log-profile", Kind::LogProfile),
-    ("mailers", Kind::Unsupported),
-    ("peers", Kind::Unsupported),
-    ("program", Kind::Unsupported),
-    ("resolvers", Kind::Resolvers),
-    ("ring", Kind::Ring),
-    ("ssl-f-use", Kind::Unsupported),
-    ("traces", Kind::Unsupported),
-];
-
-/// A line within a section.
-#[derive(Debug)]
-pub struct Statement {
-    /// Its row.
-    pub keyword: &'static Keyword,
-    /// `no` or `default` in front.
-    pub negation: Negation,
-    /// All words from the keyword on.
-    pub words: Box<[Word]>,
-    /// The whole line.
-    pub span: Span,
-    /// Its number.
-    pub line: u32,
-}
-
-impl std::fmt::Debug for Keyword {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl Statement {
-    /// The words behind the keyword.
-    pub fn arguments(&self) -> &[Word] {
-        &self.words[self.keyword.words()..]
-    }
-
-    /// The keyword's words.
-    pub fn keyword_span(&self) -> Span {
-        self.words[0].span().to(self.words[self.keyword.words() - 1].span())
-    }
-
-    /// The end of the line's last word: where what is missing would stand.
-    pub fn end(&self) -> Span {
-        let last = self.words.last().map_or(self.span, Word::span);
-        Span { start: last.end, ..last }
-    }
-}
-
-/// A section.
-#[derive(Debug)]
-pub struct Section {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its keyword.
-    pub keyword: Word,
-    /// Its name, empty when it has none.
-    pub name: Word,
-    /// `from`: the defaults section named.
-    pub from: Option<Word>,
-    /// The file it stands in.
-    pub file: FileId,
-    /// The line it begins in.
-    pub line: u32,
-    /// Its lines.
-    pub statements: Vec<Statement>,
-}
-
-/// A whole configuration as written.
-#[derive(Debug, Default)]
-pub struct Draft {
-    /// The sections in their order.
-    pub sections: Vec<Section>,
-    /// The environment after the last line.
-    pub environment: Environment,
-}
+use crate::draft::keyword::{Apply, Negation, Where, not_supported};
+use crate::draft::section::section_kind;
+use crate::draft::{Draft, Kind, Section, Statement, is_name_character, section_names};
+use crate::find;
 
 /// Reads all lines of `files`.
-pub fn read(
+pub(crate) fn read(
     sources: &SourceMap,
     files: Vec<FileId>,
     facts: &Facts,
@@ -210,7 +59,7 @@ pub fn read(
                 diagnostics.push(error);
                 let first = line.words.first();
                 inside.unknown =
-                    first.is_some_and(|word| keyword::may_begin_section(word, section.kind.place()));
+                    first.is_some_and(|word| find::may_begin_section(word, section.kind.place()));
             }
         }
     }
@@ -225,22 +74,13 @@ struct Inside {
     unknown: bool,
 }
 
-fn section_kind(word: &Word) -> Option<Kind> {
-    SECTIONS.iter().find(|(name, _)| word == name).map(|(_, kind)| *kind)
-}
-
-/// The words that begin sections.
-pub fn section_names() -> impl Iterator<Item = &'static str> {
-    SECTIONS.iter().map(|(name, _)| *name)
-}
-
 fn is_section(word: &Word) -> bool {
     section_kind(word).is_some()
 }
 
 fn outside(word: &Word) -> Diagnostic {
-    let near = suggest(word, SECTIONS.iter().map(|(name, _)| *name));
-    let known = keyword::rows().any(|row| row.name.split(' ').next() == Some(word));
+    let near = suggest(word, section_names());
+    let known = crate::tables::all().any(|row| row.name.split(' ').next() == Some(word));
     let mut haproxy = format!("unknown keyword '{word}' out of section.");
     if let Some(near) = near {
         haproxy = format!("unknown keyword '{word}' out of section; did you mean '{near}' maybe ?");
@@ -334,11 +174,6 @@ fn check_name(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Whether a name of a proxy, server or ACL may hold the character.
-pub fn is_name_character(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | ':')
-}
-
 fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagnostic> {
     let words = &mut line.words;
     let mut negation = Negation::None;
@@ -347,7 +182,7 @@ fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagn
         negation = if prefix == "no" { Negation::No } else { Negation::Default };
         words.remove(0);
     }
-    let keyword = keyword::find(words, section)?;
+    let keyword = find::find(words, section)?;
     if negation != Negation::None && !keyword.negatable {
         let name = keyword.name;
         return Err(Diagnostic::alert(format!("`{prefix}` cannot stand before `{name}`"))
@@ -426,13 +261,4 @@ fn environment_arity(statement: &Statement) -> Result<(), Diagnostic> {
             Err(message.at(more.span()).help("put a value that has blanks in quotes").haproxy(text))
         }
     }
-}
-
-/// Warns of a line that has no effect.
-pub fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
-    let name = statement.keyword.name;
-    diagnostics.push(
-        Diagnostic::new(Severity::Warning, format!("`{name}` has no effect: {reason}"))
-            .at(statement.keyword_span()),
-    );
 }

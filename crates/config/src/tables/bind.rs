@@ -1,8 +1,8 @@
 //! `bind` and `stats socket` lines (manual, section 5.1): parameters, and the sockets a line makes.
 
+use crate::draft::bind::BindDraft;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::address::{Accepts, Place, PortRule, Transport};
 use base::support::Support;
@@ -10,50 +10,15 @@ use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::bind::{Bind, BindAddress, Level, SeverityOutput, Shards};
 use plan::global::UnixBind;
-use runtime::placement::{Placement, ThreadSet};
+use runtime::placement::Placement;
 use syntax::Word;
 
-use crate::args::Args;
-use crate::keyword::{Outcome, not_supported};
-use crate::resolve::names::{group_id, resolve_host, user_id};
+use crate::draft::args::Args;
+use crate::draft::keyword::{Outcome, not_supported};
 use crate::surface;
+use crate::system::{group_id, resolve_host, user_id};
 use crate::tables::global::octal;
 use crate::tables::threads::thread_set;
-
-/// The parameters of a bind line.
-#[derive(Debug, Clone, Default)]
-#[allow(missing_docs)]
-pub struct BindDraft<'a> {
-    pub name: Option<&'a str>,
-    pub guid_prefix: Option<&'a Word>,
-    pub id: Option<u32>,
-    pub maxconn: u32,
-    pub accept_proxy: bool,
-    pub netscaler_magic: Option<u32>,
-    /// `proto none`: what is TCP stays TCP.
-    pub stays_raw: bool,
-    /// `tcp-ss`: from which header on the SYN is saved.
-    pub save_syn: Option<u8>,
-    pub tcp_ut: Option<Duration>,
-    pub tfo: bool,
-    pub md5sig: Option<&'a str>,
-    pub mss: Option<i32>,
-    pub defer_accept: bool,
-    pub transparent: bool,
-    pub v6only: Option<bool>,
-    pub interface: Option<&'a str>,
-    pub namespace: Option<&'a str>,
-    pub backlog: u32,
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub level: Level,
-    pub expose_fds: bool,
-    pub congestion: Option<&'a str>,
-    pub shards: Option<Shards>,
-    pub threads: Vec<ThreadSet>,
-    pub severity_output: SeverityOutput,
-}
 
 /// A parameter of bind lines.
 pub struct BindKeyword {

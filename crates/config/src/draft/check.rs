@@ -9,7 +9,7 @@ use plan::check::{Method, Spelling};
 use sample::regex::Regex;
 use syntax::Word;
 
-use crate::keyword::Outcome;
+use crate::draft::keyword::Outcome;
 
 /// A text with its place: a format or an expression to be compiled, or part of one.
 #[derive(Debug, Clone, Copy)]

@@ -7,10 +7,11 @@ use diag::Diagnostic;
 use plan::check::InitState;
 use plan::server::{Observe, OnError};
 
-use crate::args::Args;
-use crate::keyword::{Outcome, not_supported};
-use crate::resolve::names::resolve_host;
-use crate::server::{ServerDraft, ServerKeyword, delay, interval, number, row, text};
+use crate::draft::args::Args;
+use crate::draft::keyword::{Outcome, not_supported};
+use crate::draft::server::ServerDraft;
+use crate::system::resolve_host;
+use crate::tables::server_row::{ServerKeyword, delay, interval, number, row, text};
 
 /// The rows.
 #[rustfmt::skip]

@@ -19,10 +19,9 @@ use sample::bandwidth::BandwidthFilter;
 use state::Mode;
 use syntax::Word;
 
-pub(crate) use crate::check::{CheckDraft, CheckMode};
+pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
+use crate::draft::server::ServerDraft;
 use crate::draft::{Kind, Section, Statement};
-use crate::resolve::certificates::Bases;
-use crate::server::ServerDraft;
 
 /// A `log` line of a proxy.
 #[derive(Debug, Clone)]
@@ -430,4 +429,11 @@ pub struct GlobalSettings<'a> {
     pub(crate) bases: Bases<'a>,
     /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in `sample::convert::jwe`.
     pub allowed_jwt: [Option<u32>; 2],
+}
+
+/// Where relative names of certificates and of keys point.
+#[derive(Clone, Default)]
+pub(crate) struct Bases<'a> {
+    pub(crate) certificates: Option<&'a str>,
+    pub(crate) keys: Option<&'a str>,
 }

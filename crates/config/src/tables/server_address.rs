@@ -9,9 +9,9 @@ use diag::Diagnostic;
 use plan::server::{Source, UseSource};
 use syntax::Word;
 
-use crate::args::Args;
-use crate::keyword::{Outcome, not_supported};
-use crate::resolve::names::resolve_host;
+use crate::draft::args::Args;
+use crate::draft::keyword::{Outcome, not_supported};
+use crate::system::resolve_host;
 
 /// What stands behind `source`, up to the end of the line or the first word that does not belong to it.
 pub(crate) fn parse_source(args: &mut Args<'_, '_>) -> Result<Source, Diagnostic> {

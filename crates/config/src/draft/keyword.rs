@@ -1,19 +1,14 @@
-//! A keyword as a row of a table, and finding the row of a line.
+//! A keyword as a row of a table.
 //!
-//! The tables are in [`crate::tables`]; `draft` looks lines up here, `-dK` and the keyword reference print the rows.
-
-use std::collections::HashMap;
-use std::sync::OnceLock;
+//! The tables are in [`crate::tables`]; `find` looks lines up in them, `-dK` and the keyword reference print the rows.
 
 use base::support::Support;
-use diag::{Diagnostic, suggest};
+use diag::Diagnostic;
 use syntax::{Environment, Word};
 
-use crate::args::Args;
-use crate::draft::{self, Kind, Section};
-use crate::settings::{GlobalSettings, Settings};
-use crate::surface;
-use crate::tables;
+use crate::draft::args::Args;
+use crate::draft::resolvers::ReadResolvers;
+use crate::draft::settings::{GlobalSettings, Settings};
 
 /// The sections a keyword may stand in: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +123,7 @@ pub enum Apply {
     /// A line of a small section (`userlist`, `http-errors`, `resolvers`), read by that section.
     Section,
     /// Sets something of a `resolvers` section.
-    Resolvers(tables::resolvers::Read),
+    Resolvers(ReadResolvers),
     /// Understood, without effect here: a warning with the reason.
     Ineffective(&'static str),
     /// Once a keyword: an error with the version of HAProxy that it went with, and the way out.
@@ -272,104 +267,6 @@ impl Keyword {
     }
 }
 
-/// Any section of a proxy but defaults.
-const PROXIES: Where = Where(Where::F.0 | Where::L.0 | Where::B.0);
-
-/// Every row by its first word.
-static INDEX: OnceLock<HashMap<&'static str, Vec<&'static Keyword>>> = OnceLock::new();
-
-fn index() -> &'static HashMap<&'static str, Vec<&'static Keyword>> {
-    INDEX.get_or_init(|| {
-        let mut index: HashMap<&'static str, Vec<&'static Keyword>> = HashMap::new();
-        for row in tables::all() {
-            let first = row.name.split(' ').next().unwrap_or(row.name);
-            index.entry(first).or_default().push(row);
-        }
-        // Two words before one, so that the longest name wins.
-        index.values_mut().for_each(|rows| rows.sort_by_key(|row| std::cmp::Reverse(row.words())));
-        index
-    })
-}
-
-/// Finds the row of a line whose keyword begins at `words[0]`, in a section of kind `place`.
-pub fn find(words: &[Word], within: &Section) -> Result<&'static Keyword, Diagnostic> {
-    let (place, section) = (within.kind.place(), within.keyword.as_str());
-    let first = &words[0];
-    let rows = index().get(first.as_str()).map_or(&[][..], Vec::as_slice);
-    let matches = |row: &&&'static Keyword| {
-        row.name
-            .split(' ')
-            .skip(1)
-            .zip(1..)
-            .all(|(part, at)| words.get(at).is_some_and(|word| names(word, part)))
-    };
-    if let Some(row) = rows.iter().filter(|row| row.places.holds(place)).find(matches) {
-        return Ok(row);
-    }
-    // Of several of that name the one that is nearest tells most.
-    let of_proxies =
-        |row: &&&'static Keyword| within.kind.is_proxy() && row.places.holds(PROXIES) && matches(row);
-    if let Some(row) = rows.iter().find(of_proxies).or_else(|| rows.iter().find(matches)) {
-        return Err(misplaced(words, row, within));
-    }
-    if rows.iter().any(|row| row.places.holds(place)) {
-        return Err(unknown_second(words, rows, place, section));
-    }
-    Err(unknown(first, place, section))
-}
-
-/// Whether `word` is the `part` of a keyword's name; a variable may stand in parentheses behind it.
-fn names(word: &Word, part: &str) -> bool {
-    *word == part
-        || part.ends_with("-var") | part.ends_with("-var-fmt")
-            && word.strip_prefix(part).is_some_and(|rest| rest.starts_with('('))
-}
-
-/// A keyword of another section. HAProxy ignores it with a warning where a proxy only lacks the side it concerns.
-fn misplaced(words: &[Word], row: &Keyword, within: &Section) -> Diagnostic {
-    let (name, section) = (row.name, within.keyword.as_str());
-    let span = words[0].span().to(words[row.words() - 1].span());
-    let only_a_side = within.kind.is_proxy() && row.places.holds(PROXIES);
-    let side = if within.kind == Kind::Frontend { "backend" } else { "frontend" };
-    if !only_a_side {
-        let haproxy = match row.places.holds(PROXIES) && within.kind == Kind::Defaults {
-            true => format!("'{name}' not allowed in 'defaults' section."),
-            false => format!("unknown keyword '{name}' in '{section}' section"),
-        };
-        return Diagnostic::alert(format!("`{name}` is not allowed in `{section}` sections"))
-            .at(span)
-            .label(format!("allowed in: {}", sections(row.places)))
-            .haproxy(haproxy);
-    }
-    let title = format!("{section} `{}` has no {side}'s side", within.name);
-    let own = format!("{section} '{}' has no {side} capability.", within.name);
-    // Rules are no settings that merely have no effect: what they were to refuse would pass.
-    if matches!(name, "tcp-request connection" | "tcp-request session") {
-        Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
-            .at(span)
-            .label(format!("allowed in: {}", sections(row.places)))
-            .haproxy(format!("{name} is not allowed because {section} {} is not a frontend", within.name))
-    } else if matches!(name, "server" | "server-template" | "default-server") {
-        Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
-            .at(span)
-            .label(format!("allowed in: {}", sections(row.places)))
-            .haproxy(format!("'{name}' not allowed because {own}"))
-    } else {
-        Diagnostic::warning(format!("`{name}` is ignored: {title}"))
-            .at(span)
-            .label(format!("allowed in: {}", sections(row.places)))
-            .haproxy(format!("'{name}' ignored because {own}{}", instead(name)))
-    }
-}
-
-/// What was probably meant.
-fn instead(name: &str) -> &'static str {
-    match name {
-        "maxconn" => " Maybe you want 'fullconn' instead ?",
-        _ => "",
-    }
-}
-
 /// The names of a set of sections.
 pub fn sections(places: Where) -> String {
     const NAMES: &[(Where, &str)] = &[
@@ -392,79 +289,7 @@ pub fn sections(places: Where) -> String {
     names.join(", ")
 }
 
-fn unknown_second(words: &[Word], rows: &[&'static Keyword], place: Where, section: &str) -> Diagnostic {
-    let first = words[0].as_str();
-    let seconds: Vec<&str> = rows
-        .iter()
-        .filter(|row| row.places.holds(place))
-        .filter_map(|row| row.name.split_once(' ').map(|(_, second)| second))
-        .collect();
-    let Some(second) = words.get(1) else {
-        return Diagnostic::alert(format!("`{first}` needs one more word"))
-            .at(words[0].span())
-            .label(format!("one of: {}", seconds.join(", ")))
-            .haproxy(format!("'{first}' expects an argument ({})", seconds.join(", ")));
-    };
-    let bare = second.split('(').next().unwrap_or(second);
-    if surface::is_known(&format!("{first} {bare}")) {
-        return not_supported(&format!("{first} {bare}")).at(words[0].span().to(second.span()));
-    }
-    let near = suggest(second, seconds.iter().copied());
-    let mut message =
-        Diagnostic::alert(format!("unknown {first} `{second}` in `{section}` section")).at(second.span());
-    message = match near {
-        Some(_) => message.did_you_mean(near),
-        None if seconds.len() <= 16 => message.help(format!("one of: {}", seconds.join(", "))),
-        None => message,
-    };
-    let mut haproxy = match first {
-        "option" if near.is_some() => format!("unknown option '{second}'"),
-        "option" => format!("unknown option '{second}'."),
-        _ => format!("'{first}' does not know '{second}'."),
-    };
-    if let Some(near) = near {
-        haproxy.push_str(&format!("; did you mean '{near}' maybe ?"));
-    }
-    message.haproxy(haproxy)
-}
-
-fn unknown(first: &Word, place: Where, section: &str) -> Diagnostic {
-    if surface::is_known_in(first, place) {
-        return not_supported(first).at(first.span());
-    }
-    let near = nearest(first, place);
-    let mut haproxy = format!("unknown keyword '{first}' in '{section}' section");
-    if let Some(near) = near {
-        haproxy.push_str(&format!("; did you mean '{near}' maybe ?"));
-    }
-    Diagnostic::alert(format!("unknown keyword `{first}` in `{section}` section"))
-        .at(first.span())
-        .did_you_mean(near)
-        .haproxy(haproxy)
-}
-
-/// What a word that begins no keyword was probably meant as.
-fn nearest(first: &str, place: Where) -> Option<&'static str> {
-    let here = index().iter().filter(|(_, rows)| rows.iter().any(|row| row.places.holds(place)));
-    let mut names: Vec<&'static str> =
-        here.map(|(name, _)| *name).chain(surface::first_words(place)).collect();
-    names.sort_unstable();
-    // A section may have been meant as well, but less likely than a keyword that is as near.
-    suggest(first, names.into_iter().chain(draft::section_names()))
-}
-
-/// Whether a line that is no keyword was probably meant to begin a section: what follows is then of that one.
-pub(crate) fn may_begin_section(first: &str, place: Where) -> bool {
-    let is_section = |near: &str| draft::section_names().any(|name| name == near);
-    !index().contains_key(first) && nearest(first, place).is_some_and(is_section)
-}
-
 /// The message for what is understood and not built.
 pub fn not_supported(what: &str) -> Diagnostic {
     Diagnostic::alert(format!("`{what}` is not supported yet"))
-}
-
-/// The rows a section may hold, for `-dK` and the reference.
-pub fn rows() -> impl Iterator<Item = &'static Keyword> {
-    tables::all()
 }

@@ -1,0 +1,15 @@
+//! What lines of a configuration say before names are looked up: sections and statements as written, the values that keyword
+//! functions make of them, and what a row of a keyword table is.
+//!
+//! A row holds the function that reads its line, a statement its row: so these modules know each other.
+
+pub mod args;
+pub mod bind;
+pub mod check;
+pub mod keyword;
+pub mod resolvers;
+pub mod section;
+pub mod server;
+pub mod settings;
+
+pub use section::{Draft, Kind, Section, Statement, is_name_character, section_names};

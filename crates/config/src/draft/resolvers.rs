@@ -1,0 +1,57 @@
+//! A `resolvers` section while its lines are read.
+
+use std::time::Duration;
+
+use plan::resolvers::{Hold, NameServer, Resolvers};
+
+use crate::draft::args::Args;
+use crate::draft::keyword::Outcome;
+
+/// Reads a line into a section.
+pub type ReadResolvers = for<'a> fn(&mut ResolversDraft, &mut Args<'a, '_>) -> Outcome;
+
+/// A section while its lines are read.
+#[derive(Debug)]
+pub struct ResolversDraft {
+    /// Name servers with their names.
+    pub nameservers: Vec<(Box<str>, NameServer)>,
+    /// The rest, as values.
+    pub payload_size: u16,
+    /// Likewise.
+    pub retries: u32,
+    /// Likewise.
+    pub every: Duration,
+    /// Likewise.
+    pub retry: Duration,
+    /// Likewise.
+    pub hold: Hold,
+}
+
+impl Default for ResolversDraft {
+    fn default() -> Self {
+        Self {
+            nameservers: Vec::new(),
+            payload_size: 512,
+            retries: 3,
+            every: Duration::from_secs(1),
+            retry: Duration::from_secs(1),
+            hold: Hold::default(),
+        }
+    }
+}
+
+impl ResolversDraft {
+    /// The section named `name`.
+    pub fn finish(self, name: &str) -> Resolvers {
+        let (names, nameservers): (Vec<_>, Vec<_>) = self.nameservers.into_iter().unzip();
+        Resolvers {
+            state: state::resolvers::Section::new(name, names),
+            nameservers,
+            payload_size: self.payload_size,
+            retries: self.retries,
+            every: self.every,
+            retry: self.retry,
+            hold: self.hold,
+        }
+    }
+}

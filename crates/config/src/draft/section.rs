@@ -1,0 +1,180 @@
+//! The configuration as written: sections and statements with their rows and places.
+
+use diag::{FileId, Span};
+use syntax::{Environment, Word};
+
+use crate::draft::keyword::{Keyword, Negation, Where};
+
+/// The kinds of sections that are understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `global`.
+    Global,
+    /// `defaults`.
+    Defaults,
+    /// `frontend`.
+    Frontend,
+    /// `backend`.
+    Backend,
+    /// `listen`.
+    Listen,
+    /// `userlist`.
+    Userlist,
+    /// `http-errors`.
+    HttpErrors,
+    /// `crt-store`.
+    CrtStore,
+    /// `healthcheck`.
+    Healthcheck,
+    /// `resolvers`.
+    Resolvers,
+    /// `ring`.
+    Ring,
+    /// `log-forward`.
+    LogForward,
+    /// `log-profile`.
+    LogProfile,
+    /// A section HAProxy has and this program does not: its lines are passed over.
+    Unsupported,
+}
+
+impl Kind {
+    /// The bit of the tables.
+    pub fn place(self) -> Where {
+        match self {
+            Self::Global => Where::GLOBAL,
+            Self::Defaults => Where::D,
+            Self::Frontend => Where::F,
+            Self::Backend => Where::B,
+            Self::Listen => Where::L,
+            Self::Userlist => Where::USERLIST,
+            Self::HttpErrors => Where::ERRORS,
+            Self::CrtStore => Where::CRT_STORE,
+            Self::Healthcheck => Where::HEALTHCHECK,
+            Self::Resolvers => Where::RESOLVERS,
+            Self::Ring => Where::RING,
+            Self::LogForward => Where::LOG_FORWARD,
+            Self::LogProfile => Where::LOG_PROFILE,
+            Self::Unsupported => Where(0),
+        }
+    }
+
+    /// Whether it makes a proxy.
+    pub fn is_proxy(self) -> bool {
+        matches!(self, Self::Frontend | Self::Backend | Self::Listen)
+    }
+}
+
+/// Every word that begins a section.
+const SECTIONS: &[(&str, Kind)] = &[
+    ("global", Kind::Global),
+    ("defaults", Kind::Defaults),
+    ("frontend", Kind::Frontend),
+    ("backend", Kind::Backend),
+    ("listen", Kind::Listen),
+    ("userlist", Kind::Userlist),
+    ("http-errors", Kind::HttpErrors),
+    ("acme", Kind::Unsupported),
+    ("cache", Kind::Unsupported),
+    ("crt-store", Kind::CrtStore),
+    ("dynamic-update", Kind::Unsupported),
+    ("fcgi-app", Kind::Unsupported),
+    ("haterm", Kind::Unsupported),
+    ("healthcheck", Kind::Healthcheck),
+    ("log-forward", Kind::LogForward),
+    ("log-profile", Kind::LogProfile),
+    ("mailers", Kind::Unsupported),
+    ("peers", Kind::Unsupported),
+    ("program", Kind::Unsupported),
+    ("resolvers", Kind::Resolvers),
+    ("ring", Kind::Ring),
+    ("ssl-f-use", Kind::Unsupported),
+    ("traces", Kind::Unsupported),
+];
+
+/// A line within a section.
+#[derive(Debug)]
+pub struct Statement {
+    /// Its row.
+    pub keyword: &'static Keyword,
+    /// `no` or `default` in front.
+    pub negation: Negation,
+    /// All words from the keyword on.
+    pub words: Box<[Word]>,
+    /// The whole line.
+    pub span: Span,
+    /// Its number.
+    pub line: u32,
+}
+
+impl std::fmt::Debug for Keyword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Statement {
+    /// The words behind the keyword.
+    pub fn arguments(&self) -> &[Word] {
+        &self.words[self.keyword.words()..]
+    }
+
+    /// The keyword's words.
+    pub fn keyword_span(&self) -> Span {
+        self.words[0].span().to(self.words[self.keyword.words() - 1].span())
+    }
+
+    /// The end of the line's last word: where what is missing would stand.
+    pub fn end(&self) -> Span {
+        let last = self.words.last().map_or(self.span, Word::span);
+        Span { start: last.end, ..last }
+    }
+}
+
+/// A section.
+#[derive(Debug)]
+pub struct Section {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its keyword.
+    pub keyword: Word,
+    /// Its name, empty when it has none.
+    pub name: Word,
+    /// `from`: the defaults section named.
+    pub from: Option<Word>,
+    /// The file it stands in.
+    pub file: FileId,
+    /// The line it begins in.
+    pub line: u32,
+    /// Its lines.
+    pub statements: Vec<Statement>,
+}
+
+/// A whole configuration as written.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// The sections in their order.
+    pub sections: Vec<Section>,
+    /// The environment after the last line.
+    pub environment: Environment,
+}
+
+/// The kind of the section that a word begins.
+pub(crate) fn section_kind(word: &Word) -> Option<Kind> {
+    SECTIONS.iter().find(|(name, _)| word == name).map(|(_, kind)| *kind)
+}
+
+/// The words that begin sections.
+pub fn section_names() -> impl Iterator<Item = &'static str> {
+    SECTIONS.iter().map(|(name, _)| *name)
+}
+
+/// Whether a name of a proxy, server or ACL may hold the character.
+pub fn is_name_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | ':')
+}
+
+/// A word that the reader takes as it is.
+pub(crate) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}

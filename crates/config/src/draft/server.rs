@@ -1,0 +1,183 @@
+//! What a `server`, `server-template` or `default-server` line says, as plain values. Names (tracked servers), expressions and
+//! formats stay words here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use balance::HashKey;
+use plan::check::InitState;
+use plan::log::LogProto;
+use plan::resolvers::Wishes;
+use plan::server::{Observe, OnError, SendProxy, Source};
+use syntax::Word;
+
+/// One way to find a server's address at start (`init-addr`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InitAddr {
+    /// From the state file.
+    Last,
+    /// By the system's resolver.
+    Libc,
+    /// None: the server starts down.
+    None,
+    /// This address.
+    Ip(IpAddr),
+}
+
+/// What a server line says of PROXY headers: its words in any order, a version only where one is named.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct SendProxyWords {
+    pub version_1: bool,
+    pub version_2: bool,
+    pub unique_id: bool,
+    pub crc32c: bool,
+    pub authority: bool,
+}
+
+impl SendProxyWords {
+    /// What is sent: of both versions the second, and its options with it only.
+    #[must_use]
+    pub fn resolved(self) -> SendProxy {
+        let SendProxyWords { version_1, version_2, unique_id, crc32c, authority } = self;
+        match (version_1, version_2) {
+            (_, true) => SendProxy::V2 { unique_id, crc32c, authority },
+            (true, false) => SendProxy::V1,
+            (false, false) => SendProxy::None,
+        }
+    }
+}
+
+/// The parameters of a server.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct ServerDraft<'a> {
+    pub id: Option<u32>,
+    pub backup: bool,
+    pub disabled: bool,
+    pub maxconn: u32,
+    pub minconn: u32,
+    pub maxqueue: u32,
+    pub weight: u32,
+    pub cookie: Option<&'a str>,
+    pub redirect: Option<&'a str>,
+    pub send_proxy: SendProxyWords,
+    pub source: Option<Rc<Source>>,
+    pub namespace: Option<&'a str>,
+    pub tcp_ut: Option<Duration>,
+    pub tfo: bool,
+    pub md5sig: Option<&'a str>,
+    pub congestion: Option<&'a str>,
+    pub shutdown_sessions_when_down: bool,
+    pub shutdown_backups_when_up: bool,
+    pub pool_max_conn: i64,
+    pub pool_low_conn: u32,
+    pub pool_purge_delay: Duration,
+    pub pool_conn_name: Option<&'a Word>,
+    pub max_reuse: i64,
+    pub tlvs: Vec<(u8, &'a Word)>,
+    pub slow_start: Option<Duration>,
+    pub socks4: Option<SocketAddr>,
+    pub check: bool,
+    pub inter: Duration,
+    pub fastinter: Option<Duration>,
+    pub downinter: Option<Duration>,
+    pub rise: u32,
+    pub fall: u32,
+    pub check_address: Option<IpAddr>,
+    pub check_port: Option<u16>,
+    pub check_send_proxy: bool,
+    pub check_via_socks4: bool,
+    /// `check-proto` named one.
+    pub check_proto: bool,
+    pub check_reuse_pool: bool,
+    pub check_pool_conn_name: Option<&'a str>,
+    pub initial: InitState,
+    pub healthcheck: Option<&'a Word>,
+    pub agent: bool,
+    pub agent_address: Option<IpAddr>,
+    pub agent_port: Option<u16>,
+    pub agent_inter: Duration,
+    pub agent_send: Box<[u8]>,
+    pub track: Option<&'a Word>,
+    pub observe: Observe,
+    pub error_limit: u32,
+    pub on_error: OnError,
+    pub tos: Option<u32>,
+    pub hash_key: HashKey,
+    /// `guid`.
+    pub guid: Option<&'a Word>,
+    pub strict_maxconn: bool,
+    pub init_addr: Vec<InitAddr>,
+    pub resolvers: Option<&'a Word>,
+    pub resolve: Wishes,
+    pub log_proto: Option<LogProto>,
+    pub log_bufsize: Option<usize>,
+}
+
+impl Default for ServerDraft<'_> {
+    fn default() -> Self {
+        Self {
+            id: None,
+            backup: false,
+            disabled: false,
+            maxconn: 0,
+            minconn: 0,
+            maxqueue: 0,
+            weight: 1,
+            cookie: None,
+            redirect: None,
+            send_proxy: SendProxyWords::default(),
+            source: None,
+            namespace: None,
+            tcp_ut: None,
+            tfo: false,
+            md5sig: None,
+            congestion: None,
+            shutdown_sessions_when_down: false,
+            shutdown_backups_when_up: false,
+            pool_max_conn: -1,
+            pool_low_conn: 0,
+            pool_purge_delay: Duration::from_secs(5),
+            pool_conn_name: None,
+            max_reuse: -1,
+            tlvs: Vec::new(),
+            slow_start: None,
+            socks4: None,
+            check: false,
+            inter: Duration::from_secs(2),
+            fastinter: None,
+            downinter: None,
+            rise: 2,
+            fall: 3,
+            check_address: None,
+            check_port: None,
+            check_send_proxy: false,
+            check_via_socks4: false,
+            check_proto: false,
+            check_reuse_pool: false,
+            check_pool_conn_name: None,
+            initial: InitState::None,
+            healthcheck: None,
+            agent: false,
+            agent_address: None,
+            agent_port: None,
+            agent_inter: Duration::from_secs(2),
+            agent_send: Box::default(),
+            track: None,
+            observe: Observe::None,
+            error_limit: 10,
+            on_error: OnError::FailCheck,
+            tos: None,
+            hash_key: HashKey::Id,
+            guid: None,
+            strict_maxconn: false,
+            init_addr: Vec::new(),
+            resolvers: None,
+            resolve: Wishes::default(),
+            log_proto: None,
+            log_bufsize: None,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The rules of a proxy once they are compiled.
+
+use std::sync::Arc;
+
+use diag::Span;
+use plan::proxy::{UseBackend, UseServer};
+use rules::{Reply, RuleSet};
+use sample::acl::Acls;
+use sample::condition::Condition;
+use sample::transaction::CaptureSlot;
+
+use crate::resolve::names::CaptureDraft;
+
+/// A slot that a rule names, and where.
+pub(crate) struct CaptureUse {
+    pub(crate) slot: CaptureSlot,
+    pub(crate) place: Span,
+}
+
+/// The compiled rules of a proxy.
+#[derive(Default)]
+pub(crate) struct Rules {
+    pub(crate) acls: Acls,
+    pub(crate) tcp_connection: RuleSet,
+    pub(crate) tcp_session: RuleSet,
+    pub(crate) tcp_request: RuleSet,
+    pub(crate) tcp_response: RuleSet,
+    pub(crate) http_request: RuleSet,
+    pub(crate) http_response: RuleSet,
+    pub(crate) http_after_response: RuleSet,
+    pub(crate) redirects: RuleSet,
+    pub(crate) stats_rules: RuleSet,
+    pub(crate) stats_admin: Vec<Condition>,
+    pub(crate) monitor_fail: Vec<Condition>,
+    pub(crate) force_be_switch: Vec<Condition>,
+    pub(crate) force_persist: Vec<Condition>,
+    pub(crate) ignore_persist: Vec<Condition>,
+    pub(crate) use_backends: Vec<UseBackend>,
+    pub(crate) use_servers: Vec<UseServer>,
+    pub(crate) errors: Vec<(u16, Arc<Reply>)>,
+    /// Declared captures and those that rules made.
+    pub(crate) request_captures: Vec<CaptureDraft>,
+    /// The slots that rules name.
+    pub(crate) captures_used: Vec<CaptureUse>,
+}
