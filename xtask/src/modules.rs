@@ -18,7 +18,9 @@ const LEFT: &[(&str, &str, usize)] = &[
     ("balance", "",        2),
     ("plan",    "",        2),
     ("config",  "draft",   6),
-    ("proxy",   "",        32),
+    ("proxy",   "client",  2),
+    ("proxy",   "serve",   2),
+    ("proxy",   "server",  4),
     ("health",  "",        4),
     ("weir",    "",        2),
 ];
