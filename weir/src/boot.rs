@@ -113,7 +113,7 @@ fn prepare(
         _ => system::take_over(args.take_over.as_deref(), plan.global.master_worker, messages)?,
     };
     // From when it listens, a process may be asked to leave or to pause: that waits until it can be heeded.
-    net::sys::hold_signals(true);
+    process::hold_signals(true);
     let bound = bind(plan, inherited, &limits, args)?;
     Ok((limits, bound))
 }
@@ -242,7 +242,7 @@ fn watch(plan: &Arc<Plan>, process: &Arc<Process>, messages: Messages) {
     let limit = plan.global.blocked_traffic.unwrap_or(Duration::from_millis(100));
     let name =
         move |proxy: u32| plan.proxies.get(proxy as usize).map_or("?".into(), |own| own.state.name.clone());
-    let started = watchdog::start(limit, net::sys::thread_cpu_time, move |held| {
+    let started = watchdog::start(limit, process::thread_cpu_time, move |held| {
         if !held.again {
             process.held_up.fetch_add(1, Relaxed);
         }

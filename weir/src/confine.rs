@@ -99,7 +99,7 @@ fn change_root(root: &Path, is_root: bool) -> Result<(), String> {
     let refused = |error: std::io::Error| format!("[haproxy.main()] Cannot chroot({shown}): {error}.");
     // Where namespaces are forbidden, chroot(2) tells so itself.
     if !is_root {
-        let _ = net::sys::enter_user_namespace();
+        let _ = process::enter_user_namespace();
     }
     rustix::process::chroot(root).map_err(|error| refused(error.into()))?;
     std::env::set_current_dir("/").map_err(refused)
@@ -112,7 +112,7 @@ fn give_up(global: &Global, leaves_root: bool) -> std::io::Result<()> {
     if keeps {
         set_keep_capabilities(true)?;
     }
-    net::sys::drop_privileges(global.uid, global.gid)?;
+    process::drop_privileges(global.uid, global.gid)?;
     if keeps {
         let inheritable = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;

@@ -40,7 +40,7 @@ pub(crate) fn wait(
     messages: Messages,
 ) -> Ending {
     // Held back since before this process, or its master, listened.
-    net::sys::hold_signals(false);
+    process::hold_signals(false);
     let mut stop: Option<SoftStop> = None;
     loop {
         let pending: Vec<i32> = if stop.is_some() {

@@ -50,8 +50,8 @@ pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> 
         (None, None) => None,
     };
     let open_files = match wanted {
-        Some(wanted) => net::sys::raise_descriptor_limit(wanted),
-        None => net::sys::descriptor_limit(most),
+        Some(wanted) => process::raise_descriptor_limit(wanted),
+        None => process::descriptor_limit(most),
     }
     .unwrap_or(1024);
     if let Some(wanted) = wanted.filter(|wanted| *wanted > open_files) {
@@ -146,7 +146,7 @@ impl Launch {
     /// Goes on in the background. Call it while there is one thread.
     pub(crate) fn begin() -> Result<Self, String> {
         let mut launch = Self::of_worker()?;
-        let forked = net::sys::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."));
+        let forked = process::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."));
         launch.waiting = Some(forked?);
         Ok(launch)
     }

@@ -49,9 +49,9 @@ pub(crate) async fn run(
     }
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     // What threads hold back, the program would.
-    net::sys::hold_signals(false);
+    process::hold_signals(false);
     let spawned = program.spawn();
-    net::sys::hold_signals(true);
+    process::hold_signals(true);
     let mut child = match spawned {
         Ok(child) => child,
         // As when the program itself had ended so.

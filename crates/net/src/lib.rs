@@ -1,7 +1,6 @@
-//! Listeners, dialing, the PROXY protocol and its kin, splice.
+//! Listeners, dialing, the PROXY protocol and others that stand before a connection's data, splice.
 //!
-//! The one room that may hold `unsafe`, in [`sys`] alone. Nothing here knows what a request is. Called by
-//! `proxy`, `health` and `control`.
+//! `unsafe` only in [`sys`]. Nothing here knows what a request is. Called by `proxy`, `health`, `resolvers` and the binary.
 
 #![deny(unsafe_code)]
 

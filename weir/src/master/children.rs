@@ -130,7 +130,7 @@ impl State {
             if number < 0 {
                 return Some(None);
             }
-            net::sys::take_inherited(i32::try_from(number).ok()?).ok().map(Some)
+            process::take_inherited(i32::try_from(number).ok()?).ok().map(Some)
         };
         let [started, reloads, failed, cli, client, hard] = parts.next()?.try_into().ok()?;
         let mut state = Self {

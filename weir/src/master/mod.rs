@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use diag::Severity;
-use net::sys::{Forked, fork, hold_signals, next_signal};
 use plan::Global;
+use process::{Forked, fork, hold_signals, next_signal};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 

@@ -1,0 +1,12 @@
+//! The process itself: starting others, giving up rights, signals, limits, descriptors that were inherited.
+//!
+//! `unsafe` only in [`sys`]. Called by the binary and, around the programs that it starts, by `health`.
+
+#![deny(unsafe_code)]
+
+mod sys;
+
+pub use sys::{
+    Forked, daemonize, descriptor_limit, drop_privileges, enter_user_namespace, fork, hold_signals,
+    next_signal, raise_descriptor_limit, take_inherited, thread_cpu_time,
+};
