@@ -195,3 +195,30 @@ fn no_row_has_had_more_sessions_than_there_may_be_connections() {
         assert!((1..=4).contains(&most), "{row}");
     }
 }
+
+#[test]
+fn rows_are_chosen_by_the_sum_of_their_kinds() {
+    let port = free_port();
+    let text = format!(
+        "global\n  stats socket runtime level admin\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port} name l\n  option socket-stats\n  default_backend b\n\
+         backend b\n  server s 127.0.0.1:{port}\n"
+    );
+    let weir = Weir::start(&text, &[]);
+    for (kinds, expected) in [
+        ("1", "f,FRONTEND"),
+        ("2", "b,BACKEND"),
+        ("4", "b,s"),
+        ("8", "f,l"),
+        ("7", "f,FRONTEND b,s b,BACKEND"),
+        ("0", ""),
+        ("-1", "f,FRONTEND f,l b,s b,BACKEND"),
+    ] {
+        let table = weir.ask(&format!("show stat -1 {kinds} -1"));
+        let rows = table.lines().skip(1).filter(|line| !line.is_empty());
+        let names: Vec<String> =
+            rows.map(|row| row.split(',').take(2).collect::<Vec<_>>().join(",")).collect();
+        assert_eq!(names.join(" "), expected, "{kinds}");
+    }
+}

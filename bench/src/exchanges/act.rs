@@ -211,7 +211,9 @@ fn serve(socket: TcpStream, answers: &[Answer], turn: &AtomicUsize, over: &Atomi
         }
     }
     let mut lines = message::parse(&wire.received, Direction::Requests, wire.end != End::Open).lines();
-    lines.push(if left { "(left)".into() } else { format!("({:?})", wire.end) });
+    // Whether a connection that is over was reset says only whether something had not been read.
+    let end = if wire.end == End::Open { "(open)" } else { "(over)" };
+    lines.push(if left { "(left)".into() } else { end.into() });
     lines
 }
 

@@ -146,6 +146,15 @@ impl Tally {
         *self.unexplained.entry(shape).or_default() += 1;
     }
 
+    /// Takes out what is known; whether nothing is left.
+    fn explains(&mut self, case: &Case, differences: &mut Vec<Difference>) -> bool {
+        let reasons = known::take(case, differences);
+        if differences.is_empty() {
+            reasons.iter().for_each(|why| *self.known.entry(why).or_default() += 1);
+        }
+        differences.is_empty()
+    }
+
     fn report(&self) -> ExitCode {
         println!("{} exchanges compared, {} the same", self.compared, self.same);
         println!(
@@ -212,8 +221,7 @@ fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Re
             tally.unsteady += 1;
             continue;
         }
-        if let Some(why) = known::reason(case, &steady) {
-            *tally.known.entry(why).or_default() += 1;
+        if tally.explains(case, &mut steady) {
             continue;
         }
         let shape = steady[0].shape();
@@ -222,10 +230,6 @@ fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Re
             1 if is_new => pair.reduce(case, &steady)?,
             _ => (case.clone(), steady),
         };
-        if let Some(why) = known::reason(&case, &steady) {
-            *tally.known.entry(why).or_default() += 1;
-            continue;
-        }
         tally.unexplained(shape, show, || described(*number, &case, &steady));
     }
     Ok(())

@@ -224,10 +224,11 @@ pub(crate) fn parse(mut bytes: &[u8], direction: Direction<'_>, has_ended: bool)
             }
         }
         finals += usize::from(!message.is_interim());
-        let switches = message.status() == 101 && matches!(direction, Direction::Responses(_));
-        let connects = method == "CONNECT";
+        // A request that does not follow a CONNECT shows itself: what a tunnel carries is no message here.
+        let connects = method == "CONNECT" && (200..300).contains(&message.status());
+        let switches = (message.status() == 101 || connects) && matches!(direction, Direction::Responses(_));
         stream.messages.push(message);
-        if switches || connects {
+        if switches {
             break;
         }
     }

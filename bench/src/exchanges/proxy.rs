@@ -42,7 +42,6 @@ const LOG_FORMAT: &str = "%f|%TR/%Tw/%Tc/%Tr/%Ta|%b|%s|%ST|%tsc|%rc|%sq/%bq|%CC|
 /// The counters that are compared. Bytes are not: HAProxy counts those of its own form of a message, and none of an answer
 /// of its own, Weir those on the wire (`docs/differences.md`).
 const COUNTERS: &[&str] = &[
-    "smax",
     "stot",
     "dreq",
     "dresp",

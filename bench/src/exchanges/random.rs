@@ -188,7 +188,7 @@ fn response_rule(random: &mut Rng) -> String {
             random,
             &[
                 "set-header x-var %[var(txn.a)]",
-                "set-header x-body %[res.body,length]",
+                "set-header x-body %[res.body,bytes(0,1),hex]",
                 "set-header x-status %[status]",
                 "allow",
             ],
@@ -220,7 +220,6 @@ fn either_option(random: &mut Rng) -> String {
         "option originalto",
         "option http-no-delay",
         "option independent-streams",
-        "option http-drop-request-trailers",
         "option http-restrict-req-hdr-names delete",
         "option http-restrict-req-hdr-names reject",
     ];
@@ -330,6 +329,7 @@ fn back_line(random: &mut Rng) -> String {
             random,
             &[
                 "option checkcache",
+                "option http-drop-request-trailers",
                 "option nolinger",
                 "option http-pretend-keepalive",
                 "option prefer-last-server",

@@ -114,7 +114,7 @@ fn stat_arguments(call: &Call<'_>) -> Result<(Filter, Format, bool), Reply> {
                 None => return Err(error("No such proxy.")),
             },
         };
-        filter.kinds = if kind < 0 { 0 } else { kind as u32 };
+        filter.kinds = u32::try_from(kind).ok();
         filter.server = u32::try_from(server).ok().filter(|&id| id > 0);
         args = rest;
     }

@@ -38,8 +38,8 @@ impl Show {
 pub(crate) struct Filter {
     /// Only this proxy.
     pub(crate) proxy: Option<u32>,
-    /// 1 for frontends, 2 for backends, 4 for servers; 0 for all.
-    pub(crate) kinds: u32,
+    /// 1 for frontends, 2 for backends, 4 for servers, 8 for listeners, added up.
+    pub(crate) kinds: Option<u32>,
     /// Only this server.
     pub(crate) server: Option<u32>,
     /// Leave out servers that are down or in maintenance.
@@ -66,7 +66,7 @@ impl Filter {
     }
 
     fn wants_kind(&self, bit: u32) -> bool {
-        self.kinds == 0 || self.kinds & bit != 0
+        self.kinds.is_none_or(|kinds| kinds & bit != 0)
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn rows<'a>(
 ) -> impl Iterator<Item = Row> + 'a {
     let state = &proxy.state;
     let front = state.is_frontend && filter.wants_kind(1) && filter.server.is_none();
-    let listeners = state.is_frontend && proxy.listeners && filter.wants_kind(4);
+    let listeners = state.is_frontend && proxy.listeners && filter.wants_kind(8);
     let back = state.is_backend && filter.wants_kind(2) && filter.server.is_none();
     let servers: Vec<_> = if state.is_backend && filter.wants_kind(4) {
         state.servers.load().iter().filter(|server| filter.wants_server(server)).cloned().collect()
