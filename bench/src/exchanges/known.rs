@@ -25,9 +25,10 @@ fn counts(one: &Difference) -> Option<(u64, u64)> {
 
 const KNOWN: &[Known] = &[
     Known {
-        why: "HAProxy counts a response that is empty, cut off or invalid twice in `eresp`",
+        why: "HAProxy counts a response that is empty, cut off or invalid twice in `eresp`, a retry after one in `wretr`, who leaves meanwhile in `cli_abrt`",
         is_so: |_, one| {
-            one.place.ends_with(" eresp") && counts(one).is_some_and(|(ours, theirs)| ours < theirs)
+            let is_twice = [" eresp", " wretr", " cli_abrt"].iter().any(|name| one.place.ends_with(name));
+            is_twice && counts(one).is_some_and(|(ours, theirs)| ours < theirs && theirs <= 2 * ours + 3)
         },
         is_all: false,
     },

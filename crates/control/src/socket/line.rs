@@ -7,7 +7,7 @@ pub(crate) type Words = Vec<String>;
 /// A parsed line.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct Line {
-    /// Commands, in order; empty ones are left out.
+    /// Commands, in order. Empty ones are among them: each is answered by an empty line.
     pub(crate) commands: Vec<Words>,
     /// A payload follows for the last command, up to a line equal to this (empty: an empty line).
     pub(crate) payload_end: Option<String>,
@@ -16,9 +16,11 @@ pub(crate) struct Line {
 /// The longest pattern that may follow `<<`.
 const MAX_PATTERN: usize = 64;
 
-/// Parses a line without its line break.
+/// Parses a line. A carriage return before its end stands for an empty command behind the others, as in HAProxy.
 pub(crate) fn parse(line: &str) -> Line {
-    let (line, payload_end) = split_payload(line.trim_end_matches(['\r', '\n']));
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    let (line, returned) = line.strip_suffix('\r').map_or((line, false), |line| (line, true));
+    let (line, payload_end) = split_payload(line);
     let mut commands = Vec::new();
     let (mut words, mut word): (Words, Option<String>) = (Words::new(), None);
     let mut characters = line.chars();
@@ -35,7 +37,9 @@ pub(crate) fn parse(line: &str) -> Line {
     }
     words.extend(word);
     commands.push(words);
-    commands.retain(|words| !words.is_empty());
+    if returned && payload_end.is_none() {
+        commands.push(Words::new());
+    }
     Line { commands, payload_end }
 }
 
@@ -62,13 +66,14 @@ mod tests {
         #[rustfmt::skip]
         let cases: &[(&str, &[&[&str]], Option<&str>)] = &[
             ("show info",               &[&["show", "info"]],                         None),
-            (" show\tinfo ;; quit\r\n", &[&["show", "info"], &["quit"]],              None),
+            (" show\tinfo ;; quit\r\n", &[&["show", "info"], &[], &["quit"], &[]],    None),
             ("set map m k a\\;b\\ c",   &[&["set", "map", "m", "k", "a;b c"]],        None),
             ("add map m <<",            &[&["add", "map", "m"]],                      Some("")),
             ("x;add map m <<%EOF%",     &[&["x"], &["add", "map", "m"]],              Some("%EOF%")),
             ("add map m<<",             &[&["add", "map", "m<<"]],                    None),
             ("a << b",                  &[&["a", "<<", "b"]],                         None),
-            ("",                        &[],                                          None),
+            ("",                        &[&[]],                                       None),
+            ("x;\n",                    &[&["x"], &[]],                               None),
             ("a \\",                    &[&["a", ""]],                                None),
         ];
         for (line, commands, payload) in cases {

@@ -122,7 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// One line without its end; `None` when the connection is over. A last line without an end counts.
+    /// One line with its end; `None` when the connection is over. What has no end is not run: it may be cut off.
     async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         loop {
@@ -132,11 +132,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 Err(_) => return Ok(None),
             };
             if chunk.is_empty() {
-                return Ok((!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned()));
+                return Ok(None);
             }
             let end = chunk.iter().position(|&b| b == b'\n');
             let taken = end.map_or(chunk.len(), |end| end + 1);
-            bytes.extend_from_slice(&chunk[..end.unwrap_or(taken)]);
+            bytes.extend_from_slice(&chunk[..taken]);
             self.socket.consume(taken);
             if bytes.len() > longest {
                 self.write("Command too long\n").await?;
@@ -155,7 +155,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 self.write("+ ").await?;
             }
             let Some(line) = self.read_line(self.longest_payload).await? else { return Ok(None) };
-            let line = line.strip_suffix('\r').unwrap_or(&line);
+            let line = line.strip_suffix('\n').unwrap_or(&line);
+            let line = line.strip_suffix('\r').unwrap_or(line);
             if line == end {
                 return Ok(Some(payload));
             }
@@ -192,6 +193,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 hand_over().await;
             }
             return Ok(false);
+        }
+        if words.is_empty() {
+            self.write("\n").await?;
+            return Ok(true);
         }
         let mut reply = table::run(&self.runtime, words, payload, &mut self.settings);
         while let Reply::Later(answer) = reply {
