@@ -10,7 +10,7 @@ use crate::subject::{Outcome, Program, Subject, eventually, shown};
 
 fn configuration(origin: &Origin) -> String {
     format!(
-        "global\n    nbthread 1\n    maxconn 12000\n    stats socket DIRECTORY/socket level admin\n\
+        "global\n    nbthread 1\n    maxconn 6000\n    stats socket DIRECTORY/socket level admin\n\
          defaults\n    mode http\n    timeout client 60s\n    timeout server 60s\n    timeout connect 5s\n\
          frontend f\n    bind BIND\n    default_backend b\nbackend b\n    server s {}\n",
         origin.address

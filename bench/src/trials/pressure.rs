@@ -31,7 +31,13 @@ fn serves(subject: &Subject) -> bool {
         let mut socket = TcpStream::connect(subject.address)?;
         socket.set_read_timeout(Some(Duration::from_secs(5)))?;
         socket.write_all(b"GET /well HTTP/1.1\r\nHost: trial\r\nConnection: close\r\n\r\n")?;
-        Ok(read_answer(&mut BufReader::new(socket))?.status)
+        let mut reader = BufReader::new(socket);
+        loop {
+            let status = read_answer(&mut reader)?.status;
+            if status >= 200 {
+                return Ok(status);
+            }
+        }
     };
     ask().is_ok_and(|status| status == 200)
 }
