@@ -9,6 +9,7 @@ use sample::regex::Regex;
 use sample::{Endpoint, Transaction};
 
 use crate::action::{Action, End, ListChange, NameMatch, Number, Part};
+use crate::authority;
 use crate::binary;
 use crate::reply::{Content, Reply};
 use crate::rule::{Final, Hold, Stage};
@@ -249,7 +250,27 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
         }
         _ => true,
     };
+    if done && !transaction.has_response {
+        keep_host(&mut transaction.request, action, bytes);
+    }
     if done { Applied::Next } else { Applied::Failed }
+}
+
+/// A rule that wrote the request's authority or its `Host` wrote both.
+fn keep_host(request: &mut Head, action: &Action, bytes: &[u8]) {
+    match action {
+        Action::AddHeader { name, .. } => authority::target_follows(request, name, bytes),
+        Action::SetHeader { shown, .. } => authority::target_follows(request, shown, bytes),
+        Action::ReplaceHeader { name, .. } => {
+            if let Some(value) = request.get(name).map(<[u8]>::to_vec) {
+                authority::target_follows(request, name.lower(), &value);
+            }
+        }
+        Action::SetPart { part: Part::Uri, .. } | Action::ReplaceUri { part: Part::Uri, .. } => {
+            authority::host_follows(request);
+        }
+        _ => {}
+    }
 }
 
 fn with(stage: &mut Stage<'_>, change: impl FnOnce(&mut Transaction)) -> Applied {

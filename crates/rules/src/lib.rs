@@ -8,6 +8,7 @@
 
 mod action;
 mod apply;
+mod authority;
 mod binary;
 mod normalize;
 mod parse;

@@ -399,7 +399,8 @@ impl Server {
         }
     }
 
-    /// How often the address changed. Read before the address, it tells whether a connection still leads to the server.
+    /// How often the address changed, or the server left service. Read before the address, it tells whether a connection
+    /// may still be used.
     #[inline]
     pub fn moves(&self) -> u32 {
         self.moves.load(Acquire)
@@ -434,8 +435,13 @@ impl Server {
         }
         self.unspecified.store(address.is_unspecified(), Relaxed);
         self.address.store(Arc::new(address));
-        self.moves.fetch_add(1, Release);
+        self.outdate();
         self.touch();
+    }
+
+    /// Ends the use of the connections there are, once they are idle.
+    pub fn outdate(&self) {
+        self.moves.fetch_add(1, Release);
     }
 
     /// Sets `set` and clears `clear` among the administrative flags; says whether anything changed.

@@ -127,7 +127,11 @@ pub fn administer(
     }
     let after = server.admin();
     match (before.in_maintenance(), after.in_maintenance()) {
-        (false, true) => server.queue.wake_all(),
+        (false, true) => {
+            server.queue.wake_all();
+            // Whoever works on it may restart it: what was open before leads nowhere afterwards.
+            server.outdate();
+        }
         (true, false) => leave_maintenance(server, now_ms),
         _ => {}
     }

@@ -45,7 +45,8 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
         frontend.traffic.responses.add(x.txn.status);
     }
     let termination = &x.txn.termination;
-    if termination.cause == Cause::Local && termination.phase == Phase::Request {
+    let by_frontend = x.backend.as_ref().is_none_or(|backend| backend.index == client.frontend.index);
+    if by_frontend && termination.cause == Cause::Local && termination.phase == Phase::Request {
         frontend.intercepted.add(1);
     }
     if let Some(backend) = &x.backend {
@@ -115,6 +116,10 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
 
 /// `option contstats`: counts what has moved of a stream that goes on.
 pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64) {
+    let entry = &client.entry;
+    entry.bytes_in.set(bytes_in);
+    entry.bytes_out.set(bytes_out);
+    entry.active_ms.set(timer::now_ms());
     if client.frontend.options.contstats {
         count_bytes(client, moved, bytes_in, bytes_out, timer::now_ms());
     }

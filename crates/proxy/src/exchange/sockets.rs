@@ -40,16 +40,19 @@ impl Sockets {
 }
 
 /// Notes that the stream has this connection now.
-pub(crate) fn take(x: &mut Exchange, upstream: &Upstream) {
+pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.txn.server_uses = upstream.uses();
     x.txn.server_glitches = upstream.glitches();
     x.txn.server_ends = upstream.ends();
     x.txn.server_error = Default::default();
-    x.server_socket = ServerSocket::Open(upstream.descriptor());
+    let number = upstream.descriptor();
+    client.entry.server_fd.set(number);
+    x.server_socket = ServerSocket::Open(number);
 }
 
 /// Notes that the connection to the server is about to go; what logs want to know of it is asked now.
 pub(crate) fn leave(client: &Client, x: &mut Exchange) {
+    client.entry.server_fd.set(-1);
     if let ServerSocket::Open(number) = x.server_socket {
         let asked = client.worker.shared.plan.variables.wants_server_tcp();
         x.server_socket = ServerSocket::Gone(if asked { facts(number) } else { None });
@@ -57,7 +60,8 @@ pub(crate) fn leave(client: &Client, x: &mut Exchange) {
 }
 
 /// Notes that it went unexpectedly.
-pub(crate) fn forget(x: &mut Exchange) {
+pub(crate) fn forget(client: &Client, x: &mut Exchange) {
+    client.entry.server_fd.set(-1);
     if let ServerSocket::Open(_) = x.server_socket {
         x.server_socket = ServerSocket::Gone(None);
     }

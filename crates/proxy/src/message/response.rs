@@ -167,6 +167,9 @@ pub(crate) async fn await_head(
         return Err(Fault::BadResponse(http::ErrorKind::StatusCode));
     }
     note_head(x, upstream);
+    if !client.frontend.response_captures.is_empty() {
+        capture(client, x);
+    }
     let status = x.txn.server_status;
     let again = Fault::RetryStatus(status);
     if x.txn.retries < retry::most(x, backend) && retry::may_retry(x, backend, again) {
@@ -286,6 +289,17 @@ async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     }
     x.txn.response.clear();
     Ok(())
+}
+
+/// `capture response header`: what the server said, before any rule; rules may put something else in the place of it.
+fn capture(client: &Client, x: &mut Exchange) {
+    for (index, capture) in client.frontend.response_captures.iter().enumerate() {
+        let Some(name) = &capture.header else { continue };
+        if let Some(value) = x.txn.response.nth_line(name, -1) {
+            let value = value[..value.len().min(capture.length)].to_vec();
+            x.txn.response_captures[index] = x.txn.keep(&value);
+        }
+    }
 }
 
 fn note_head(x: &mut Exchange, upstream: &Upstream) {

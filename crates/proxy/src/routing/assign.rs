@@ -11,6 +11,7 @@ use plan::Proxy;
 use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
 use state::server::Tally;
+use state::sessions::Activity;
 use state::{Answer, Queue, Ticket};
 
 use crate::client::{Client, Presence};
@@ -236,6 +237,7 @@ async fn wait(
     let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
     let served_before = queue.served.load(Relaxed);
     client.timer.set_after(timer::now_ms(), allowed);
+    client.entry.activity.set(Activity::Queued);
     let (class, offset) = x.txn.priority;
     let mut line: Option<InLine<'_>> = None;
     let watch = client.aborts_on_close(backend);

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Endpoint, Env};
 use state::server::ServerAddress;
+use state::sessions::Activity;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
@@ -359,6 +360,7 @@ async fn dial(
         namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
     };
     client.timer.set_after(timer::now_ms(), allowed);
+    client.entry.activity.set(Activity::Connecting);
     let mut connecting = pin!(dial.connect(target));
     poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(result) = connecting.as_mut().poll(context) {

@@ -197,8 +197,7 @@ fn age_of(cookie: &Cookie, Dates { last, first }: Dates, dated: bool) -> Age {
 
 /// Writes, rewrites or prefixes the cookie in the response.
 pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProxy, lease: &Lease) {
-    let frontend = &client.frontend;
-    if !frontend.response_captures.is_empty() || frontend.cookie_capture.is_some() {
+    if client.frontend.cookie_capture.is_some() {
         capture(client, x);
     }
     let Some(cookie) = &backend.cookie else { return };
@@ -342,16 +341,9 @@ fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Optio
     changed
 }
 
-/// `capture response header`, and `capture cookie` of the server's.
+/// `capture cookie` of the server's.
 fn capture(client: &Client, x: &mut Exchange) {
     let frontend = &client.frontend;
-    for (index, capture) in frontend.response_captures.iter().enumerate() {
-        let Some(name) = &capture.header else { continue };
-        if let Some(value) = x.txn.response.nth_line(name, -1) {
-            let value = value[..value.len().min(capture.length)].to_vec();
-            x.txn.response_captures[index] = x.txn.keep(&value);
-        }
-    }
     if let Some(cookie) = &frontend.cookie_capture {
         let wanted = cookie.name.as_bytes();
         let found = x.txn.response.get_all(&KnownName::SetCookie.into()).find_map(|line| {

@@ -67,7 +67,6 @@ pub(crate) async fn before_retry(
         count_retry(backend, &failed);
         x.choice.bound.get_or_insert(Bound { server: failed, even_down: false, again: true });
     }
-    drop(lease);
     if refused && (avoid.is_none() || !others) {
         // The same server: not at once, but after a second, or `timeout connect` if that is less (manual, `retries`).
         let second = Duration::from_secs(1);
@@ -75,6 +74,8 @@ pub(crate) async fn before_retry(
         let watch = client.aborts_on_close(backend);
         client.pause(pause, watch).await?;
     }
+    // The place is kept until then: whoever queues for the server has to wait for this request too.
+    drop(lease);
     Ok(avoid)
 }
 

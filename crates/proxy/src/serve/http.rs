@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use runtime::timer::now_us;
 use sample::{LogOrigin, Phase};
+use state::sessions::Activity;
 
 use super::{reply, tunnel};
 use crate::client::Client;
@@ -30,7 +31,7 @@ pub(crate) async fn exchange(mut client: Box<Client>, arrival: Arrival) -> (Box<
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
         Err(stop) => {
-            sockets::forget(&mut x);
+            sockets::forget(&client, &mut x);
             ending::note(&client, &mut x, stop);
             Box::pin(reply::after(&mut client, &mut x, stop)).await
         }
@@ -87,10 +88,12 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     report::early(client, x, LogOrigin::Response);
     if x.is_tunnel {
         upstream.send_at_once();
+        client.entry.activity.set(Activity::Tunnel);
         Box::pin(tunnel::upgrade(client, x, &backend, &mut upstream)).await?;
         sockets::leave(client, x);
         return Ok(Next::Close);
     }
+    client.entry.activity.set(Activity::Data);
     response::forward(client, x, &backend, &mut upstream).await?;
     let next = conclude::after_response(client, x, &backend, upstream, lease);
     if next == Next::Close && !x.upload.is_finished() {
@@ -179,9 +182,10 @@ async fn attempt(
     count_attempt(x, lease);
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
     let reused = upstream.uses() > 1;
-    sockets::take(x, &upstream);
+    sockets::take(client, x, &upstream);
     report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
+    client.entry.activity.set(Activity::Response);
     upload::start(client, x, backend, lease.server());
     if !x.upload.is_one_write() {
         upstream.send_at_once();

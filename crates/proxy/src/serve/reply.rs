@@ -119,6 +119,9 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     }
     x.is_tunnel = false;
     x.txn.response.watch_framing();
+    if client.worker.shared.plan.variables.wants_bodies() {
+        x.response_body.seen.clone_from(&x.reply.bytes);
+    }
     if let Err(fault) = evaluate::of_reply(client, x).await {
         // The rules do not see the answer to their own failure.
         let (cause, phase) = fault.termination(x.phase);

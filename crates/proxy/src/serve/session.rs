@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -145,6 +146,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Client> {
         id,
     });
     let entry = sessions::register(&frontend.held, newcomer.peer, address_of(destination), now_ms);
+    entry.client_fd.set(stream.as_fd().as_raw_fd());
     Client::new(worker, frontend, stream, session, entry, newcomer.load)
 }
 

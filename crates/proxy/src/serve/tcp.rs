@@ -40,7 +40,7 @@ pub(crate) async fn relay(mut client: Box<Client>) -> Option<(Box<Client>, Box<E
     times.started_wall = client.session.accepted_wall_us;
     times.request = now_us();
     if let Err(stop) = serve(&mut client, &mut x).await {
-        sockets::forget(&mut x);
+        sockets::forget(&client, &mut x);
         ending::note(&client, &mut x, stop);
         match stop {
             Stop::Fault(fault) => {
@@ -134,7 +134,7 @@ async fn reach(
         attempt::count_attempt(x, &lease);
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
-                sockets::take(x, &upstream);
+                sockets::take(client, x, &upstream);
                 attempt::tell(lease.server(), Ok(()));
                 lease.answered(Answer::Good);
                 return Ok((upstream, lease));

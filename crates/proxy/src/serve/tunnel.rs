@@ -170,7 +170,8 @@ pub(crate) async fn run(
     x.txn.bytes_out += x.download.sent;
     x.txn.ending.end = ending(x.txn.is_http, outcome, halves, server_first, both_late);
     x.txn.ending.server = sample::Link::Closed;
-    if outcome.is_err() {
+    // Who was silent for too long is told the end as usual.
+    if !matches!(outcome, Ok(()) | Err(Fault::ClientTimeout | Fault::ServerTimeout)) {
         upstream.reset();
     }
     outcome
