@@ -15,6 +15,7 @@ mod program;
 pub mod request;
 pub mod scene;
 pub mod targets;
+pub mod verdicts;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -133,6 +133,8 @@ pub enum AddressErrorKind {
     Host(String),
     /// The port is not a number up to 65535.
     Port(String),
+    /// Port 0 where a port must be known.
+    Zero,
     /// The range ends before it begins.
     Range(u16, u16),
     /// The file descriptor is not a number.
@@ -156,6 +158,7 @@ impl fmt::Display for AddressErrorKind {
             Self::UnknownPrefix(prefix) => write!(f, "unknown address prefix '{prefix}@'"),
             Self::Host(host) => write!(f, "invalid address: '{host}'"),
             Self::Port(port) => write!(f, "invalid port number '{port}'"),
+            Self::Zero => f.write_str("invalid port '0'"),
             Self::Range(first, last) => write!(f, "invalid port range '{first}-{last}'"),
             Self::Descriptor(text) => write!(f, "file descriptor '{text}' is not a number"),
             Self::Path(path) => {
@@ -241,6 +244,7 @@ impl Address {
         let Place::Ip { ports, .. } = &self.place else { return Ok(()) };
         let kind = match (ports, accepts.port) {
             (Ports::None, PortRule::Required) => AddressErrorKind::MissingPort,
+            (Ports::One(0) | Ports::Range(0, _), PortRule::Required) => AddressErrorKind::Zero,
             (Ports::None, _) => return Ok(()),
             (_, PortRule::Forbidden) => AddressErrorKind::UnwantedPort,
             (Ports::Range(..), _) if !accepts.range => AddressErrorKind::UnwantedRange,

@@ -6,10 +6,18 @@ use std::sync::OnceLock;
 use diag::{Diagnostic, suggest};
 use syntax::Word;
 
-use crate::draft::keyword::{Keyword, Where, not_supported, sections};
+use crate::draft::keyword::{Apply, Keyword, Where, not_supported, sections};
 use crate::draft::{self, Kind, Section};
 use crate::surface;
 use crate::tables;
+
+/// Lines without effect in a proxy that lacks the side they concern, whose names must be right all the same.
+const NAMES_OTHERS: &[&str] = &["default_backend", "monitor fail", "use-server", "use_backend"];
+
+/// The warning for such a line in a section that has no use for it.
+pub(crate) fn without_side(words: &[Word], row: &Keyword, within: &Section) -> Option<Diagnostic> {
+    (!row.places.holds(within.kind.place())).then(|| misplaced(words, row, within))
+}
 
 /// Any section of a proxy but defaults.
 const PROXIES: Where = Where(Where::F.0 | Where::L.0 | Where::B.0);
@@ -49,6 +57,11 @@ pub(crate) fn find(words: &[Word], within: &Section) -> Result<&'static Keyword,
     let of_proxies =
         |row: &&&'static Keyword| within.kind.is_proxy() && row.places.holds(PROXIES) && matches(row);
     if let Some(row) = rows.iter().find(of_proxies).or_else(|| rows.iter().find(matches)) {
+        // Who reads the line says more of it than that it stands in the wrong section.
+        let removed = within.kind.is_proxy() && matches!(row.apply, Apply::Removed(..));
+        if removed || NAMES_OTHERS.contains(&row.name) && within.kind.is_proxy() {
+            return Ok(row);
+        }
         return Err(misplaced(words, row, within));
     }
     if rows.iter().any(|row| row.places.holds(place)) {
@@ -82,22 +95,32 @@ fn misplaced(words: &[Word], row: &Keyword, within: &Section) -> Diagnostic {
     }
     let title = format!("{section} `{}` has no {side}'s side", within.name);
     let own = format!("{section} '{}' has no {side} capability.", within.name);
+    let refused = |haproxy: String| {
+        Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
+            .at(span)
+            .label(format!("allowed in: {}", sections(row.places)))
+            .haproxy(haproxy)
+    };
     // Rules are no settings that merely have no effect: what they were to refuse would pass.
-    if matches!(name, "tcp-request connection" | "tcp-request session") {
-        Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
+    match name {
+        "tcp-request connection" | "tcp-request session" => {
+            refused(format!("{name} is not allowed because {section} {} is not a frontend", within.name))
+        }
+        "tcp-response content" | "tcp-response inspect-delay" => {
+            refused(format!("{name} is only allowed in 'backend' sections or 'defaults' section with a name"))
+        }
+        "server" | "server-template" | "default-server" => {
+            refused(format!("'{name}' not allowed because {own}"))
+        }
+        "be-unpublished" | "retry-on" => {
+            refused(format!("'{name}' only available in backend or listen section"))
+        }
+        "force-be-switch" => refused(format!("'{name}' only available in frontend or listen section.")),
+        "declare capture" => refused("'declare' only available in frontend or listen section".to_owned()),
+        _ => Diagnostic::warning(format!("`{name}` is ignored: {title}"))
             .at(span)
             .label(format!("allowed in: {}", sections(row.places)))
-            .haproxy(format!("{name} is not allowed because {section} {} is not a frontend", within.name))
-    } else if matches!(name, "server" | "server-template" | "default-server") {
-        Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
-            .at(span)
-            .label(format!("allowed in: {}", sections(row.places)))
-            .haproxy(format!("'{name}' not allowed because {own}"))
-    } else {
-        Diagnostic::warning(format!("`{name}` is ignored: {title}"))
-            .at(span)
-            .label(format!("allowed in: {}", sections(row.places)))
-            .haproxy(format!("'{name}' ignored because {own}{}", instead(name)))
+            .haproxy(format!("'{name}' ignored because {own}{}", instead(name))),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! No value is looked at yet: that is `resolve`.
 
-use diag::{Diagnostic, Diagnostics, FileId, SourceMap, Span, suggest};
+use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
 use syntax::{Environment, Facts, Line, Reader, Word};
 
 use crate::draft::keyword::{Apply, Negation, Where, not_supported};
@@ -128,7 +128,10 @@ fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> S
         }
         Some(word) => {
             section.name = word.clone();
-            check_name(&section, diagnostics);
+            // Any name will do where nothing but `from` names it.
+            if kind != Kind::Defaults {
+                check_name(&section, diagnostics);
+            }
         }
         None if matches!(kind, Kind::Defaults | Kind::CrtStore) => {}
         None => {
@@ -143,21 +146,34 @@ fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> S
     let mut extra = rest.next();
     if extra.is_some_and(|word| *word == "from") && section.from.is_none() && kind.place().holds(Where(15)) {
         section.from = rest.next().cloned();
+        if section.from.is_none() {
+            diagnostics.push(
+                Diagnostic::alert("`from` expects the name of a defaults section")
+                    .at(words[words.len() - 1].span())
+                    .haproxy(format!(
+                        "'{}' expects the name of a defaults section after 'from'.",
+                        section.keyword
+                    )),
+            );
+        }
         extra = rest.next();
     }
     refuse_extra(&section, extra, diagnostics);
     section
 }
 
+/// Words behind a section's name; HAProxy ignores them where nothing could stand there.
 fn refuse_extra(section: &Section, extra: Option<&Word>, diagnostics: &mut Diagnostics) {
-    if let Some(extra) = extra {
-        let keyword = section.keyword.as_str();
-        diagnostics.push(
-            Diagnostic::alert(format!("`{keyword}` has no use for `{extra}`"))
-                .at(extra.span())
-                .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.")),
-        );
-    }
+    let Some(extra) = extra else { return };
+    let keyword = section.keyword.as_str();
+    let ignored = matches!(section.kind, Kind::Defaults | Kind::Ring);
+    let (severity, tail) =
+        if ignored { (Severity::Warning, " It is ignored.") } else { (Severity::Alert, "") };
+    diagnostics.push(
+        Diagnostic::new(severity, format!("`{keyword}` has no use for `{extra}`"))
+            .at(extra.span())
+            .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.{tail}")),
+    );
 }
 
 /// Names are letters, digits and `-`, `_`, `.`, `:`.

@@ -66,7 +66,7 @@ const HAPROXY: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "resolvers r\n nameserver a 127.0.0.1\n nameserver a ::1\n nameserver b quic4@1.1.1.1:53\n nameserver c 1.1.1.1 ssl\n nameserver d/ 1.1.1.1\n",
+        "resolvers r\n nameserver a 127.0.0.1:53\n nameserver a [::1]:53\n nameserver b quic4@1.1.1.1:53\n nameserver c 1.1.1.1:53 ssl\n nameserver d/ 1.1.1.1\n",
         &[
             "[ALERT] [3] : server 'a' already exists in this resolvers section.",
             "[ALERT] [4] : 'nameserver … quic4@1.1.1.1:53' is not supported yet",
@@ -75,7 +75,7 @@ const HAPROXY: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "resolvers r\n nameserver a 127.0.0.1\n hold foo 3\n hold nx 3z\n timeout retry 0\n timeout query 3\n accepted_payload_size 9\nresolvers r\n",
+        "resolvers r\n nameserver a 127.0.0.1:53\n hold foo 3\n hold nx 3z\n timeout retry 0\n timeout query 3\n accepted_payload_size 9\nresolvers r\n",
         &[
             "[ALERT] [6] : 'timeout' does not know 'query'.",
             "[ALERT] [3] : 'hold' expects one of 'nx', 'other', 'refused', 'timeout', 'valid', 'obsolete' (got 'foo').",
@@ -86,7 +86,7 @@ const HAPROXY: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "resolvers dns\n nameserver a 127.0.0.1\nbackend b\n server s 1.1.1.1:80 resolvers dsn\n server t 1.1.1.1 resolve-opts dup\n server u 1.1.1.1 resolve-net 10/8\n server v 1.1.1.1 resolve-prefer v4\n",
+        "resolvers dns\n nameserver a 127.0.0.1:53\nbackend b\n server s 1.1.1.1:80 resolvers dsn\n server t 1.1.1.1 resolve-opts dup\n server u 1.1.1.1 resolve-net 10/8\n server v 1.1.1.1 resolve-prefer v4\n",
         &[
             "[ALERT] [5] : 'server b/t' : 'resolve-opts' : unknown resolve-opts option 'dup', supported methods are 'allow-dup-ip', 'ignore-weight', and 'prevent-dup-ip'.",
             "[ALERT] [6] : 'server b/u' : 'resolve-net' invalid network '10/8'.",
@@ -395,7 +395,9 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ("backend\n", &["[ALERT] [1] : 'backend' expects an <id> argument"]),
     (
         "backend b\nbackend b\n",
-        &["[ALERT] [2]: backend 'b' has the same name as backend 'b' declared at test.cfg:1."],
+        &[
+            "[ALERT] [2]: backend 'b' has the same name as backend 'b' declared at test.cfg:1. Please rename one or the other.",
+        ],
     ),
     (
         "listen b\n id 5\nlisten c\n id 5\n",
@@ -583,7 +585,7 @@ error: unknown keyword `balanse` in `backend` section
 
 #[test]
 fn every_error_is_reported_not_only_the_first() {
-    let loaded = load("frontend f\n bind :x\n maxconn y\n foo\nbackend b\n bar\n server\n");
+    let loaded = load("frontend f\n bind :x\n timeout client y\n foo\nbackend b\n bar\n server\n");
     assert_eq!(loaded.diagnostics.error_count(), 5);
     assert!(loaded.plan.is_none());
 }

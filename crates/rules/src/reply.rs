@@ -418,7 +418,18 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
             // A refusal without words of its own, or with the old `deny_status` only, is the page of its status.
             Source::None if refusal && !self.own_words && has_page(status) => Content::Page,
             Source::None if refusal && !self.own_words => return Ok(Reply::page(self.with_page(default)?)),
-            Source::None => Content::Bare,
+            Source::None => {
+                if let Some(content_type) = &self.content_type {
+                    self.scope.names.warn(
+                        Diagnostic::warning(format!("`content-type {content_type}` is ignored: there is no body"))
+                            .at(self.words.end())
+                            .haproxy(format!(
+                                "content-type '{content_type}' ignored by the http reply because neither errorfile nor payload defined."
+                            )),
+                    );
+                }
+                Content::Bare
+            }
             Source::DefaultErrorfiles => return Ok(Reply::page(self.with_page(default)?)),
             Source::Message(bytes, span) => {
                 let status = self.with_page(default)?;

@@ -28,6 +28,20 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether no rule behind it is ever looked at: it ends the evaluation and has no condition.
+    pub fn ends_unconditionally(&self) -> bool {
+        let ends = matches!(
+            self.action,
+            Action::Accept
+                | Action::Deny(_)
+                | Action::Tarpit(_)
+                | Action::Return(_)
+                | Action::Redirect(_)
+                | Action::Auth(_)
+        );
+        self.condition.is_none() && ends
+    }
+
     /// The slot that it captures into.
     pub fn capture_slot(&self) -> Option<CaptureSlot> {
         match self.action {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use diag::Diagnostic;
+use diag::{Diagnostic, Span};
+use state::Mode;
 
 use crate::auth::Userlist;
 use crate::env::{Env, Scope};
@@ -126,6 +127,7 @@ impl Criterion {
                 .at(words.end()));
         };
         let (expression, implied) = criterion(word, scope)?;
+        let alone = words.peek().is_none();
         let flags = flags(words, scope)?;
         let method = match flags.method.or(implied) {
             Some(method) => method,
@@ -147,6 +149,9 @@ impl Criterion {
                 expression.gives().name()
             ))
             .at(word.span));
+        }
+        if alone && !matches!(method, Method::Found | Method::Bool) {
+            scope.names.warn(without_patterns(word));
         }
         let (fixed, list) = patterns(words, method, &flags, word, scope)?;
         if method == Method::Str
@@ -235,6 +240,48 @@ impl Criterion {
             None => self.words.matches(value),
         };
         own || self.views.iter().any(|view| view.matches(value))
+    }
+}
+
+fn without_patterns(word: Word<'_>) -> Diagnostic {
+    Diagnostic::warning(format!("`{}` never matches: there is nothing behind it to match against", word.text))
+        .at(word.span)
+        .help("`-m found` asks whether there is a value, `-m bool` whether it is not 0; `--` says that this is meant")
+        .haproxy(format!(
+            "acl keyword '{}' : no pattern to match against were provided, so this ACL will never match.\n  \
+             If this is what you intended, please add '--' to get rid of this warning.\n  \
+             If you intended to match only for existence, please use '-m found'.\n  \
+             If you wanted to force an int to match as a bool, please use '-m bool'.",
+            word.text
+        ))
+}
+
+/// Warns of an ACL whose fetches have nothing to look at where `scope` is. `name` is that of a declared one.
+pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>) {
+    let Some(rules) = scope.place.rules() else { return };
+    let usable = |criterion: &&Arc<Criterion>| criterion.expression.check_place(scope, span).is_ok();
+    if let (Some(first), None) = (acl.first(), acl.iter().find(usable)) {
+        let keyword = first.expression.name();
+        let (title, shown) = match name {
+            Some(name) => (format!("ACL `{name}`"), format!("acl '{name}'")),
+            None => ("this ACL".to_owned(), "anonymous acl".to_owned()),
+        };
+        let side = if scope.proxy.is_none_or(|proxy| proxy.is_frontend) { "frontend" } else { "backend" };
+        scope.names.warn(
+            Diagnostic::warning(format!("{title} never matches: `{keyword}` has nothing to look at in {rules} rules"))
+                .at(span)
+                .haproxy(format!(
+                    "{shown} will never match because it uses keyword '{keyword}' which is incompatible with '{side} {rules} rule'"
+                )),
+        );
+    }
+    let of_bytes = acl.iter().find(|criterion| criterion.expression.reads_bytes());
+    if let Some(criterion) = of_bytes.filter(|_| scope.mode == Mode::Http) {
+        let keyword = criterion.expression.name();
+        scope.names.warn(
+            crate::expression::bytes_in_http(keyword, span)
+                .haproxy(format!("L6 sample fetches ignored on HTTP proxies: '{keyword}' gives nothing.")),
+        );
     }
 }
 

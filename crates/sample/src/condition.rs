@@ -131,7 +131,9 @@ fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Ter
             words.next().ok_or_else(|| Diagnostic::alert("an ACL is missing behind `!`").at(first.span))?;
     }
     if word.text != "{" {
-        return Ok(Term { negated, acl: acl::resolve(word, scope)? });
+        let acl = acl::resolve(word, scope)?;
+        acl::warn(&acl, Some(word.text), word.span, scope);
+        return Ok(Term { negated, acl });
     }
     let inner = words.rest();
     let Some(length) = inner.iter().position(|word| word.text == "}") else {
@@ -145,7 +147,9 @@ fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Ter
     for _ in 0..=length {
         words.next();
     }
-    Ok(Term { negated, acl: Arc::from([Arc::new(compiled)]) })
+    let acl: Acl = Arc::from([Arc::new(compiled)]);
+    acl::warn(&acl, None, word.span, scope);
+    Ok(Term { negated, acl })
 }
 
 fn negate(result: u8) -> u8 {

@@ -90,6 +90,22 @@ pub enum Place {
     Command,
 }
 
+impl Place {
+    /// What rules that stand there are called; `None` where no rules stand.
+    pub(crate) fn rules(self) -> Option<&'static str> {
+        Some(match self {
+            Self::TcpConnection => "tcp-request connection",
+            Self::TcpSession => "tcp-request session",
+            Self::TcpRequestContent => "tcp-request content",
+            Self::HttpRequest => "http-request header",
+            Self::BackendRequest => "use-server",
+            Self::TcpResponseContent => "tcp-response content",
+            Self::HttpResponse => "http-response header",
+            Self::Log | Self::Check | Self::Boot | Self::Command => return None,
+        })
+    }
+}
+
 /// The messages of an `http-errors` section: status, and the bytes of the file.
 pub type HttpErrors = Arc<[(u16, Arc<[u8]>)]>;
 

@@ -119,6 +119,25 @@ impl Expression {
             )))
     }
 
+    /// Whether it reads the bytes of a connection (manual, 7.3.5), which messages of HTTP have none of.
+    pub(crate) fn reads_bytes(&self) -> bool {
+        const PREFIXES: &[&str] = &[
+            "payload",
+            "rdp_cookie",
+            "rep_ssl_hello_type",
+            "req.len",
+            "req.payload",
+            "req.rdp_cookie",
+            "req.ssl_",
+            "req_len",
+            "req_ssl_",
+            "res.len",
+            "res.payload",
+            "res.ssl_hello_type",
+        ];
+        PREFIXES.iter().any(|prefix| self.fetch.name.starts_with(prefix))
+    }
+
     /// The type of its values, `Any` where only evaluation tells.
     pub fn gives(&self) -> Type {
         self.gives
@@ -325,4 +344,11 @@ impl Parser<'_, '_> {
         }
         self.error(start, format!("unknown {what} `{name}`")).did_you_mean(near)
     }
+}
+
+/// The warning for a fetch that reads a connection's bytes where there are messages.
+pub(crate) fn bytes_in_http(name: &str, span: Span) -> Diagnostic {
+    Diagnostic::warning(format!("`{name}` gives nothing in HTTP: it reads the bytes of a connection"))
+        .at(span)
+        .label("for `mode tcp`")
 }

@@ -412,6 +412,16 @@ impl Compiler<'_, '_> {
         let (expression, length) = Expression::begin(&self.text[self.at..], span, self.scope)?;
         self.at += length;
         expression.check_place(self.scope, span)?;
+        if self.scope.mode == state::Mode::Http
+            && self.scope.place.rules().is_some()
+            && expression.reads_bytes()
+        {
+            let name = expression.name();
+            self.scope.names.warn(
+                crate::expression::bytes_in_http(name, span)
+                    .haproxy(format!("L6 sample fetch <{name}> ignored in HTTP log-format string.")),
+            );
+        }
         let rest = self.text[self.at..].trim_start();
         if !rest.starts_with(']') {
             let shown = rest.split(']').next().unwrap_or_default().to_owned();

@@ -9,6 +9,11 @@ use crate::split::{PseudoVariables, split_text};
 use crate::word::{Line, Word};
 use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
 
+/// The deepest that `.if` may stand in others, as in HAProxy.
+const MOST_BLOCKS: usize = 99;
+/// The most words of a line, as in HAProxy.
+const MOST_WORDS: usize = 64;
+
 /// A level of `.if`.
 struct Block {
     opened: Span,
@@ -115,9 +120,6 @@ impl<'a> Reader<'a> {
             return false;
         }
         let counts = self.blocks.last().is_none_or(|block| block.state == State::Taken);
-        if !counts && first != Some(&b'.') {
-            return false;
-        }
         if let Some(nul) = memchr::memchr(0, text) {
             let place = Span::new(self.file, start + nul, start + nul + 1);
             let message = Diagnostic::alert("a NUL byte in the configuration").at(place);
@@ -134,15 +136,13 @@ impl<'a> Reader<'a> {
             self.run_directive(counts, line, split, diagnostics);
             return false;
         }
-        if let Err(error) = split {
+        // A line that does not count must be one all the same: where it ends depends on its quotes.
+        let error = split.err().or_else(|| too_many_words(line));
+        if let Some(error) = error.or_else(|| counts.then(|| empty_argument(line)).flatten()) {
             diagnostics.push(error);
             return false;
         }
-        if let Some(error) = empty_argument(line) {
-            diagnostics.push(error);
-            return false;
-        }
-        !line.words.is_empty()
+        counts && !line.words.is_empty() && !begins_empty(line, diagnostics)
     }
 
     fn missing_line_feed(&self, start: usize, text: &[u8], diagnostics: &mut Diagnostics) {
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
             ".elif" => self.alternative(&directive, split, arguments),
             ".else" => self.otherwise(&directive, arguments),
             ".endif" => self.close_block(&directive, arguments),
-            _ if !counts => Ok(()),
+            _ if !counts => split,
             ".notice" => split.and_then(|()| message(&directive, arguments, Severity::Notice, diagnostics)),
             ".warning" => split.and_then(|()| message(&directive, arguments, Severity::Warning, diagnostics)),
             ".alert" => split.and_then(|()| message(&directive, arguments, Severity::Alert, diagnostics)),
@@ -194,8 +194,12 @@ impl<'a> Reader<'a> {
     ) -> Result<(), Diagnostic> {
         // Pushed first: a wrong condition must not make the matching `.endif` look wrong too.
         self.blocks.push(Block { opened: directive.span(), state: State::Over, after_else: false });
-        if !counts {
-            return Ok(());
+        match self.blocks.len().checked_sub(MOST_BLOCKS + 1) {
+            Some(0) => return Err(too_deep(directive)),
+            // One message is enough.
+            Some(_) => return Ok(()),
+            None if !counts => return split,
+            None => {}
         }
         split?;
         self.decide(directive, arguments)
@@ -211,16 +215,10 @@ impl<'a> Reader<'a> {
         if block.after_else {
             return Err(after_else(directive, block.opened));
         }
-        match block.state {
-            State::Taken => block.state = State::Over,
-            State::Over => {}
-            State::Waiting => {
-                block.state = State::Over;
-                split?;
-                return self.decide(directive, arguments);
-            }
-        }
-        Ok(())
+        let waits = block.state == State::Waiting;
+        block.state = State::Over;
+        split?;
+        if waits { self.decide(directive, arguments) } else { Ok(()) }
     }
 
     fn otherwise(&mut self, directive: &Word, arguments: &[Word]) -> Result<(), Diagnostic> {
@@ -261,11 +259,43 @@ impl ExtendError for Diagnostics {
     }
 }
 
+fn too_many_words(line: &Line) -> Option<Diagnostic> {
+    let (last, _) = line.words.get(MOST_WORDS - 1).zip(line.words.get(MOST_WORDS))?;
+    let position = last.span().start - line.span.start + 1;
+    Some(
+        Diagnostic::alert(format!(
+            "a line has at most {MOST_WORDS} words, and this one {}",
+            line.words.len()
+        ))
+        .at(last.span())
+        .label("what stands behind this word would be lost")
+        .help("ACLs take long lists from files (`-f`), or from several lines of the same name")
+        .haproxy(format!(
+            ": too many words, truncating after word {MOST_WORDS}, position {position}: <{last}>."
+        )),
+    )
+}
+
+/// A line whose first word is empty, as a variable without a value may make it, says nothing.
+fn begins_empty(line: &Line, diagnostics: &mut Diagnostics) -> bool {
+    let Some((first, rest)) = line.words.split_first().filter(|(first, _)| first.is_empty()) else {
+        return false;
+    };
+    if let Some(ignored) = rest.first() {
+        diagnostics.push(
+            Diagnostic::warning("the first word of this line is empty: the line is ignored")
+                .at(first.span().to(ignored.span()))
+                .haproxy(format!(": the first word is empty, '{ignored}' and what follows it is ignored.")),
+        );
+    }
+    true
+}
+
 /// An empty argument would end the line: what follows would be lost without a word, and what stands last mostly comes from a variable that is not set.
 /// Environment variables may be set to nothing, which their keywords judge themselves.
 fn empty_argument(line: &Line) -> Option<Diagnostic> {
     let (last, earlier) = line.words.split_last()?;
-    let empty = line.words.iter().position(|word| word.is_empty())?;
+    let empty = line.words.iter().position(|word| word.is_empty()).filter(|empty| *empty > 0)?;
     if earlier.len() == empty
         && earlier.first().is_none_or(|first| *first == "setenv" || *first == "presetenv")
     {
@@ -314,6 +344,12 @@ fn unknown_directive(directive: &Word, name: &str) -> Diagnostic {
         .at(directive.span())
         .did_you_mean(suggest(name, KNOWN.iter().copied()))
         .haproxy(format!(": unknown directive '{name}'."))
+}
+
+fn too_deep(directive: &Word) -> Diagnostic {
+    Diagnostic::alert(format!("more than {MOST_BLOCKS} `.if` stand in each other"))
+        .at(directive.span())
+        .haproxy(format!(": too many nested '.if', max is {}.", MOST_BLOCKS + 1))
 }
 
 fn lone(directive: &Word) -> Diagnostic {
@@ -380,7 +416,7 @@ mod tests {
             (".if 0\na\n.elif 0\nb\n.else\nd\n.endif\n", "d"),
             (".if 0\n.if 1\na\n.else\nb\n.endif\n.else\nc\n.endif\n", "c"),
             (".if 1\n.if 0\na\n.else\nb\n.endif\n.else\nc\n.endif\n", "b"),
-            (".if 0\n.if nonsense(\n.elif 'x\n.unknown\n.alert x\n\"broken\n.endif\n.endif\na\n", "a"),
+            (".if 0\n.if nonsense(\n.elif x\n.unknown\n.alert x\nbroken\n.endif\n.endif\na\n", "a"),
             (".if 1\na\n.elif nonsense(\nb\n.endif\n", "a"),
             ("setenv X 1\n.if \"$X\"\na\n.endif\n", "setenv|X|1 a"),
             (".if \"$NONE\"\na\n.endif\nb\n", "b"),
@@ -472,8 +508,8 @@ mod tests {
     #[test]
     fn very_long_lines_are_whole() {
         let word = "w".repeat(100_000);
-        let (lines, errors) = read(&[&format!("a {word} b {}\n", "x ".repeat(5_000))]);
+        let (lines, errors) = read(&[&format!("a {word} b {}\n", "x ".repeat(61))]);
         assert!(errors.is_empty());
-        assert_eq!(lines[0].matches('|').count(), 5_002);
+        assert_eq!(lines[0].matches('|').count(), 63);
     }
 }

@@ -12,7 +12,7 @@ use diag::{Diagnostic, Diagnostics, Span};
 use syntax::{Environment, Word};
 
 use crate::draft::Statement;
-use crate::draft::keyword::{Negation, not_supported};
+use crate::draft::keyword::{Lenient, Negation, not_supported};
 
 /// A cursor over the arguments of one statement. `'a` is the draft's life.
 pub struct Args<'a, 'd> {
@@ -26,6 +26,8 @@ pub struct Args<'a, 'd> {
     pub environment: &'d Environment,
     /// The parameter being read, of lines that have many: what messages name instead of the keyword.
     pub parameter: Option<&'static str>,
+    /// What HAProxy reads over here.
+    pub lenient: Lenient,
 }
 
 impl<'a, 'd> Args<'a, 'd> {
@@ -35,7 +37,8 @@ impl<'a, 'd> Args<'a, 'd> {
         diagnostics: &'d mut Diagnostics,
         environment: &'d Environment,
     ) -> Self {
-        Self { words: statement.arguments(), statement, next: 0, diagnostics, environment, parameter: None }
+        let (words, lenient) = (statement.arguments(), statement.keyword.lenient);
+        Self { words, statement, next: 0, diagnostics, environment, parameter: None, lenient }
     }
 
     /// The keyword's name.
@@ -163,12 +166,13 @@ impl<'a, 'd> Args<'a, 'd> {
     }
 
     /// Reads `word` as a whole number between `low` and `high`.
-    pub fn number<T>(&self, word: &Word, low: T, high: T) -> Result<T, Diagnostic>
+    pub fn number<T>(&mut self, word: &Word, low: T, high: T) -> Result<T, Diagnostic>
     where
         T: FromStr + PartialOrd + std::fmt::Display + Copy,
     {
         let keyword = self.keyword();
-        let text = word.strip_prefix('+').unwrap_or(word);
+        let text = if self.lenient.numbers { self.digits(word) } else { word };
+        let text = text.strip_prefix('+').unwrap_or(text);
         match text.parse::<T>() {
             Ok(value) if value >= low && value <= high => Ok(value),
             Ok(_) => Err(Diagnostic::alert(format!("`{keyword}`: {word} is out of range"))
@@ -179,6 +183,25 @@ impl<'a, 'd> Args<'a, 'd> {
                 .at(word.span())
                 .haproxy(format!("'{keyword}' expects an integer argument (got '{word}')."))),
         }
+    }
+
+    /// What of `word` HAProxy reads as a number, with a warning where that is not all of it.
+    fn digits<'w>(&mut self, word: &'w Word) -> &'w str {
+        let sign = usize::from(word.starts_with(['+', '-']));
+        let end = word[sign..].find(|c: char| !c.is_ascii_digit()).map_or(word.len(), |end| sign + end);
+        if end == word.len() && end > sign {
+            return word;
+        }
+        let text = if end > sign { &word[..end] } else { "0" };
+        let keyword = self.keyword();
+        self.diagnostics.push(
+            Diagnostic::warning(format!("`{keyword}`: `{word}` is not a whole number and is read as {text}"))
+                .at(word.span())
+                .haproxy(format!(
+                    "'{keyword}' expects an integer argument (got '{word}'), which is read as {text}."
+                )),
+        );
+        text
     }
 
     /// A time (section 2.5).
@@ -354,6 +377,14 @@ impl<'a, 'd> Args<'a, 'd> {
 
     /// Refuses what is left.
     pub fn finish(&mut self) -> Result<(), Diagnostic> {
+        if self.lenient.more_words {
+            self.finish_softly();
+            return Ok(());
+        }
+        self.refuse_more()
+    }
+
+    fn refuse_more(&self) -> Result<(), Diagnostic> {
         let Some(extra) = self.peek() else { return Ok(()) };
         let keyword = self.keyword();
         let usage = format!("{keyword} {}", self.statement.keyword.signature);
@@ -365,9 +396,10 @@ impl<'a, 'd> Args<'a, 'd> {
 
     /// Like [`finish`](Self::finish), but HAProxy itself ignores the words: a warning.
     pub fn finish_softly(&mut self) {
-        if let Err(error) = self.finish() {
+        if let Err(error) = self.refuse_more() {
             let severity = diag::Severity::Warning;
-            self.diagnostics.push(Diagnostic { severity, ..error });
+            let haproxy = error.haproxy.as_deref().map(|text| format!("{text} It is ignored."));
+            self.diagnostics.push(Diagnostic { severity, haproxy, ..error });
             self.rest();
         }
     }

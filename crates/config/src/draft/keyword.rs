@@ -153,12 +153,30 @@ pub struct Keyword {
     pub signature: &'static str,
     /// Whether `no` and `default` may stand in front.
     pub negatable: bool,
+    /// What HAProxy reads over in its arguments.
+    pub lenient: Lenient,
     /// What it does, one line.
     pub doc: &'static str,
     /// How much of it works.
     pub support: Support,
     /// What is done with it.
     pub apply: Apply,
+}
+
+/// What HAProxy reads over in the arguments of a keyword: it counts here too, and a warning tells of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lenient {
+    /// Numbers end at the first byte that is no digit; without digits they are 0.
+    pub numbers: bool,
+    /// Words behind the last argument.
+    pub more_words: bool,
+}
+
+impl Lenient {
+    /// Nothing is read over.
+    pub const NEVER: Self = Self { numbers: false, more_words: false };
+    /// Numbers are.
+    pub const NUMBERS: Self = Self { numbers: true, more_words: false };
 }
 
 impl Keyword {
@@ -186,6 +204,7 @@ pub const fn proxy(
         places,
         signature,
         negatable: false,
+        lenient: Lenient::NEVER,
         doc,
         support: Support::Full,
         apply: Apply::Proxy(apply),
@@ -205,6 +224,7 @@ pub const fn global(
         places,
         signature,
         negatable: false,
+        lenient: Lenient::NEVER,
         doc,
         support: Support::Full,
         apply: Apply::Global(apply),
@@ -213,14 +233,23 @@ pub const fn global(
 
 /// A row that is compiled when all names are known.
 pub const fn rule(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
-    Keyword { name, places, signature, negatable: false, doc, support: Support::Full, apply: Apply::Rule }
+    Keyword {
+        name,
+        places,
+        signature,
+        negatable: false,
+        lenient: Lenient::NEVER,
+        doc,
+        support: Support::Full,
+        apply: Apply::Rule,
+    }
 }
 
 /// A row that has no effect, with the reason.
 pub const fn ineffective(name: &'static str, places: Where, reason: &'static str) -> Keyword {
     let doc = "accepted with a warning";
     let (support, apply) = (Support::None(reason), Apply::Ineffective(reason));
-    Keyword { name, places, signature: "...", negatable: true, doc, support, apply }
+    Keyword { name, places, signature: "...", negatable: true, lenient: Lenient::NEVER, doc, support, apply }
 }
 
 /// A row of a keyword that is gone, with the way out.
@@ -237,20 +266,50 @@ pub const fn removed_since(
 ) -> Keyword {
     let apply = Apply::Removed(version, way_out);
     let support = Support::Full;
-    Keyword { name, places, signature: "", negatable: false, doc: "removed", support, apply }
+    Keyword {
+        name,
+        places,
+        signature: "",
+        negatable: false,
+        lenient: Lenient::NEVER,
+        doc: "removed",
+        support,
+        apply,
+    }
 }
 
 /// A row of a keyword that is not built.
 pub const fn unsupported(name: &'static str, places: Where) -> Keyword {
     let doc = "not supported yet";
     let support = Support::None("not supported yet");
-    Keyword { name, places, signature: "...", negatable: true, doc, support, apply: Apply::Unsupported }
+    Keyword {
+        name,
+        places,
+        signature: "...",
+        negatable: true,
+        lenient: Lenient::NEVER,
+        doc,
+        support,
+        apply: Apply::Unsupported,
+    }
 }
 
 impl Keyword {
     /// Allows `no` and `default` in front.
     pub const fn negatable(mut self) -> Self {
         self.negatable = true;
+        self
+    }
+
+    /// Reads numbers as HAProxy's `atol` does: up to the first byte that is no digit.
+    pub const fn lenient_numbers(mut self) -> Self {
+        self.lenient.numbers = true;
+        self
+    }
+
+    /// Passes over words behind the last argument.
+    pub const fn lenient_words(mut self) -> Self {
+        self.lenient.more_words = true;
         self
     }
 

@@ -20,6 +20,7 @@ use state::Mode;
 use syntax::Word;
 
 pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
+use crate::draft::keyword::Negation;
 use crate::draft::server::ServerDraft;
 use crate::draft::{Kind, Section, Statement};
 
@@ -161,10 +162,14 @@ pub struct Settings<'a> {
     pub kind: Kind,
     /// Its name.
     pub name: &'a str,
+    /// Where it stands.
+    pub section: &'a Section,
+    /// The defaults sections that it inherits from, the farthest first.
+    pub inherits: Rc<Vec<&'a Section>>,
     /// `mode`.
     pub mode: Mode,
     /// `id`.
-    pub id: Option<(&'a Statement, u32)>,
+    pub id: Option<u32>,
     /// `guid`.
     pub guid: Option<&'a Word>,
     /// `disabled`.
@@ -285,6 +290,8 @@ impl<'a> Settings<'a> {
         Self {
             kind: section.kind,
             name: &section.name,
+            section,
+            inherits: Rc::default(),
             mode: if matches!(section.kind, Kind::LogForward | Kind::Ring) { Mode::Log } else { Mode::Tcp },
             id: None,
             disabled: false,
@@ -349,7 +356,8 @@ impl<'a> Settings<'a> {
 
     /// What `section` begins with when it inherits from these defaults.
     pub fn inherit(&self, section: &'a Section) -> Self {
-        let mut own = Self { kind: section.kind, name: &section.name, ..self.clone() };
+        let mut own = Self { kind: section.kind, name: &section.name, section, ..self.clone() };
+        Rc::make_mut(&mut own.inherits).push(self.section);
         own.id = None;
         own.check_inherited = true;
         own.description = None;
@@ -391,6 +399,16 @@ impl<'a> Settings<'a> {
             Kind::Ring => "ring",
             _ => "defaults",
         }
+    }
+
+    /// Whether a line of it, or of the defaults that it inherits from, says this; `no …` takes it back.
+    pub fn says(&self, name: &str) -> bool {
+        let sections = self.inherits.iter().chain([&self.section]);
+        let mut lines = sections.flat_map(|section| &section.statements);
+        let said = lines.rfind(|line| line.keyword.name == name);
+        said.is_some_and(|line| {
+            line.negation == Negation::None && line.keyword.places.holds(self.kind.place())
+        })
     }
 
     /// Every rule in its order, inherited ones first.

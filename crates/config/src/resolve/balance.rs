@@ -54,6 +54,14 @@ fn algorithm(
     context: &mut Context<'_>,
 ) -> Result<Algorithm, Diagnostic> {
     let is_log = proxy.settings.mode == state::Mode::Log;
+    if statement.arguments().is_empty() {
+        context.diagnostics.push(
+            Diagnostic::warning("`balance` names no algorithm: the one that counts without it does")
+                .at(statement.keyword_span())
+                .haproxy("'balance' expects an algorithm, and is ignored."),
+        );
+        return Ok(if is_log { Algorithm::RoundRobin } else { Algorithm::default() });
+    }
     if statement.arguments().first().is_some_and(|word| *word == "hash") && !is_log {
         let list = arguments(statement);
         let mut words = Words::new(&list[1..list.len().min(2)], statement.end());
@@ -104,8 +112,10 @@ fn algorithm(
         "url_param" => {
             let parameter = args.required("a parameter name")?;
             let check_post = args.take("check_post");
-            if check_post {
-                args.rest();
+            match args.peek() {
+                Some(_) if check_post => drop(args.rest()),
+                Some(other) => return Err(modifier("url_param", "check_post", other)),
+                None => {}
             }
             Algorithm::UrlParam { name: parameter.as_str().into(), check_post }
         }
@@ -116,6 +126,9 @@ fn algorithm(
                     .haproxy("'hdr(name)' requires an http header field name.")
             })?;
             let domain_only = args.take("use_domain_only");
+            if let Some(other) = args.peek() {
+                return Err(modifier(word, "use_domain_only", other));
+            }
             Algorithm::Header { name: http::Name::new(header.as_bytes()), domain_only }
         }
         "rdp-cookie" if inside == Some("") => {
@@ -135,6 +148,13 @@ fn algorithm(
     };
     args.finish()?;
     Ok(algorithm)
+}
+
+fn modifier(name: &str, only: &'static str, other: &Word) -> Diagnostic {
+    Diagnostic::alert(format!("`balance {name}` does not know `{other}`"))
+        .at(other.span())
+        .did_you_mean(Some(only))
+        .haproxy(format!("balance {name} only accepts '{only}' modifier (got '{other}')."))
 }
 
 /// `log-hash <converters>`.

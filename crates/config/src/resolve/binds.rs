@@ -59,6 +59,13 @@ fn bind_line<'a>(
                 "'{title}' in section '{section}': 'id' : custom id {id} already used at {file}:{line} ('bind {other}')"
             )));
     }
+    if draft.id.is_some() && addresses.len() > 1 {
+        return Err(Diagnostic::alert("`id` is of one socket, and this line makes several")
+            .at(address.span())
+            .haproxy(format!(
+                "'{title}' in section '{section}' : 'id' can only be used with a single socket"
+            )));
+    }
     let numbered = addresses.into_iter().enumerate();
     let make = |(at, (address, shown)): (usize, _)| {
         let id = draft.id.unwrap_or(first_id + at as u32);
@@ -86,7 +93,7 @@ pub(crate) fn stats_socket(
     })?;
     // A bare word is a path here.
     let unix = Default::default();
-    let addresses = if word.contains([':', '/', '@']) {
+    let addresses = if word.contains([':', '/', '@']) || word.parse::<std::net::Ipv4Addr>().is_ok() {
         bind::parse_addresses(word, &args, &unix)?
     } else {
         vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]

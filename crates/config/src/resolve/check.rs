@@ -141,7 +141,26 @@ fn compile(
             action: action(&rule.action, scope)?,
         });
     }
+    if family == Family::Tcp {
+        first_connects(&steps)?;
+    }
     Ok(CheckKind::Script(script(family, steps, draft)))
+}
+
+/// A check that says where it connects says so before it talks.
+fn first_connects(steps: &[Step]) -> Result<(), Diagnostic> {
+    let talks = |step: &&Step| !matches!(step.action, Action::SetVar(..) | Action::UnsetVar(_));
+    let connects = |step: &Step| matches!(step.action, Action::Connect(_));
+    let first = steps.iter().find(talks);
+    if first.is_none_or(connects) || !steps.iter().any(connects) {
+        return Ok(());
+    }
+    Err(Diagnostic::alert("`tcp-check connect` stands behind a step that needs a connection")
+        .help("begin with `tcp-check connect`; only `set-var`, `unset-var` and `comment` may stand before it")
+        .haproxy(
+            "'tcp-check connect' : first step MUST also be a 'connect', optionally preceded by a 'set-var', an \
+             'unset-var' or a 'comment', when there is a 'connect' step in the tcp-check ruleset.",
+        ))
 }
 
 /// What a check by a program needs: that programs are allowed at all, and which one.

@@ -92,6 +92,12 @@ fn on(profile: &mut LogProfile, statement: &Statement, context: &mut Context<'_>
             }
         }
     }
+    if !drop && format.is_none() && structured.is_none() {
+        return Err(Diagnostic::alert(format!("`on {word}` says nothing of the step"))
+            .at(word.span())
+            .help(format!("usage: on {}", statement.keyword.signature))
+            .haproxy(format!("'on {word}' expects 'drop', 'format' or 'sd'.")));
+    }
     if profile.steps.iter().any(|(known, _)| *known == step) {
         return Err(Diagnostic::alert(format!("the step `{word}` stands in this profile twice"))
             .at(word.span())

@@ -27,6 +27,7 @@ mod sections;
 mod server_settings;
 mod servers;
 mod track;
+mod unique;
 mod warnings;
 
 use base::support::Support;
@@ -49,6 +50,7 @@ use crate::draft::args::Args;
 use crate::draft::keyword::{Apply, Negation};
 use crate::draft::settings::{GlobalSettings, Settings};
 use crate::draft::{Draft, Kind, Section, Statement};
+use crate::find::without_side;
 use around::Around;
 use names::NameTable;
 
@@ -298,12 +300,14 @@ fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Contex
         Some((settings, _)) => {
             if seen.ambiguous.contains(from.as_str()) {
                 context.diagnostics.push(
-                    Diagnostic::alert(format!("there are several defaults sections named `{from}`"))
-                        .at(from.span())
-                        .haproxy(format!(
-                            "ambiguous defaults section name '{from}' referenced by '{}'.",
-                            section.name
-                        )),
+                    Diagnostic::warning(format!(
+                        "there are several defaults sections named `{from}`: the last one counts"
+                    ))
+                    .at(from.span())
+                    .haproxy(format!(
+                        "ambiguous defaults section name '{from}' referenced by {} '{}'.",
+                        section.keyword, section.name
+                    )),
                 );
             }
             settings.inherit(section)
@@ -330,24 +334,23 @@ pub(crate) fn read_line<'a>(
     statement: &'a Statement,
     context: &mut Context<'_>,
 ) {
+    if let Some(warning) = without_side(&statement.words, statement.keyword, section) {
+        context.diagnostics.push(warning);
+    }
+    if section.kind == Kind::Defaults && section.name.is_empty() && needs_a_name(statement) {
+        let name = statement.keyword.name;
+        return context.diagnostics.push(
+            Diagnostic::alert(format!("`{name}` is only allowed in `defaults` sections that have a name"))
+                .at(statement.keyword_span())
+                .label("give the section a name, and proxies `from` that name")
+                .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
+        );
+    }
     match statement.keyword.apply {
         Apply::Proxy(apply) => {
             let mut args = Args::new(statement, context.diagnostics, context.environment);
             let outcome = apply(settings, &mut args);
             context.note(outcome);
-        }
-        Apply::Rule
-            if section.kind == Kind::Defaults && section.name.is_empty() && needs_a_name(statement) =>
-        {
-            let name = statement.keyword.name;
-            context.diagnostics.push(
-                Diagnostic::alert(format!(
-                    "`{name}` is only allowed in `defaults` sections that have a name"
-                ))
-                .at(statement.keyword_span())
-                .label("give the section a name, and proxies `from` that name")
-                .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
-            );
         }
         Apply::Rule => settings.rules.push(statement),
         Apply::Ineffective(reason) if statement.negation == Negation::None => {
@@ -359,10 +362,11 @@ pub(crate) fn read_line<'a>(
 
 /// Rules in defaults need a section that is chosen on purpose; error messages do not.
 fn needs_a_name(statement: &Statement) -> bool {
-    !matches!(
-        statement.keyword.name,
-        "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error"
-    )
+    match statement.keyword.name {
+        "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error" => false,
+        "tcp-request inspect-delay" | "tcp-response inspect-delay" => true,
+        _ => matches!(statement.keyword.apply, Apply::Rule),
+    }
 }
 
 fn finish<'a>(
@@ -372,7 +376,8 @@ fn finish<'a>(
     healthchecks: &check::Healthchecks<'_>,
     context: &mut Context<'_>,
 ) -> Plan {
-    check_names(&proxies, context);
+    unique::names(draft, context);
+    unique::ids(draft, context);
     let pending = make_states(proxies, context);
     let mut stats_sockets = Vec::new();
     for statement in std::mem::take(&mut global.stats_sockets) {
@@ -384,6 +389,8 @@ fn finish<'a>(
     for statement in std::mem::take(&mut global.variables) {
         let outcome = rules::global_variable(statement, context);
         context.note(outcome);
+        let warnings = context.names.warnings.take();
+        warnings.into_iter().for_each(|warning| context.diagnostics.push(warning));
     }
     context.global = global.plan;
     context.global.stats_sockets = stats_sockets;
@@ -440,41 +447,6 @@ fn indexes(pending: &[Pending<'_>], side: impl Fn(&Settings<'_>) -> bool) -> Has
     mine.map(|(index, proxy)| (proxy.settings.name.into(), index)).collect()
 }
 
-/// No two frontends' sides and no two backends' sides may share a name.
-fn check_names(proxies: &[(&Section, Box<Settings<'_>>)], context: &mut Context<'_>) {
-    let mut frontends: HashMap<&str, &Section> = HashMap::with_capacity(proxies.len());
-    let mut backends: HashMap<&str, &Section> = HashMap::with_capacity(proxies.len());
-    for (section, settings) in proxies {
-        let mut other = None;
-        if settings.is_frontend() {
-            other = frontends.insert(settings.name, section);
-        }
-        if settings.is_backend() {
-            other = backends.insert(settings.name, section).or(other);
-        }
-        let Some(other) = other else { continue };
-        let (kind, other_kind, name) = (settings.kind_name(), kind_name(other), settings.name);
-        let place = context.place(other);
-        context.diagnostics.push(
-            Diagnostic::alert(format!("{kind} `{name}` has the same name as another {other_kind}"))
-                .at(section.name.span())
-                .related(other.name.span(), "the first stands here")
-                .haproxy(format!(
-                    ": {kind} '{name}' has the same name as {other_kind} '{name}' declared at {place}."
-                )),
-        );
-    }
-}
-
-fn kind_name(section: &Section) -> &'static str {
-    match section.kind {
-        Kind::Frontend => "frontend",
-        Kind::Backend => "backend",
-        Kind::LogForward => "log-forward",
-        _ => "proxy",
-    }
-}
-
 /// What runtime commands and sample fetches read of the settings.
 fn publish_settings(state: &state::Proxy, settings: &Settings<'_>) {
     let own = &settings.timeouts;
@@ -495,36 +467,19 @@ fn make_states<'a>(
     proxies: Vec<(&'a Section, Box<Settings<'a>>)>,
     context: &mut Context<'_>,
 ) -> Vec<Pending<'a>> {
-    let mut taken: HashMap<u32, &Section> = HashMap::new();
-    for (section, settings) in &proxies {
-        let Some((statement, id)) = settings.id else { continue };
-        if let Some(other) = taken.insert(id, section) {
-            let (name, other_name, place) = (settings.name, other.name.as_str(), context.place(other));
-            context.diagnostics.push(
-                Diagnostic::alert(format!("proxies `{name}` and `{other_name}` have the same id {id}"))
-                    .at(statement.words.last().map_or(statement.span, |word| word.span()))
-                    .related(other.name.span(), "the first stands here")
-                    .haproxy(format!(
-                        ": proxy {name} reuses same custom id as proxy {other_name} (declared at {place})."
-                    )),
-            );
-        }
-    }
+    let taken: HashSet<u32> = proxies.iter().filter_map(|(_, settings)| settings.id).collect();
     // The first number given by itself is 2, as ever.
     let mut next = 2;
     let default_maxconn = context.setting.default_maxconn.unwrap_or(0);
     let mut pending = Vec::with_capacity(proxies.len());
     for (section, settings) in proxies {
-        let id = settings.id.map_or_else(
-            || {
-                while taken.contains_key(&next) {
-                    next += 1;
-                }
+        let id = settings.id.unwrap_or_else(|| {
+            while taken.contains(&next) {
                 next += 1;
-                next - 1
-            },
-            |(_, id)| id,
-        );
+            }
+            next += 1;
+            next - 1
+        });
         let state = Arc::new(state::Proxy::new(ProxySeed {
             id,
             name: settings.name.into(),

@@ -18,7 +18,7 @@ use crate::resolve::formats::formats;
 use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
 use crate::resolve::rule_sets::Rules;
-use crate::resolve::rules::{check_modes, compile, no_backend};
+use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
 use crate::resolve::{Context, Pending, warnings};
@@ -171,7 +171,9 @@ fn default_backend(
     context: &mut Context<'_>,
 ) -> Option<usize> {
     let settings = &proxy.settings;
-    if !settings.is_frontend() {
+    // What a disabled proxy names need not be there, nor what a backend inherits.
+    let own = settings.section.statements.iter().any(|line| line.keyword.name == "default_backend");
+    if settings.disabled || !own && !settings.is_frontend() {
         return None;
     }
     let Some(name) = settings.default_backend else {
@@ -181,6 +183,13 @@ fn default_backend(
         context.diagnostics.push(no_backend(proxy, name, name.span(), index, "default_backend"));
         return None;
     };
+    if found == place {
+        context.diagnostics.push(loops(proxy, name, name.span(), "default_backend"));
+        return None;
+    }
+    if !settings.is_frontend() {
+        return None;
+    }
     let outcome = check_modes(proxy, &pending[found], name.span(), "as its default backend", context);
     context.note(outcome);
     pending[found].state.referenced.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -46,7 +46,9 @@ fn read(section: &Section, context: &mut Context<'_>) -> Resolvers {
             context.note(outcome);
         }
     }
-    if resolvers.nameservers.is_empty() {
+    // Where a line was refused, the error is enough.
+    let none = !section.statements.iter().any(|line| line.keyword.name == "nameserver");
+    if resolvers.nameservers.is_empty() && none {
         let name = &section.name;
         context.diagnostics.push(
             Diagnostic::warning(format!("resolvers section `{name}` has no name server"))

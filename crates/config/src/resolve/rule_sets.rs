@@ -42,4 +42,6 @@ pub(crate) struct Rules {
     pub(crate) request_captures: Vec<CaptureDraft>,
     /// The slots that rules name.
     pub(crate) captures_used: Vec<CaptureUse>,
+    /// The sets, as bits of [`rules::Ruleset`], whose last rule ends them whatever comes.
+    pub(crate) ended: u8,
 }

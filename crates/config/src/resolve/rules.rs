@@ -179,8 +179,28 @@ fn rule(
     if let Some(slot) = compiled.capture_slot() {
         rules.captures_used.push(captures::used(slot, &list, statement));
     }
+    // Rules that are inherited are shared with proxies that have none behind them.
+    if statement.keyword.name.starts_with("http-") {
+        let set = kind as u8;
+        if rules.ended & set != 0 {
+            context.names.warnings.borrow_mut().push(unreachable(statement));
+        }
+        let ends = compiled.ends_unconditionally() && !context.inherited;
+        rules.ended = if ends { rules.ended | set } else { rules.ended & !set };
+    }
     set(rules).push(compiled);
     Ok(())
+}
+
+fn unreachable(statement: &Statement) -> Diagnostic {
+    let name = statement.keyword.name;
+    Diagnostic::warning(format!(
+        "this rule is never reached: the `{name}` rule before it always ends the set"
+    ))
+    .at(statement.span)
+    .haproxy(format!(
+        "previous '{name}' action is final and has no condition attached, further entries are NOOP."
+    ))
 }
 
 fn redirect(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
@@ -203,13 +223,15 @@ fn condition(
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
+    Condition::compile_optional(&mut words, &scope)?.ok_or_else(|| no_condition(statement))
+}
+
+fn no_condition(statement: &Statement) -> Diagnostic {
     let name = statement.keyword.name;
-    Condition::compile_optional(&mut words, &scope)?.ok_or_else(|| {
-        Diagnostic::alert(format!("`{name}` needs a condition"))
-            .at(statement.end())
-            .label(format!("usage: {name} {}", statement.keyword.signature))
-            .haproxy(format!("'{name}' requires either 'if' or 'unless' followed by a condition."))
-    })
+    Diagnostic::alert(format!("`{name}` needs a condition"))
+        .at(statement.end())
+        .label(format!("usage: {name} {}", statement.keyword.signature))
+        .haproxy(format!("'{name}' requires either 'if' or 'unless' followed by a condition."))
 }
 
 /// The name of a target and the condition behind it.
@@ -268,10 +290,17 @@ fn use_backend(
         };
         (condition, target)
     };
+    // What a disabled proxy names need not be there.
+    if proxy.settings.disabled {
+        return Ok(());
+    }
     let Some(target) = target else {
         return Err(no_backend(proxy, name.text, name.span, index, "use_backend"));
     };
     if let BackendTarget::Fixed(found) = &target {
+        if std::ptr::eq(&pending[*found], proxy) {
+            return Err(loops(proxy, name.text, name.span, "use_backend"));
+        }
         check_modes(proxy, &pending[*found], name.span, "in a 'use_backend' rule", context)?;
         pending[*found].state.referenced.store(true, std::sync::atomic::Ordering::Relaxed);
     }
@@ -292,6 +321,13 @@ pub(crate) fn no_backend(
     Diagnostic::alert(format!("there is no backend `{name}`")).at(span).did_you_mean(near).haproxy_whole(
         format!("Proxy '{}': unable to find required {keyword}: '{name}'.", proxy.settings.name),
     )
+}
+
+/// The error for a proxy that chooses itself.
+pub(crate) fn loops(proxy: &Pending<'_>, name: &str, span: Span, keyword: &str) -> Diagnostic {
+    Diagnostic::alert(format!("`{name}` cannot be a backend of itself"))
+        .at(span)
+        .haproxy_whole(format!("Proxy '{}': loop detected for {keyword}: '{name}'.", proxy.settings.name))
 }
 
 /// A frontend may only use a backend of its mode.
@@ -336,6 +372,12 @@ fn use_server(
     let name = target(&mut words, statement, "server")?;
     let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::BackendRequest);
     let condition = trailing_condition(&mut words, statement, &scope)?;
+    if condition.is_none() {
+        return Err(no_condition(statement));
+    }
+    if proxy.settings.disabled {
+        return Ok(());
+    }
     let servers = proxy.state.servers.load();
     let target = match servers.iter().position(|server| *server.name == *name.text) {
         Some(found) => {
@@ -502,7 +544,12 @@ pub(crate) fn global_variable(statement: &Statement, context: &Context<'_>) -> O
     let mut words = Words::new(&list[1..], statement.end());
     let expression = Expression::compile(&mut words, &scope)?;
     if let Some(extra) = words.peek() {
-        return Err(Diagnostic::alert(format!("`set-var` has no use for `{}`", extra.text)).at(extra.span));
+        let text = extra.text;
+        context.names.warnings.borrow_mut().push(
+            Diagnostic::warning(format!("`set-var` has no use for `{text}`"))
+                .at(extra.span)
+                .haproxy(format!("'set-var' cannot handle unexpected argument '{text}'. It is ignored.")),
+        );
     }
     if let Some(value) = expression.eval(&env) {
         variable.set(&env, &value);

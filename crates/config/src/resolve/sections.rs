@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use sample::auth::{Password, Userlist};
+use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::keyword::Outcome;
@@ -16,11 +17,20 @@ use crate::resolve::{Context, read_line};
 /// Reads every userlist.
 pub(crate) fn userlists(draft: &Draft, context: &mut Context<'_>) {
     for section in draft.sections.iter().filter(|section| section.kind == Kind::Userlist) {
+        if context.names.userlists.contains_key(section.name.as_str()) {
+            duplicate("userlist", &section.name, "", context);
+            continue;
+        }
         let mut list = Userlist::new(&section.name);
         let (groups, users): (Vec<_>, Vec<_>) =
             section.statements.iter().partition(|statement| statement.keyword.name == "group");
         let known: Vec<&str> =
             groups.iter().filter_map(|group| group.arguments().first()).map(|word| word.as_str()).collect();
+        for (at, group) in groups.iter().filter_map(|group| group.arguments().first()).enumerate() {
+            if known[..at].contains(&group.as_str()) {
+                duplicate("group", group, &format!(" in userlist '{}'", section.name), context);
+            }
+        }
         known.iter().for_each(|name| list.add_group(name));
         for statement in users {
             let outcome = user(&mut list, statement, &known, context);
@@ -63,11 +73,18 @@ fn user(list: &mut Userlist, statement: &Statement, groups: &[&str], context: &m
         }
     }
     if !list.add_user(name, password, member_of) {
-        return Err(Diagnostic::alert(format!("user `{name}` stands in this list twice"))
-            .at(name.span())
-            .haproxy(format!("ignoring duplicated user '{name}' in userlist '{}'.", list.name)));
+        duplicate("user", name, &format!(" in userlist '{}'", list.name), context);
     }
     Ok(())
+}
+
+/// The first of a name counts.
+fn duplicate(kind: &str, name: &Word, within: &str, context: &mut Context<'_>) {
+    context.diagnostics.push(
+        Diagnostic::warning(format!("{kind} `{name}` is there already: the first one counts"))
+            .at(name.span())
+            .haproxy(format!("ignoring duplicated {kind} '{name}'{within}.")),
+    );
 }
 
 fn group(list: &mut Userlist, statement: &Statement, context: &mut Context<'_>) -> Outcome {
@@ -121,7 +138,14 @@ pub(crate) fn http_errors(draft: &Draft, context: &mut Context<'_>) {
     for section in draft.sections.iter().filter(|section| section.kind == Kind::HttpErrors) {
         context.enter(section);
         let messages = messages(section, context);
-        context.names.http_errors.insert(section.name.as_str().into(), messages.into());
+        if context.names.http_errors.insert(section.name.as_str().into(), messages.into()).is_some() {
+            let name = &section.name;
+            context.diagnostics.push(
+                Diagnostic::alert(format!("there are two http-errors sections named `{name}`"))
+                    .at(name.span())
+                    .haproxy(format!("http-errors section '{name}' already exists.")),
+            );
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::check::{AgentSettings, CheckKind, CheckSettings};
+use plan::check::{Action, AgentSettings, CheckKind, CheckSettings, Connect, Family};
 use plan::log::{LogServer, RingPeer, RingServer};
 use plan::resolvers::Resolution;
 use plan::server::{SendProxy, ServerSettings};
@@ -12,6 +12,7 @@ use sample::Place;
 use sample::acl::Acls;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
+use state::server::ServerAddress;
 use state::{Mode, Ring};
 
 use crate::draft::check::CheckMode;
@@ -80,11 +81,17 @@ pub(crate) fn server_settings(
             match kinds.of(&own.state.name, &draft, proxy, acls, sources, context) {
                 Ok(_) if !draft.check => {}
                 Ok(kind) => {
+                    if !proxy.settings.disabled && !has_port(&state_port(&own), &draft, &kind) {
+                        context.diagnostics.push(no_port(&own, &kind, statement, proxy));
+                    }
                     let never_local = context.global.pp2_never_send_local;
                     own.check = Some(check_settings(&draft, &proxy.settings, never_local, kind));
                 }
                 Err(error) => context.diagnostics.push(error),
             }
+        }
+        if draft.cookie.is_some() && proxy.settings.mode != Mode::Http && proxy.settings.is_backend() {
+            ignored_cookie(&own, statement, proxy, context);
         }
         let retry_on = proxy.settings.retry_on.as_deref();
         if draft.tfo && !retry_on.is_some_and(|on| on.empty_response && on.response_timeout) {
@@ -103,6 +110,42 @@ pub(crate) fn server_settings(
     (settings, kinds.own)
 }
 
+/// The port of a server that is known by its address alone; `None` where the port may come with a name, or does not matter.
+fn state_port(own: &ServerSettings) -> Option<u16> {
+    match &**own.state.address.load() {
+        ServerAddress::Ip(address) if own.state.fqdn.load().is_none() => Some(address.port()),
+        _ => None,
+    }
+}
+
+/// Whether a check knows which port it asks.
+fn has_port(own: &Option<u16>, draft: &ServerDraft<'_>, kind: &CheckKind) -> bool {
+    let CheckKind::Script(script) = kind else { return true };
+    if *own != Some(0) || draft.check_port.is_some() {
+        return true;
+    }
+    let mut connects = script.steps.iter().filter_map(|step| match &step.action {
+        Action::Connect(connect) => Some(connect),
+        _ => None,
+    });
+    let says =
+        |connect: &Connect| connect.port.is_some() || connect.address.is_some_and(|(_, port)| port.is_some());
+    connects.next().is_some_and(says) && connects.all(says)
+}
+
+fn no_port(own: &ServerSettings, kind: &CheckKind, statement: &Statement, proxy: &Pending<'_>) -> Diagnostic {
+    let (name, backend) = (&own.state.name, proxy.settings.name);
+    let plain = matches!(kind, CheckKind::Script(script) if script.family == Family::Connect);
+    let tail = if plain { "" } else { " nor tcp_check rule 'connect' with port information" };
+    Diagnostic::alert(format!("server `{name}` is checked, but no port is known"))
+        .at(statement.keyword_span())
+        .help("give the server a port, or the check one with `port`")
+        .haproxy_whole(format!(
+            "config: {} '{backend}': server '{name}' has neither service port nor check port{tail}.",
+            proxy.settings.kind_name()
+        ))
+}
+
 /// What is sent with the SYN is lost where the server does not take it so.
 fn warn_of_fast_open(
     own: &ServerSettings,
@@ -119,6 +162,24 @@ fn warn_of_fast_open(
                 "'{title}' : server has tfo activated, the backend should be configured with at least 'conn-failure', \
                  'empty-response' and 'response-timeout' or we wouldn't be able to retry the connection on failure."
             )),
+    );
+}
+
+fn ignored_cookie(
+    own: &ServerSettings,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) {
+    let (backend, name) = (proxy.settings.name, &own.state.name);
+    context.diagnostics.push(
+        Diagnostic::warning(format!(
+            "`cookie` of server `{backend}/{name}` is ignored: it needs `mode http`"
+        ))
+        .at(statement.keyword_span())
+        .haproxy_whole(format!(
+            "backend '{backend}' : ignoring cookie for server '{name}' as HTTP mode is disabled."
+        )),
     );
 }
 

@@ -316,6 +316,9 @@ fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>)
         [] => &[InitAddr::Last, InitAddr::Libc],
         methods => methods,
     };
+    if proxy.settings.disabled {
+        return None;
+    }
     let mut failure = None;
     for method in methods {
         match method {

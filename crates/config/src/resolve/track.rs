@@ -28,6 +28,10 @@ pub(crate) fn follow(
         let place = statement.keyword_span().to(track.span());
         Diagnostic::alert(message).at(place).haproxy(format!("'{title}' : {haproxy}"))
     };
+    // A disabled proxy has no servers that follow.
+    if proxy.settings.disabled {
+        return Ok(());
+    }
     let follower = proxy.state.clone();
     let Some(proxy) = context.names.backends.get(backend) else {
         return Err(Diagnostic::alert(format!("there is no backend `{backend}` with a server to track"))

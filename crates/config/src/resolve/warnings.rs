@@ -2,10 +2,11 @@
 
 use diag::Diagnostic;
 use plan::log::Logger;
+use plan::proxy::StateFile;
 use state::Mode;
 
-use crate::draft::Statement;
 use crate::draft::settings::{CheckMode, LogFormatChoice, Settings};
+use crate::draft::{Kind, Statement};
 use crate::resolve::rule_sets::Rules;
 use crate::resolve::{Context, Pending};
 
@@ -28,7 +29,8 @@ pub(crate) fn check(
     }
     // Where a line was refused it may have been the `bind`.
     let whole = !context.diagnostics.has_errors();
-    if settings.kind == crate::draft::Kind::Frontend && binds == 0 && settings.binds.is_empty() && whole {
+    let front = matches!(settings.kind, Kind::Frontend | Kind::Listen);
+    if front && binds == 0 && settings.binds.is_empty() && whole {
         warn(proxy, context, |kind, name| {
             format!(
                 "{kind} '{name}' has no 'bind' directive. Please declare it as a backend if this was intended."
@@ -41,6 +43,15 @@ pub(crate) fn check(
     if settings.mode == Mode::Http && settings.is_backend() && settings.rdp_persistence.is_some() {
         warn(proxy, context, |kind, name| {
             format!("'persist rdp-cookie' will be ignored for {kind} '{name}' (needs 'mode tcp').")
+        });
+    }
+    state_files(proxy, context);
+    let described = settings.stats.description.as_deref() != Some("") || context.global.description.is_some();
+    if !described {
+        warn(proxy, context, |kind, name| {
+            format!(
+                "'stats show-desc' of {kind} '{name}' requires a parameter or 'description' to be set in the global section."
+            )
         });
     }
     log_format(proxy, loggers, context);
@@ -87,6 +98,19 @@ fn not_for_logs(proxy: &Pending<'_>, context: &mut Context<'_>) {
                     )),
             );
         }
+    }
+}
+
+/// `load-server-state-from-file global` without a file to load from.
+fn state_files(proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let global = proxy.settings.server_state == StateFile::Global && proxy.settings.is_backend();
+    if global && context.global.server_state_file.is_none() {
+        warn(proxy, context, |kind, name| {
+            format!(
+                "{kind} '{name}' configured to load server state file from global section 'server-state-file' directive. \
+                 Unfortunately, 'server-state-file' is not set!"
+            )
+        });
     }
 }
 
@@ -199,21 +223,26 @@ fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
             format!("'{name}' rules ignored for {kind} '{proxy}' as they require HTTP mode.")
         });
     }
-    // Only what the proxy says itself: defaults are shared with HTTP proxies.
-    let own = |name: &str| proxy.section.statements.iter().any(|statement| statement.keyword.name == name);
-    let pages = proxy.section.statements.iter().any(|one| one.keyword.name.starts_with("stats "));
-    let lines = [("stats", pages), ("monitor-uri", own("monitor-uri"))];
+    let captures = !settings.request_captures.is_empty()
+        || !settings.response_captures.is_empty()
+        || settings.cookie_capture.is_some();
+    let front = settings.is_frontend();
+    let lines = [
+        ("stats", settings.stats.enabled),
+        ("monitor-uri", front && settings.says("monitor-uri")),
+        ("capture", front && captures),
+    ];
     for (line, _) in lines.iter().filter(|(_, said)| *said) {
         warn(proxy, context, |kind, name| {
             format!("'{line}' statement ignored for {kind} '{name}' as it requires HTTP mode.")
         });
     }
-    for option in ABOUT_HTTP.iter().filter(|option| own(option)) {
+    for option in ABOUT_HTTP.iter().filter(|option| settings.says(option)) {
         warn(proxy, context, |kind, name| {
             format!("'{option}' ignored for {kind} '{name}' as it requires HTTP mode.")
         });
     }
-    if settings.cookie.is_some() && own("cookie") {
+    if settings.cookie.is_some() && settings.is_backend() {
         warn(proxy, context, |kind, name| {
             format!("cookie will be ignored for {kind} '{name}' (needs 'mode http').")
         });
@@ -237,18 +266,9 @@ fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
 }
 
 fn log_format(proxy: &Pending<'_>, loggers: &[Logger], context: &mut Context<'_>) {
-    let chosen_here = match proxy.settings.log_format {
-        LogFormatChoice::Default => false,
-        LogFormatChoice::Custom(statement)
-        | LogFormatChoice::Tcp(statement)
-        | LogFormatChoice::TcpClf(statement)
-        | LogFormatChoice::Http(statement)
-        | LogFormatChoice::Clf(statement)
-        | LogFormatChoice::Https(statement) => {
-            proxy.section.statements.iter().any(|own| std::ptr::eq(own, statement))
-        }
-    };
-    if chosen_here && loggers.is_empty() && proxy.settings.is_frontend() {
+    let settings = &proxy.settings;
+    let chosen = !matches!(settings.log_format, LogFormatChoice::Default) || settings.log_format_sd.is_some();
+    if chosen && loggers.is_empty() && settings.is_frontend() {
         warn(proxy, context, |kind, name| {
             format!("log format ignored for {kind} '{name}' since it has no log address.")
         });

@@ -14,7 +14,7 @@ use runtime::placement::Placement;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Outcome, not_supported};
+use crate::draft::keyword::{Lenient, Outcome, not_supported};
 use crate::surface;
 use crate::system::{group_id, resolve_host, user_id};
 use crate::tables::global::octal;
@@ -102,6 +102,7 @@ pub fn parse_params<'a>(
     section: &str,
 ) -> Result<BindDraft<'a>, Diagnostic> {
     let mut draft = BindDraft::default();
+    args.lenient = Lenient::NUMBERS;
     while let Some(word) = args.next() {
         let Some(row) = TABLE.iter().find(|row| word == row.name) else {
             return Err(unknown(word, title, section));
@@ -275,7 +276,9 @@ pub fn parse_addresses(
 ) -> Result<Vec<(BindAddress, String)>, Diagnostic> {
     let mut all = Vec::new();
     let mut offset = 0;
-    for part in word.split(',') {
+    // A comma at the end is no address, and HAProxy reads over it.
+    let list = word.strip_suffix(',').filter(|list| !list.is_empty()).unwrap_or(word);
+    for part in list.split(',') {
         one_address(word, offset, part, args, unix, &mut all)?;
         offset += part.len() + 1;
     }

@@ -3,7 +3,7 @@
 use base::support::Support;
 use syntax::{Environment, Word};
 
-use crate::draft::keyword::{Apply, Keyword, places::G};
+use crate::draft::keyword::{Apply, Keyword, Lenient, places::G};
 
 const fn row(
     name: &'static str,
@@ -12,7 +12,7 @@ const fn row(
     apply: fn(&mut Environment, &[Word]),
 ) -> Keyword {
     let (support, apply) = (Support::Full, Apply::Environment(apply));
-    Keyword { name, places: G, signature, negatable: false, doc, support, apply }
+    Keyword { name, places: G, signature, negatable: false, lenient: Lenient::NEVER, doc, support, apply }
 }
 
 const LOCAL_PEER: &str = "HAPROXY_LOCALPEER";

@@ -25,42 +25,42 @@ const CLIENT: &str = "there is no HTTP client here yet";
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //     name                       arguments                what it does                                               setting
-    global("daemon",                  "",                      "goes to the background",                                 |g, a| flag(&mut g.plan.daemon, a)).negatable(),
-    global("quiet",                   "",                      "no messages while starting",                             |g, a| flag(&mut g.plan.quiet, a)).negatable(),
-    global("zero-warning",            "",                      "refuses to start when there are warnings",               |g, a| flag(&mut g.plan.zero_warning, a)).negatable(),
+    global("daemon",                  "",                      "goes to the background",                                 |g, a| flag(&mut g.plan.daemon, a)),
+    global("quiet",                   "",                      "no messages while starting",                             |g, a| flag(&mut g.plan.quiet, a)),
+    global("zero-warning",            "",                      "refuses to start when there are warnings",               |g, a| flag(&mut g.plan.zero_warning, a)),
     global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           set_dumpable).negatable()
         .partial("`libs` means nothing in a single static binary"),
     global("strict-limits",           "",                      "refuses to start when limits cannot be raised",          |g, a| flag(&mut g.plan.strict_limits, a)).negatable(),
     global("external-check",         "[preserve-env]",        "allows checks by external programs",                     |g, a| { g.plan.external_check = true; g.plan.external_check_environment |= a.take("preserve-env"); a.finish() }),
-    global("insecure-setuid-wanted",  "",                      "programs for checks may get the rights of their owners", |g, a| flag(&mut g.plan.insecure_setuid_wanted, a)).negatable(),
+    global("insecure-setuid-wanted",  "",                      "programs for checks may get the rights of their owners", |g, a| flag(&mut g.plan.insecure_setuid_wanted, a)),
     global("insecure-fork-wanted",    "",                      "allows external programs for checks",                    |g, a| flag(&mut g.plan.insecure_fork_wanted, a)).negatable(),
     global("nosplice",                "",                      "never forwards inside the kernel",                       |g, a| flag(&mut g.plan.no_splice, a)),
     global("noreuseport",             "",                      "one socket an address, shared by all threads",           |g, a| flag(&mut g.plan.no_reuseport, a)),
     global("dns-accept-family",       "<family>[,...]",        "the families of addresses asked for: ipv4, ipv6, auto",  crate::tables::resolvers::dns_accept_family),
     global("maxconn",                 "<number>",              "how many connections at once, all frontends",            maxconn),
-    global("maxconnrate",             "<number>",              "how many new connections a second",                      |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)),
-    global("maxsessrate",             "<number>",              "how many new sessions a second",                         |g, a| number(&mut g.plan.max_session_rate, a, 0, u32::MAX)),
-    global("maxpipes",                "<number>",              "how many pipes for forwarding inside the kernel",        |g, a| number(&mut g.plan.tune.max_pipes, a, 0, usize::MAX)),
-    global("ulimit-n",                "<number>",              "how many file descriptors",                              |g, a| some(&mut g.plan.ulimit_n, a, 0, u64::MAX)),
-    global("fd-hard-limit",           "<number>",              "the most file descriptors ever asked for",               |g, a| some(&mut g.plan.fd_hard_limit, a, 0, u64::MAX)),
-    global("uid",                     "<number>",              "the user to become, by number",                          |g, a| some(&mut g.plan.uid, a, 0, u32::MAX)),
-    global("gid",                     "<number>",              "the group to become, by number",                         |g, a| some(&mut g.plan.gid, a, 0, u32::MAX)),
+    global("maxconnrate",             "<number>",              "how many new connections a second",                      |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
+    global("maxsessrate",             "<number>",              "how many new sessions a second",                         |g, a| number(&mut g.plan.max_session_rate, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
+    global("maxpipes",                "<number>",              "how many pipes for forwarding inside the kernel",        |g, a| number(&mut g.plan.tune.max_pipes, a, 0, usize::MAX)).lenient_numbers().lenient_numbers(),
+    global("ulimit-n",                "<number>",              "how many file descriptors",                              |g, a| some(&mut g.plan.ulimit_n, a, 0, u64::MAX)).lenient_numbers().lenient_numbers(),
+    global("fd-hard-limit",           "<number>",              "the most file descriptors ever asked for",               |g, a| some(&mut g.plan.fd_hard_limit, a, 0, u64::MAX)).lenient_numbers().lenient_numbers(),
+    global("uid",                     "<number>",              "the user to become, by number",                          |g, a| account(&mut g.plan.uid, a)),
+    global("gid",                     "<number>",              "the group to become, by number",                         |g, a| account(&mut g.plan.gid, a)),
     global("user",                    "<name>",                "the user to become",                                     user),
     global("group",                   "<name>",                "the group to become",                                    group),
     global("chroot",                  "{ <directory> | auto }", "the root directory of the process once started",        chroot),
     global("setcap",                  "<name>[,...]",          "the capabilities that another user than root keeps",     setcap),
-    global("pidfile",                 "<file>",                "where the process's number is written",                  |g, a| path(&mut g.plan.pidfile, a)),
-    global("node",                    "<name>",                "the name of this machine in the statistics",             |g, a| text(&mut g.plan.node, a)),
+    global("pidfile",                 "<file>",                "where the process's number is written",                  |g, a| once(&mut g.plan.pidfile, a, path)),
+    global("node",                    "<name>",                "the name of this machine in the statistics",             node),
     global("description",             "<text>",                "what this process is, in the statistics",                description),
     global("warn-blocked-traffic-after", "<time>",             "from when on a task that holds its thread up is told of, 1 to 1000 ms", blocked_traffic),
-    global("hard-stop-after",         "<time>",                "how long a stopping process may live",                   |g, a| time(&mut g.plan.hard_stop_after, a)),
-    global("grace",                   "<time>",                "how long sockets stay open after a soft stop",           |g, a| time(&mut g.plan.grace, a)),
+    global("hard-stop-after",         "<time>",                "how long a stopping process may live",                   |g, a| time(&mut g.plan.hard_stop_after, a)).lenient_words().lenient_words(),
+    global("grace",                   "<time>",                "how long sockets stay open after a soft stop",           |g, a| time(&mut g.plan.grace, a)).lenient_words().lenient_words(),
     global("close-spread-time",       "<time>",                "over how long idle connections are closed on a stop",    close_spread_time),
-    global("spread-checks",           "<percent>",             "how much checks may be moved about",                     |g, a| number(&mut g.plan.spread_checks, a, 0, 50)),
+    global("spread-checks",           "<percent>",             "how much checks may be moved about",                     |g, a| number(&mut g.plan.spread_checks, a, 0, 50)).lenient_numbers().lenient_numbers(),
     global("max-spread-checks",       "<time>",                "over how long the first checks may be spread",           |g, a| time(&mut g.plan.max_spread_checks, a)),
-    global("server-state-base",       "<directory>",           "where files of server states are",                       |g, a| path(&mut g.plan.server_state_base, a)),
-    global("server-state-file",       "<file>",                "the states of servers of an earlier process",            |g, a| path(&mut g.plan.server_state_file, a)),
-    global("anonkey",                 "<key>",                 "the key of anonymized output (`set anon`)",              |g, a| number(&mut g.plan.anonymous_key, a, 0, u32::MAX)),
+    global("server-state-base",       "<directory>",           "where files of server states are",                       |g, a| path(&mut g.plan.server_state_base, a)).lenient_words(),
+    global("server-state-file",       "<file>",                "the states of servers of an earlier process",            |g, a| path(&mut g.plan.server_state_file, a)).lenient_words(),
+    global("anonkey",                 "<key>",                 "the key of anonymized output (`set anon`)",              |g, a| number(&mut g.plan.anonymous_key, a, 0, u32::MAX)).lenient_numbers(),
     global("profiling.tasks",         "{ on | off | auto } [no-lock | no-memory]", "counts what tasks do from the start (`show profiling`)", profiling)
         .partial("`lock` and `memory` are not measured, and `auto` is `off`"),
     global("stats-file",              "<file>",                "counters that an earlier process left (`dump stats-file`)", |g, a| path(&mut g.plan.stats_file, a)),
@@ -74,13 +74,13 @@ pub static TABLE: &[Keyword] = &[
     global("http-fail-codes",         "[+-]<range>[,...]",     "statuses counted as failures of servers",                status_set).without_effect(ONLY_TABLES),
     global("default-path",            "{ current | config | parent | origin <path> }", "what relative file names are relative to", default_path),
     global("stats socket",            "<address> [param*]",    "a socket for commands at run time",                      |g, a| { g.stats_sockets.push(a.statement); a.rest(); Ok(()) }),
-    global("stats timeout",           "<time>",                "how long a command socket may be idle",                  stats_timeout),
-    global("stats maxconn",           "<number>",              "how many command connections at once",                   |g, a| number(&mut g.plan.stats_maxconn, a, 1, u32::MAX)),
+    global("stats timeout",           "<time>",                "how long a command socket may be idle",                  stats_timeout).lenient_words(),
+    global("stats maxconn",           "<number>",              "how many command connections at once",                   |g, a| number(&mut g.plan.stats_maxconn, a, 1, u32::MAX)).lenient_words(),
     global("set-var",                 "<name> <expression>",   "sets a variable of the process",                         variable),
     global("set-var-fmt",             "<name> <format>",       "sets a variable of the process from a format",           variable),
     global("expose-experimental-directives", "",               "allows experimental keywords",                           |g, a| flag(&mut g.experimental, a)),
     global("expose-deprecated-directives",   "",               "allows deprecated keywords; none is left that needs it", |_, a| a.finish()),
-    global("mworker-max-reloads",     "<number>",              "reloads after which a worker that is still there is ended", |g, a| some(&mut g.plan.max_reloads, a, 0, i32::MAX as u32)),
+    global("mworker-max-reloads",     "<number>",              "reloads after which a worker that is still there is ended", |g, a| some(&mut g.plan.max_reloads, a, 0, i32::MAX as u32)).lenient_numbers(),
     global("harden.reject-privileged-ports.tcp", "{ on | off }", "whether clients with ports below 1024 are refused",    |g, a| { g.plan.reject_privileged_ports = a.on_off()?; a.finish() }),
     global("pp2-never-send-local",    "",                      "announces checks as if clients had connected (PROXY version 2)", |g, a| flag(&mut g.plan.pp2_never_send_local, a)),
     global("master-worker",           "[no-exit-on-failure]",  "a master process over the worker (deprecated: -W)",      master_worker),
@@ -240,12 +240,13 @@ fn blocked_traffic<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>)
 }
 
 fn chroot<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.required("a path or `auto`")?;
-    global.plan.chroot = Some(match word.as_str() {
-        "auto" => Chroot::Auto,
-        path => Chroot::Directory(path.into()),
-    });
-    args.finish()
+    once(&mut global.plan.chroot, args, |value, args| {
+        *value = Some(match args.required("a path or `auto`")?.as_str() {
+            "auto" => Chroot::Auto,
+            path => Chroot::Directory(path.into()),
+        });
+        args.finish()
+    })
 }
 
 fn setcap<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -273,13 +274,58 @@ fn setcap<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outco
     args.finish()
 }
 
-fn path(value: &mut Option<PathBuf>, args: &mut Args<'_, '_>) -> Outcome {
-    *value = Some(args.required("a path")?.as_str().into());
+/// A user or a group by its number; HAProxy passes over what is none.
+fn account(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
+    let word = args.required("an integer")?;
+    if word.is_empty() || word.contains(|c: char| !c.is_ascii_digit()) && !word.starts_with('-') {
+        let name = args.keyword();
+        let other = if name == "uid" { "user" } else { "group" };
+        args.diagnostics.push(
+            Diagnostic::warning(format!("`{name}`: `{word}` is not a number, and is ignored"))
+                .at(word.span())
+                .label(format!("`{other} {word}` if a name is meant"))
+                .haproxy(format!("{name}: string '{word}' is not a number.\n   | You might want to use '{other} {word}' to use a system {other} name.")),
+        );
+        return args.finish();
+    }
+    *value = Some(args.number(word, 0, u32::MAX)?);
     args.finish()
 }
 
-fn text(value: &mut Option<Box<str>>, args: &mut Args<'_, '_>) -> Outcome {
-    *value = Some(args.required("a text")?.as_str().into());
+/// What may be said once; HAProxy keeps the first.
+fn once<'a, T>(
+    value: &mut Option<T>,
+    args: &mut Args<'a, '_>,
+    read: impl FnOnce(&mut Option<T>, &mut Args<'a, '_>) -> Outcome,
+) -> Outcome {
+    let mut another = None;
+    read(&mut another, args)?;
+    if value.is_some() {
+        let name = args.keyword();
+        let message = Diagnostic::warning(format!("`{name}` was said before: the first line counts"));
+        let place = args.statement.keyword_span();
+        args.diagnostics
+            .push(message.at(place).haproxy(format!("'{name}' is already specified. Continuing.")));
+        return Ok(());
+    }
+    *value = another;
+    Ok(())
+}
+
+fn node<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("a name")?;
+    if word.contains(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '-' | '_')) {
+        return Err(args
+            .wrong(format!("`{word}` is no name of a node"))
+            .label("letters, digits, `.`, `-` and `_`")
+            .haproxy("'node' requires valid node name - non-empty string with digits(0-9), letters(A-Z, a-z), dot(.), hyphen(-) or underscode(_)."));
+    }
+    global.plan.node = Some(word.as_str().into());
+    args.finish()
+}
+
+fn path(value: &mut Option<PathBuf>, args: &mut Args<'_, '_>) -> Outcome {
+    *value = Some(args.required("a path")?.as_str().into());
     args.finish()
 }
 
@@ -418,6 +464,11 @@ fn h1_case_adjust<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) 
     if !from.eq_ignore_ascii_case(to) {
         return Err(args.wrong(format!("`{from}` and `{to}` differ by more than case")));
     }
+    if global.plan.h1_case_adjust.iter().any(|(known, _)| **known == **from) {
+        return Err(Diagnostic::alert(format!("`{from}` has another name already"))
+            .at(from.span())
+            .haproxy(format!("duplicate entry '{from}'")));
+    }
     global.plan.h1_case_adjust.push((from.as_str().into(), to.as_str().into()));
     args.finish()
 }
@@ -464,7 +515,14 @@ fn default_path<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
         "current" => DefaultPath::Current,
         "config" => DefaultPath::Config,
         "parent" => DefaultPath::Parent,
-        "origin" => DefaultPath::Origin(args.required("a directory")?.as_str().into()),
+        "origin" => {
+            let directory = args.required("a directory")?;
+            std::fs::read_dir(directory.as_str()).map_err(|error| {
+                args.wrong(format!("`{directory}` cannot be used: {error}"))
+                    .haproxy(format!("couldn't set 'default-path' to origin '{directory}': {error}."))
+            })?;
+            DefaultPath::Origin(directory.as_str().into())
+        }
         other => {
             return Err(args
                 .wrong(format!("`default-path` does not know `{other}`"))

@@ -26,9 +26,9 @@ const RING: Where = Where::RING;
 pub static TABLE: &[Keyword] = &[
     global("log",               LOG,                            "sends the lines of proxies with `log global`, and of the process, there", log_global).negatable(),
     global("log-tag",           "<string>",                     "the name of the process in log lines",                     log_tag_global),
-    global("log-send-hostname", "[<string>]",                   "puts the machine's name, or this one, into log lines",     log_send_hostname),
+    global("log-send-hostname", "[<string>]",                   "puts the machine's name, or this one, into log lines",     log_send_hostname).lenient_words(),
     proxy("log",               DFLB_FORWARD, "global | <target> …",     "where log lines go",                                       log).negatable(),
-    proxy("log-tag",           DFLB, "<string>",                "the name of the process in this proxy's log lines",        log_tag),
+    proxy("log-tag",           DFLB, "<string>",                "the name of the process in this proxy's log lines",        log_tag).lenient_words(),
     proxy("log-format",        DFL,  "<format>",                "what a log line says",                                     log_format),
     proxy("error-log-format",  DFL,  "<format>",                "what the log line of a failed connection says",            error_log_format),
     proxy("log-format-sd",     DFL,  "<format>",                "the structured data of RFC 5424",                          log_format_sd),

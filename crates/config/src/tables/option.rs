@@ -53,7 +53,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option http-keep-alive",             DFLB, "", "keeps connections on both sides",                                    |s, a| connection(s, a, ConnectionMode::KeepAlive)).negatable(),
     proxy("option http-server-close",           DFLB, "", "closes the server's side after each response",                       |s, a| connection(s, a, ConnectionMode::ServerClose)).negatable(),
     proxy("option httpclose",                   DFLB, "", "closes both sides after each response",                              |s, a| connection(s, a, ConnectionMode::Close)).negatable(),
-    proxy("option redispatch",                  DLB,  "[<interval>]", "tries another server when one does not answer",          redispatch).negatable(),
+    proxy("option redispatch",                  DLB,  "[<interval>]", "tries another server when one does not answer",          redispatch).negatable().lenient_words().lenient_numbers(),
     proxy("option http-restrict-req-hdr-names", DFLB, "{ preserve | delete | reject }", "what becomes of odd header names",    restrict_names),
     proxy("option forwardfor",                  DFLB, "[ except <network> ] [ header <name> ] [ if-none ]", "adds X-Forwarded-For", forwardfor),
     proxy("option originalto",                  DFLB, "[ except <network> ] [ header <name> ] [ if-none ]", "adds X-Original-To",   originalto),

@@ -7,6 +7,8 @@ use balance::{HashFunction, HashKind, PreserveAffinity};
 use base::units::DefaultUnit::Seconds;
 use plan::proxy::{Cookie, CookieOperation};
 
+use diag::Diagnostic;
+
 use crate::draft::args::Args;
 use crate::draft::keyword::places::DLB;
 use crate::draft::keyword::{Keyword, Outcome, proxy};
@@ -16,9 +18,9 @@ use crate::draft::settings::Settings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //    name                   where  arguments                                         what it does                     setting
-    proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "how servers are chosen: see balancing.md", balance),
-    proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how a hash becomes a server",    hash_type),
-    proxy("hash-balance-factor", DLB, "<factor>",                                        "the most load of a hashed server, in percent of the average", hash_balance_factor),
+    proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "how servers are chosen: see balancing.md", balance).lenient_words(),
+    proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how a hash becomes a server",    hash_type).lenient_words(),
+    proxy("hash-balance-factor", DLB, "<factor>",                                        "the most load of a hashed server, in percent of the average", hash_balance_factor).lenient_numbers(),
     proxy("hash-preserve-affinity", DLB, "{ always | maxconn | maxqueue }",              "when a hash leaves a full server", hash_preserve_affinity),
     proxy("cookie",              DLB, "<name> [ rewrite | insert | prefix ] [ indirect ] [ nocache ] [ postonly ] [ preserve ] [ httponly ] [ secure ] [ domain <domain> ]* [ maxidle <idle> ] [ maxlife <life> ] [ dynamic ] [ attr <value> ]*", "binds clients to servers by a cookie", cookie),
     proxy("dynamic-cookie-key",  DLB, "<string>",                                        "the key of dynamic cookies",     dynamic_cookie_key),
@@ -26,7 +28,6 @@ pub static TABLE: &[Keyword] = &[
 
 /// Kept as it is: some algorithms hold expressions, which need names.
 fn balance<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    args.required("an algorithm")?;
     args.rest();
     settings.balance = Some(args.statement);
     Ok(())
@@ -58,6 +59,12 @@ fn hash_type<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
         Some(word) => {
             settings.hash.function = args.choice(word, FUNCTIONS)?;
             settings.hash.avalanche = args.take("avalanche");
+            if let Some(other) = args.peek().filter(|_| !settings.hash.avalanche) {
+                return Err(Diagnostic::alert(format!("`hash-type` does not know the modifier `{other}`"))
+                    .at(other.span())
+                    .did_you_mean(Some("avalanche"))
+                    .haproxy("'hash-type' only supports 'avalanche' as a modifier for hash functions."));
+            }
         }
     }
     args.finish()
@@ -123,7 +130,18 @@ fn cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             "secure" => own.secure = true,
             "dynamic" => own.dynamic = true,
             "domain" => own.domains.push(args.value()?.as_str().into()),
-            "attr" => own.attributes.push(args.value()?.as_str().into()),
+            "attr" => {
+                let attribute = args.value()?;
+                if let Some(wrong) = attribute.chars().find(|c| c.is_ascii_control() || *c == ';') {
+                    return Err(args
+                        .wrong(format!("`{}` ends an attribute", wrong.escape_default()))
+                        .haproxy(format!(
+                            "character '%x{:02X}' is not permitted in attribute value.",
+                            wrong as u32
+                        )));
+                }
+                own.attributes.push(attribute.as_str().into());
+            }
             "maxidle" => own.max_idle = Some(lifetime(args)?),
             "maxlife" => own.max_life = Some(lifetime(args)?),
             other => {
@@ -138,11 +156,31 @@ fn cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             }
         }
     }
-    if own.preserve && !matches!(own.operation, CookieOperation::Insert) {
-        own.preserve = false;
-        args.warn("`preserve` of `cookie` has no effect without `insert`");
-    }
+    check_modes(&own, args)?;
+    // Of a passive cookie nothing is inserted that could be preserved.
+    own.preserve &= own.operation == CookieOperation::Insert;
     settings.cookie = Some(Rc::new(own));
+    Ok(())
+}
+
+/// Which words of `cookie` go together.
+fn check_modes(own: &Cookie, args: &Args<'_, '_>) -> Outcome {
+    let wrong = |message: &str, haproxy: &str| {
+        let place = args.statement.keyword_span();
+        Err(Diagnostic::alert(message).at(place).haproxy(haproxy))
+    };
+    if own.operation == CookieOperation::Rewrite && own.indirect {
+        return wrong(
+            "`rewrite` and `indirect` exclude each other: the server's cookie is what is rewritten",
+            "cookie 'rewrite' and 'indirect' modes are incompatible.",
+        );
+    }
+    if own.preserve && own.operation != CookieOperation::Insert && !own.indirect {
+        return wrong(
+            "`preserve` needs `insert` or `indirect`",
+            "cookie 'preserve' requires at least 'insert' or 'indirect'.",
+        );
+    }
     Ok(())
 }
 
@@ -156,7 +194,7 @@ fn operate(own: &mut Cookie, operation: CookieOperation, args: &Args<'_, '_>) ->
     Ok(())
 }
 
-fn lifetime(args: &mut Args<'_, '_>) -> Result<Duration, diag::Diagnostic> {
+fn lifetime(args: &mut Args<'_, '_>) -> Result<Duration, Diagnostic> {
     let word = args.value()?;
     args.time(word, Seconds)
 }

@@ -24,28 +24,28 @@ pub static TABLE: &[Keyword] = &[
     //    name                    where  arguments                what it does                                            setting
     proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "what is forwarded",                               mode)
         .partial("`spop`, `haterm` and `health` are not supported yet"),
-    proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id),
+    proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id).lenient_numbers(),
     proxy("disabled",             DFLB, "",                      "does not start it",                                     |s, a| { s.disabled = true; a.finish() }),
     proxy("enabled",              DFLB, "",                      "starts it, the default",                                |s, a| { s.disabled = false; a.finish() }),
     proxy("be-unpublished",       LB,   "",                      "no rule of another proxy chooses it",                   |s, a| { s.unpublished = true; a.finish() }),
     proxy("description",          FLB_RING,  "<string>",              "what it is, in the statistics",                         description),
-    proxy("guid",                 FLB,  "<string>",              "a name unique over all files",                          guid),
+    proxy("guid",                 FLB,  "<string>",              "a name unique over all files",                          guid).lenient_words().lenient_words(),
     proxy("bind",                 FL_FORWARD,   "[<address>]:<port_range> [, ...] [param*]", "an address to listen on",           |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
     proxy("server",               LB_RING,   "<name> <address>[:[port]] [param*]", "a server",                                 server_line),
     proxy("server-template",      LB,   "<prefix> <num | range> <fqdn>[:<port>] [params*]", "many servers alike",         server_line),
     proxy("default-server",       DLB,  "[name <name>] [from <origin>] [param*]", "what servers have in common",                           default_server)
         .partial("`from` names only default servers of the same backend"),
     proxy("default_backend",      DFL,  "<backend>",             "the backend when no rule chose another",                default_backend),
-    proxy("maxconn",              DFL_FORWARD,  "<conns>",               "how many connections at once",                          maxconn),
-    proxy("fullconn",             DLB,  "<conns>",               "how many count as full load, for minconn",              |s, a| number(&mut s.fullconn, a, 0, u32::MAX)),
-    proxy("backlog",              DFL_FORWARD,  "<conns>",               "how many connections may wait to be accepted",          |s, a| number(&mut s.backlog, a, 0, u32::MAX)),
-    proxy("rate-limit sessions",  DFL,  "<rate>",                "how many new sessions a second",                        |s, a| number(&mut s.session_limit, a, 0, u32::MAX)),
-    proxy("retries",              DLB,  "<value>",               "how often a connection is tried again",                 |s, a| number(&mut s.retries, a, 0, i32::MAX as u32)),
+    proxy("maxconn",              DFL_FORWARD,  "<conns>",               "how many connections at once",                          maxconn).lenient_numbers().lenient_numbers(),
+    proxy("fullconn",             DLB,  "<conns>",               "how many count as full load, for minconn",              |s, a| number(&mut s.fullconn, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
+    proxy("backlog",              DFL_FORWARD,  "<conns>",               "how many connections may wait to be accepted",          |s, a| number(&mut s.backlog, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
+    proxy("rate-limit sessions",  DFL,  "<rate>",                "how many new sessions a second",                        |s, a| number(&mut s.session_limit, a, 0, u32::MAX)).lenient_words().lenient_words(),
+    proxy("retries",              DLB,  "<value>",               "how often a connection is tried again",                 |s, a| number(&mut s.retries, a, 0, i32::MAX as u32)).lenient_numbers().lenient_numbers(),
     proxy("retry-on",             DLB,  "[space-delimited list of keywords]", "when a request is tried again",            retry_on),
     proxy("http-reuse",           DLB,  "{ never | safe | aggressive | always }", "when connections of others are used",  http_reuse),
-    proxy("http-send-name-header", DLB, "<header>",              "tells servers their name",                              http_send_name_header),
+    proxy("http-send-name-header", DLB, "<header>",              "tells servers their name",                              http_send_name_header).lenient_words().lenient_words(),
     proxy("max-keep-alive-queue", DLB,  "<value>",               "how long a queue makes a client change servers",        |s, a| number(&mut s.max_keep_alive_queue, a, -1, i32::MAX)),
-    proxy("max-session-srv-conns", DFL, "<nb>",                  "how many idle connections a session keeps",             |s, a| number(&mut s.max_session_server_connections, a, 0, i32::MAX)),
+    proxy("max-session-srv-conns", DFL, "<nb>",                  "how many idle connections a session keeps",             |s, a| number(&mut s.max_session_server_connections, a, 0, i32::MAX)).lenient_numbers().lenient_numbers(),
     proxy("monitor-uri",          DFL,  "<uri>",                 "answers this URI itself: alive",                        monitor_uri),
     proxy("capture request header",  FL, "<name> len <length>",  "keeps a header of requests for the log",                capture_request_header),
     proxy("capture response header", FL, "<name> len <length>",  "keeps a header of responses for the log",               capture_response_header),
@@ -140,7 +140,7 @@ fn mode<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn id<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let value = args.integer("an integer argument", 1, i32::MAX as u32)?;
-    settings.id = Some((args.statement, value));
+    settings.id = Some(value);
     args.finish()
 }
 
@@ -200,7 +200,13 @@ fn maxconn<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
 fn retry_on<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let mut on = RetryOn { conn_failure: false, ..RetryOn::default() };
     args.required("at least one of: none, conn-failure, empty-response, junk-response, response-timeout, 0rtt-rejected, all-retryable-errors, or a status")?;
-    for word in args.statement.arguments() {
+    let words = args.statement.arguments();
+    if let Some(none) = words.iter().find(|word| **word == "none").filter(|_| words.len() > 1) {
+        return Err(Diagnostic::alert("`none` stands alone")
+            .at(none.span())
+            .haproxy("'retry-on' 'none' keyword only usable alone"));
+    }
+    for word in words {
         match word.as_str() {
             "none" => on = RetryOn { conn_failure: false, ..RetryOn::default() },
             "conn-failure" => on.conn_failure = true,

@@ -12,7 +12,7 @@ use diag::Diagnostic;
 use plan::resolvers::{AcceptFamily, Hold, NameServer, NameServerAddress};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Apply, Keyword, Outcome, Where, not_supported};
+use crate::draft::keyword::{Apply, Keyword, Lenient, Outcome, Where, not_supported};
 use crate::draft::resolvers::{ReadResolvers, ResolversDraft};
 use crate::draft::server::ServerDraft;
 use crate::draft::settings::GlobalSettings;
@@ -22,19 +22,19 @@ use crate::tables::server_row::{ServerKeyword, row as server_row};
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadResolvers) -> Keyword {
     let apply = Apply::Resolvers(read);
     let (places, support) = (Where::RESOLVERS, Support::Full);
-    Keyword { name, places, signature, negatable: false, doc, support, apply }
+    Keyword { name, places, signature, negatable: false, lenient: Lenient::NEVER, doc, support, apply }
 }
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    row("nameserver",            "<name> <address>[:port] [param*]", "a name server",                                           nameserver),
+    row("nameserver",            "<name> <address>:<port> [param*]", "a name server",                                           nameserver),
     row("parse-resolv-conf",     "",                                 "the name servers of /etc/resolv.conf",                    parse_resolv_conf),
-    row("hold",                  "<status> <period>",                "how long the last valid answer outweighs what came later", hold),
+    row("hold",                  "<status> <period>",                "how long the last valid answer outweighs what came later", hold).lenient_words(),
     row("accepted_payload_size", "<nb>",                             "the largest answer accepted over UDP, in bytes",          payload_size),
-    row("resolve_retries",       "<nb>",                             "how often a question is asked",                           |d, a| { d.retries = a.integer("a number of tries", 0, i32::MAX as u32)?; a.finish() }),
-    row("timeout resolve",       "<time>",                           "from one resolution of a name to the next",               |d, a| time(&mut d.every, a)),
-    row("timeout retry",         "<time>",                           "how long an answer is waited for",                        |d, a| time(&mut d.retry, a)),
+    row("resolve_retries",       "<nb>",                             "how often a question is asked",                           |d, a| { d.retries = a.integer("a number of tries", 0, i32::MAX as u32)?; a.finish() }).lenient_words().lenient_numbers(),
+    row("timeout resolve",       "<time>",                           "from one resolution of a name to the next",               |d, a| time(&mut d.every, a)).lenient_words(),
+    row("timeout retry",         "<time>",                           "how long an answer is waited for",                        |d, a| time(&mut d.retry, a)).lenient_words(),
 ];
 
 /// The parameters of server lines.
@@ -75,7 +75,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcom
             .haproxy(format!("server '{name}' already exists in this resolvers section.")));
     }
     let word = args.required(usage)?;
-    let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
+    let address = args.address(word, Accepts { port: PortRule::Required, range: false, offset: false })?;
     let unsupported = || not_supported(&format!("nameserver … {word}")).at(word.span());
     let (address, stream) = match (&address.place, address.transport) {
         (_, Transport::Quic | Transport::Mptcp) => return Err(unsupported()),

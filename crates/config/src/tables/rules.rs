@@ -35,8 +35,8 @@ pub static TABLE: &[Keyword] = &[
     rule("errorloc302",            DFLB, "<code> <url>",                            "where clients are sent on an error (302)"),
     rule("errorloc303",            DFLB, "<code> <url>",                            "where clients are sent on an error (303)"),
     rule("http-error",             DFLB, "status <code> [content-type <type>] [ ... ]", "what is sent on an error, made on the spot"),
-    proxy("tcp-request inspect-delay",  DFLB, "<timeout>", "how long rules may wait for what a client sends",  request_delay),
-    proxy("tcp-response inspect-delay", DLB,  "<timeout>", "how long rules may wait for what a server sends",  response_delay),
+    proxy("tcp-request inspect-delay",  DFLB, "<timeout>", "how long rules may wait for what a client sends",  request_delay).lenient_words(),
+    proxy("tcp-response inspect-delay", DLB,  "<timeout>", "how long rules may wait for what a server sends",  response_delay).lenient_words(),
 ];
 
 fn request_delay<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {

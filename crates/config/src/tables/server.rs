@@ -11,7 +11,7 @@ use plan::log::LogProto;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Outcome, not_supported};
+use crate::draft::keyword::{Lenient, Outcome, not_supported};
 use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::DefaultServers;
 use crate::surface;
@@ -76,6 +76,7 @@ pub fn rows() -> impl Iterator<Item = &'static ServerKeyword> {
 
 /// Applies the parameters left in `args`. `title` is `server be/s1` or `default-server`, for messages.
 pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, title: &str) -> Outcome {
+    args.lenient = Lenient::NUMBERS;
     while let Some(word) = args.next() {
         if let Some(row) = rows().find(|row| word == row.name) {
             args.parameter = Some(row.name);
@@ -169,7 +170,7 @@ fn id<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn weight<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.weight = word.parse::<u32>().ok().filter(|weight| *weight <= 256).ok_or_else(|| {
+    draft.weight = args.number(word, 0, 256).map_err(|_| {
         args.wrong(format!("weight `{word}` is not within 0 and 256"))
             .haproxy(format!("weight of server is not within 0 and 256 ({word})."))
     })?;

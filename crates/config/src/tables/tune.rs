@@ -1,6 +1,7 @@
 //! `tune.*` of the `global` section (manual, section 3.2): those the data path reads, and those that only matter to
 //! parts that are not here, which get a warning.
 
+use diag::Diagnostic;
 use plan::global::MultiQueue;
 
 use crate::draft::args::Args;
@@ -15,6 +16,11 @@ const QUIC: &str = "QUIC is not supported yet";
 const OWN: &str = "memory and scheduling are managed differently here";
 const COPY: &str = "forwarding never copies more than it must here";
 
+/// The largest of any other size.
+const MOST: u64 = u32::MAX as u64 / 2;
+/// The largest `tune.bufsize`: the head of a message is told by offsets of 32 bits, and nobody means more.
+const MOST_BUFFER: usize = 256 << 20;
+
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
@@ -22,29 +28,29 @@ pub static TABLE: &[Keyword] = &[
     global("tune.bufsize",                 "<size>",    "the room for a message's head and what is being forwarded",     bufsize),
     global("tune.maxrewrite",              "<size>",    "the part of it kept free for added headers",                    |g, a| size(&mut g.plan.tune.maxrewrite, a)),
     global("tune.cli.max-payload-size",    "<size>",    "the longest payload of a command of the runtime socket",       |g, a| size(&mut g.plan.tune.cli_payload, a)),
-    global("tune.h1.fe.glitches-threshold", "<number>", "how many odd requests end a client's connection",               |g, a| number(&mut g.plan.tune.glitches.client, a, 0, u32::MAX)),
-    global("tune.h1.be.glitches-threshold", "<number>", "how many odd responses end a server's connection",              |g, a| number(&mut g.plan.tune.glitches.server, a, 0, u32::MAX)),
-    global("tune.glitches.kill.cpu-usage", "<number>",  "how busy a thread must be for that, in percent",                |g, a| number(&mut g.plan.tune.glitches.cpu_usage, a, 0, 100)),
+    global("tune.h1.fe.glitches-threshold", "<number>", "how many odd requests end a client's connection",               |g, a| number(&mut g.plan.tune.glitches.client, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
+    global("tune.h1.be.glitches-threshold", "<number>", "how many odd responses end a server's connection",              |g, a| number(&mut g.plan.tune.glitches.server, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
+    global("tune.glitches.kill.cpu-usage", "<number>",  "how busy a thread must be for that, in percent",                |g, a| number(&mut g.plan.tune.glitches.cpu_usage, a, 0, 100)).lenient_numbers().lenient_numbers(),
     global("tune.http.maxhdr",             "<number>",  "how many headers a message may have",                           |g, a| number(&mut g.plan.tune.max_headers, a, 1, 32767)),
     global("tune.http.cookielen",          "<number>",  "how much of a captured cookie is kept",                         |g, a| number(&mut g.plan.tune.cookie_length, a, 1, 65535)),
-    global("tune.http.logurilen",          "<number>",  "how much of a URI is logged",                                   |g, a| number(&mut g.plan.tune.log_uri_length, a, 0, 65535)),
-    global("tune.maxaccept",               "<number>",  "how many connections are accepted in a row, -1 for no limit",   |g, a| number(&mut g.plan.tune.maxaccept, a, -1, i32::MAX)),
-    global("tune.pool-high-fd-ratio",      "<percent>", "above this share of descriptors, idle connections are closed",  |g, a| number(&mut g.plan.tune.pool_high_fd_ratio, a, 0, 100)),
-    global("tune.pool-low-fd-ratio",       "<percent>", "above this share of descriptors, no more are kept",             |g, a| number(&mut g.plan.tune.pool_low_fd_ratio, a, 0, 100)),
-    global("tune.idle-pool.shared",        "{ on | off | full | auto }", "whether threads share idle connections",       idle_pool_shared),
-    global("tune.rcvbuf.client",           "<size>",    "the kernel's receive buffer towards clients",                   |g, a| size(&mut g.plan.tune.rcvbuf_client, a)),
-    global("tune.rcvbuf.frontend",         "<size>",    "the kernel's receive buffer of datagrams of log messages",       |g, a| size(&mut g.plan.tune.rcvbuf_frontend, a)),
-    global("tune.sndbuf.backend",          "<size>",    "the kernel's send buffer of datagrams of log messages",          |g, a| size(&mut g.plan.tune.sndbuf_backend, a)),
-    global("tune.rcvbuf.server",           "<size>",    "the kernel's receive buffer towards servers",                   |g, a| size(&mut g.plan.tune.rcvbuf_server, a)),
-    global("tune.sndbuf.client",           "<size>",    "the kernel's send buffer towards clients",                      |g, a| size(&mut g.plan.tune.sndbuf_client, a)),
-    global("tune.sndbuf.server",           "<size>",    "the kernel's send buffer towards servers",                      |g, a| size(&mut g.plan.tune.sndbuf_server, a)),
+    global("tune.http.logurilen",          "<number>",  "how much of a URI is logged",                                   |g, a| number(&mut g.plan.tune.log_uri_length, a, 0, 65535)).lenient_numbers().lenient_numbers(),
+    global("tune.maxaccept",               "<number>",  "how many connections are accepted in a row, -1 for no limit",   |g, a| number(&mut g.plan.tune.maxaccept, a, -1, i32::MAX)).lenient_numbers().lenient_numbers(),
+    global("tune.pool-high-fd-ratio",      "<percent>", "above this share of descriptors, idle connections are closed",  |g, a| number(&mut g.plan.tune.pool_high_fd_ratio, a, 0, 100)).lenient_numbers().lenient_numbers(),
+    global("tune.pool-low-fd-ratio",       "<percent>", "above this share of descriptors, no more are kept",             |g, a| number(&mut g.plan.tune.pool_low_fd_ratio, a, 0, 100)).lenient_numbers().lenient_numbers(),
+    global("tune.idle-pool.shared",        "{ on | off | full }", "whether threads share idle connections",       idle_pool_shared),
+    global("tune.rcvbuf.client",           "<size>",    "the kernel's receive buffer towards clients",                   |g, a| socket_buffer(&mut g.plan.tune.rcvbuf_client, a)),
+    global("tune.rcvbuf.frontend",         "<size>",    "the kernel's receive buffer of datagrams of log messages",       |g, a| socket_buffer(&mut g.plan.tune.rcvbuf_frontend, a)),
+    global("tune.sndbuf.backend",          "<size>",    "the kernel's send buffer of datagrams of log messages",          |g, a| socket_buffer(&mut g.plan.tune.sndbuf_backend, a)),
+    global("tune.rcvbuf.server",           "<size>",    "the kernel's receive buffer towards servers",                   |g, a| socket_buffer(&mut g.plan.tune.rcvbuf_server, a)),
+    global("tune.sndbuf.client",           "<size>",    "the kernel's send buffer towards clients",                      |g, a| socket_buffer(&mut g.plan.tune.sndbuf_client, a)),
+    global("tune.sndbuf.server",           "<size>",    "the kernel's send buffer towards servers",                      |g, a| socket_buffer(&mut g.plan.tune.sndbuf_server, a)),
     global("tune.notsent-lowat.client",    "<size>",    "how much the kernel takes for a client beyond what it may send", |g, a| size(&mut g.plan.tune.notsent_client, a)),
     global("tune.notsent-lowat.server",    "<size>",    "how much the kernel takes for a server beyond what it may send", |g, a| size(&mut g.plan.tune.notsent_server, a)),
     global("tune.renice.startup",          "<number>",  "the process's priority while it reads the configuration",       |g, a| priority(&mut g.plan.tune.renice_startup, a)),
     global("tune.renice.runtime",          "<number>",  "the process's priority while it serves, -20 (first) to 19",     |g, a| priority(&mut g.plan.tune.renice_runtime, a)),
     global("tune.pipesize",                "<size>",    "the size of pipes for forwarding inside the kernel",            |g, a| size(&mut g.plan.tune.pipesize, a)),
     global("tune.listener.multi-queue",    "{ on | off | fair }", "whether any thread may get a connection",             multi_queue),
-    global("tune.max-checks-per-thread",   "<number>",  "how many checks run at once in a thread",                       |g, a| number(&mut g.plan.tune.max_checks_per_thread, a, 0, u32::MAX)),
+    global("tune.max-checks-per-thread",   "<number>",  "how many checks run at once in a thread",                       |g, a| number(&mut g.plan.tune.max_checks_per_thread, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
     global("tune.vars.check-max-size",     "<size>",    "how much a check's variables may hold",                         |g, a| size(&mut g.plan.tune.vars_max.check, a)),
     global("tune.vars.global-max-size",    "<size>",    "how much all variables together may hold",                      |g, a| size(&mut g.plan.tune.vars_max.all, a)),
     global("tune.vars.proc-max-size",      "<size>",    "how much the process's variables may hold",                     |g, a| size(&mut g.plan.tune.vars_max.process, a)),
@@ -169,8 +175,21 @@ where
     args.finish()
 }
 
+/// A size that may be said once, 0 for none.
+fn socket_buffer(value: &mut usize, args: &mut Args<'_, '_>) -> Outcome {
+    if *value == 0 {
+        return size(value, args);
+    }
+    let name = args.keyword();
+    args.size(MOST)?;
+    let message = Diagnostic::warning(format!("`{name}` was said before: the first line counts"));
+    let place = args.statement.keyword_span();
+    args.diagnostics.push(message.at(place).haproxy(format!("'{name}' already specified. Continuing.")));
+    args.finish()
+}
+
 fn size(value: &mut usize, args: &mut Args<'_, '_>) -> Outcome {
-    *value = args.size(u64::from(u32::MAX) / 2)? as usize;
+    *value = args.size(MOST)? as usize;
     args.finish()
 }
 
@@ -181,15 +200,17 @@ fn priority(value: &mut Option<i32>, args: &mut Args<'_, '_>) -> Outcome {
 
 fn bufsize<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     size(&mut global.plan.tune.bufsize, args)?;
-    if global.plan.tune.bufsize < 1024 {
-        return Err(args.wrong("`tune.bufsize` must be at least 1024 bytes"));
+    if !(1024..=MOST_BUFFER).contains(&global.plan.tune.bufsize) {
+        return Err(args
+            .wrong(format!("`tune.bufsize` must be between 1024 bytes and {} MiB", MOST_BUFFER >> 20))
+            .help("every message that is being forwarded takes a buffer")
+            .haproxy(format!("'tune.bufsize' expects a size in bytes from 1024 to {MOST_BUFFER}.")));
     }
     Ok(())
 }
 
 fn idle_pool_shared<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    global.plan.tune.idle_pool_shared =
-        args.one_of(&[("on", true), ("off", false), ("auto", true), ("full", true)])?;
+    global.plan.tune.idle_pool_shared = args.one_of(&[("on", true), ("off", false), ("full", true)])?;
     args.finish()
 }
 

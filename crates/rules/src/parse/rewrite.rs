@@ -10,10 +10,15 @@ use crate::action::{Action, NameMatch, Part};
 
 pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = context.need("a header name")?;
-    // A colon at the end is a common slip, which HAProxy sends as it is.
+    // A colon at the end is a common slip, which is sent as it is.
     let token = name.text.strip_suffix(':').unwrap_or(name.text);
     if !http::is_token(token.as_bytes()) {
         return Err(Diagnostic::alert(format!("`{}` is no header name", name.text)).at(name.span));
+    }
+    if token.len() < name.text.len() {
+        let text = format!("header name '{}' contains forbidden character ':'.", name.text);
+        let warning = Diagnostic::warning(format!("the header's name ends with a colon: `{}`", name.text));
+        context.scope.names.warn(warning.at(name.span).haproxy(text));
     }
     let value = context.format("a value", FormatFor::Header)?;
     let shown = name.text.as_bytes();

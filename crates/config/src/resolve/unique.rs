@@ -1,0 +1,100 @@
+//! Names and numbers of sections that stand for one section only. Called when the sections were read, in the order of the
+//! configuration.
+
+use std::collections::{HashMap, HashSet};
+
+use diag::Diagnostic;
+
+use crate::draft::{Draft, Kind, Section};
+use crate::resolve::Context;
+
+/// What a section is called in messages.
+fn noun(section: &Section) -> &'static str {
+    match section.kind {
+        Kind::Frontend => "frontend",
+        Kind::Backend => "backend",
+        Kind::Defaults => "defaults",
+        Kind::LogForward => "log-forward",
+        _ => "proxy",
+    }
+}
+
+/// No two proxies share a name, nor a proxy and a defaults section, whichever comes first. A defaults section may take the
+/// name of another one that no section chose with `from`.
+pub(crate) fn names(draft: &Draft, context: &mut Context<'_>) {
+    let named = |section: &&Section| {
+        let kind = section.kind;
+        !section.name.is_empty() && (kind.is_proxy() || matches!(kind, Kind::Defaults | Kind::LogForward))
+    };
+    let mut seen: HashMap<&str, &Section> = HashMap::with_capacity(draft.sections.len());
+    let mut chosen: HashSet<&str> = HashSet::new();
+    for section in draft.sections.iter().filter(named) {
+        let name = section.name.as_str();
+        if let Some(other) = seen.insert(name, section) {
+            let both_defaults = section.kind == Kind::Defaults && other.kind == Kind::Defaults;
+            if both_defaults && chosen.contains(name) {
+                replaced(section, other, context);
+            } else if !both_defaults {
+                same(section, other, context);
+            }
+        }
+        chosen.extend(section.from.as_ref().map(|from| from.as_str()));
+    }
+}
+
+fn same(section: &Section, other: &Section, context: &mut Context<'_>) {
+    let (kind, other_kind, name) = (noun(section), noun(other), section.name.as_str());
+    let place = context.place(other);
+    context.diagnostics.push(
+        Diagnostic::alert(format!("{kind} `{name}` has the same name as another {other_kind}"))
+            .at(section.name.span())
+            .related(other.name.span(), "the first stands here")
+            .help("give one of them another name, and rename it wherever it is named")
+            .haproxy(format!(
+                ": {kind} '{name}' has the same name as {other_kind} '{name}' declared at {place}. Please rename \
+                 one or the other."
+            )),
+    );
+}
+
+fn replaced(section: &Section, other: &Section, context: &mut Context<'_>) {
+    let (name, place) = (section.name.as_str(), context.place(other));
+    context.diagnostics.push(
+        Diagnostic::alert(format!("defaults `{name}` would replace one that sections chose with `from`"))
+            .at(section.name.span())
+            .related(other.name.span(), "the first stands here")
+            .haproxy(format!(
+                ": defaults '{name}' has the same name as another defaults section declared at {place} which was \
+                 explicitly referenced hence cannot be replaced. Please remove or rename one of them."
+            )),
+    );
+}
+
+/// `id`: once in a section, and no number twice.
+pub(crate) fn ids(draft: &Draft, context: &mut Context<'_>) {
+    let mut taken: HashMap<&str, &Section> = HashMap::new();
+    let mut own: Option<&Section> = None;
+    for section in draft.sections.iter().filter(|section| section.kind.is_proxy()) {
+        for statement in section.statements.iter().filter(|statement| statement.keyword.name == "id") {
+            let Some(word) = statement.arguments().first() else { continue };
+            let twice = own.is_some_and(|own| std::ptr::eq(own, section)).then_some(section);
+            own = Some(section);
+            let Some(other) = taken.insert(word, section).or(twice) else { continue };
+            let (kind, name, other_name) = (noun(section), section.name.as_str(), other.name.as_str());
+            let place = context.place(other);
+            let title = match twice {
+                Some(_) => format!("{kind} `{name}` has two ids"),
+                None => format!("proxies `{name}` and `{other_name}` have the same id {word}"),
+            };
+            context.diagnostics.push(
+                Diagnostic::alert(title)
+                    .at(word.span())
+                    .related(other.name.span(), "the first stands here")
+                    .haproxy(format!(
+                        ": {kind} {name} reuses same custom id as {} {other_name} (declared at {place}).",
+                        noun(other)
+                    )),
+            );
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Thousands of small configurations and what becomes of them. Where `HAPROXY` names a HAProxy 3.5, what is recorded of it
+//! is compared with what it says.
+
+use std::path::PathBuf;
+
+use weir_tests::Haproxy;
+use weir_tests::verdicts::{Case, Fate, ask_all, ask_weir, cases};
+
+/// The answers that are not what is recorded, a line each.
+fn wrong<'a>(
+    cases: &'a [Case],
+    answers: &[(Fate, String)],
+    recorded: impl Fn(&'a Case) -> (Fate, Option<&'a str>),
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (case, (fate, messages)) in cases.iter().zip(answers) {
+        let (expected, says) = recorded(case);
+        if *fate != expected {
+            wrong.push(format!("{}: {fate:?} instead of {expected:?}: {messages}", case.place));
+        } else if let Some(text) = says.filter(|text| !messages.contains(text)) {
+            wrong.push(format!("{}: does not say `{text}`: {messages}", case.place));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn configurations_get_the_verdicts_that_are_recorded_for_them() {
+    let (cases, files) = cases();
+    assert!(files >= 10 && cases.len() > 2_500, "{} cases in {files} files", cases.len());
+    let wrong = wrong(&cases, &ask_weir(&cases), |case| {
+        (case.fate, case.says.as_ref().map(|(text, _)| text.as_str()))
+    });
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+#[test]
+fn haproxy_gives_the_verdicts_that_are_recorded_of_it() {
+    let Some(program) = std::env::var_os("HAPROXY").map(PathBuf::from) else { return };
+    if Haproxy::version() != (3, 5) {
+        return;
+    }
+    let (cases, _) = cases();
+    let wrong = wrong(&cases, &ask_all(&program, &cases), |case| {
+        (case.haproxy, case.says.as_ref().filter(|(_, both)| *both).map(|(text, _)| text.as_str()))
+    });
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
