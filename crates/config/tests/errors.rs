@@ -62,7 +62,6 @@ const HAPROXY: &[(&str, &[&str])] = &[
         "resolvers r\n nameserver a\n",
         &[
             "[ALERT] [2] : 'nameserver' expects <name> and <addr>[:<port>] as argument.",
-            "[WARNING] [1] : resolvers 'r' has no nameservers defined.",
         ],
     ),
     (
