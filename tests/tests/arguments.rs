@@ -99,7 +99,7 @@ fn messages_say_first_who_speaks_and_no_more_than_the_system() {
         (&["-cc", "foo"], "Failed to evaluate condition: "),
     ];
     for (arguments, expected) in cases {
-        let output = run(arguments, &configuration(0));
+        let output = run(arguments, &configuration(1));
         let text = String::from_utf8_lossy(&output.stderr);
         let mut lines = text.lines();
         assert!(lines.next().is_some_and(|line| line.contains(" : haproxy version is 3.5-dev5")), "{text}");

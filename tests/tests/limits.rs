@@ -1,5 +1,7 @@
 //! Limits of descriptors, connections and rates: what cannot be served at once waits, and nothing is lost or hangs.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 use weir_tests::client;
@@ -140,4 +142,39 @@ fn a_process_whose_threads_find_no_descriptors_does_not_start() {
     let told = weir.messages();
     assert!(told.contains("cannot start thread ") && told.contains("Too many open files"), "{told}");
     assert_eq!(weir.child.wait().expect("it ended").code(), Some(1), "{told}");
+}
+
+#[test]
+fn clients_of_the_runtime_socket_beyond_the_limit_wait_for_their_turn() {
+    let port = free_port();
+    let text = format!(
+        "global\n  stats socket runtime level admin\n  stats maxconn 3\ndefaults\n  timeout client 5s\nfrontend f\n  \
+         bind 127.0.0.1:{port}\n"
+    );
+    let weir = Weir::start(&text, &[port]);
+    let connect = || {
+        let stream = UnixStream::connect(weir.directory().join("runtime")).expect("the socket takes clients");
+        stream.set_read_timeout(Some(weir_tests::PATIENCE)).expect("a socket");
+        stream
+    };
+    let mut held: Vec<UnixStream> = (0..3).map(|_| connect()).collect();
+    for stream in &mut held {
+        // An answer shows that the place is taken.
+        stream.write_all(b"prompt\nshow version\n").expect("a command");
+        assert_ne!(stream.read(&mut [0; 4096]).expect("an answer"), 0);
+    }
+    let mut waiting: Vec<UnixStream> = (0..20).map(|_| connect()).collect();
+    for stream in &mut waiting {
+        stream.write_all(b"show version\n").expect("a command");
+        stream.set_nonblocking(true).expect("a socket");
+        let early = stream.read(&mut [0; 1]).map_err(|error| error.kind());
+        assert_eq!(early, Err(std::io::ErrorKind::WouldBlock), "nobody is answered, and nobody turned away");
+        stream.set_nonblocking(false).expect("a socket");
+    }
+    drop(held);
+    for mut stream in waiting {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.contains("weir"), "{answer}");
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
-use control::socket::session::HandOver;
+use control::socket::session::{HandOver, Place};
 use control::{Level, Runtime, SeverityOutput};
 use net::{Listener, Stream};
 use proxy::Shared;
@@ -26,16 +26,23 @@ pub(crate) async fn serve(
 ) {
     let bind = &shared.plan.global.stats_sockets[number];
     let (level, severity) = (view::level(bind.level), view::severity(bind.severity_output));
-    loop {
-        let accepted = poll_fn(|context| {
-            if shared.process.closing.load(Relaxed) {
-                return Poll::Ready(None);
-            }
+    // A process that stops leaves the address to its successor.
+    let stopped = || {
+        poll_fn(|context| {
             bind.listener.wait(context.waker().clone());
-            listener.poll_accept(context).map(Some)
-        });
-        // A process that stops leaves the address to its successor.
-        let Some(accepted) = accepted.await else { return };
+            if shared.process.closing.load(Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        })
+    };
+    loop {
+        // Who comes when all places are taken waits in the kernel, as in HAProxy.
+        let accepted = async {
+            Place::free(&runtime).await;
+            poll_fn(|context| listener.poll_accept(context)).await
+        };
+        let accepted = tokio::select! {
+            accepted = accepted => accepted,
+            () = stopped() => return,
+        };
         let Ok(accepted) = accepted else {
             // Descriptors ran out, most likely: the next attempt may find some.
             runtime::timer::sleep(Duration::from_millis(100)).await;
@@ -43,7 +50,12 @@ pub(crate) async fn serve(
         };
         let stream = Stream::from_fd(accepted.socket, accepted.peer.is_some());
         let exposed = bind.expose_fds.then(|| exposed.clone());
-        tokio::task::spawn_local(converse(stream, level, severity, runtime.clone(), exposed));
+        // A client of another socket may have come first.
+        let place = tokio::select! {
+            place = Place::take(runtime.clone()) => place,
+            () = stopped() => return,
+        };
+        tokio::task::spawn_local(converse(stream, level, severity, place, exposed));
     }
 }
 
@@ -52,7 +64,7 @@ pub(crate) async fn converse(
     stream: Stream,
     level: Level,
     severity: SeverityOutput,
-    runtime: Arc<Runtime>,
+    place: Place,
     exposed: Option<Arc<Exposed>>,
 ) {
     let connection = stream.as_fd().try_clone_to_owned();
@@ -67,9 +79,9 @@ pub(crate) async fn converse(
     // A client that went away is nobody to tell.
     let _ = if stream.is_tcp() {
         let Ok(stream) = TcpStream::from_std(stream.into_fd().into()) else { return };
-        control::socket::session::serve(stream, level, severity, runtime, hand_over).await
+        control::socket::session::serve(stream, level, severity, place, hand_over).await
     } else {
         let Ok(stream) = UnixStream::from_std(stream.into_fd().into()) else { return };
-        control::socket::session::serve(stream, level, severity, runtime, hand_over).await
+        control::socket::session::serve(stream, level, severity, place, hand_over).await
     };
 }

@@ -30,7 +30,7 @@ pub(crate) fn restore(plan: &Plan, view: &View, messages: Messages) {
 fn restore_local(path: &Path, backend: &ProxyView, messages: Messages) {
     let (name, shown) = (&backend.state.name, path.display());
     let say = |severity, text: &str| messages.say(severity, &format!("Proxy '{name}': {text}"));
-    let text = match std::fs::read_to_string(path) {
+    let text = match base::file::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
             let text = format!("Can't open server state file '{shown}': {}.", reason(&error));
@@ -56,7 +56,7 @@ fn read_global(plan: &Plan, messages: Messages) -> Option<String> {
     let path = global_file(plan)?;
     let shown = path.display();
     let say = |severity, text: &str| messages.say(severity, &format!("config: {text}"));
-    match std::fs::read_to_string(&path) {
+    match base::file::read_to_string(&path) {
         Ok(text) => {
             if let Err(broken) = saved::read(&text) {
                 let file = format!("global server state file '{shown}'");
@@ -89,7 +89,7 @@ fn reason(error: &std::io::Error) -> String {
 pub(crate) fn preload_counters(plan: &Plan, view: &View, messages: Messages) {
     let Some(path) = &plan.global.stats_file else { return };
     let shown = path.display();
-    let text = match std::fs::read_to_string(path) {
+    let text = match base::file::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
             let text = format!("config: Can't load stats-file '{shown}': cannot open file: {error}.");

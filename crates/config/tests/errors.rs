@@ -60,9 +60,7 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ("defaults\n mode foo\n", &["[ALERT] [2] : unknown proxy mode 'foo'."]),
     (
         "resolvers r\n nameserver a\n",
-        &[
-            "[ALERT] [2] : 'nameserver' expects <name> and <addr>[:<port>] as argument.",
-        ],
+        &["[ALERT] [2] : 'nameserver' expects <name> and <addr>[:<port>] as argument."],
     ),
     (
         "resolvers r\n nameserver a 127.0.0.1:53\n nameserver a [::1]:53\n nameserver b quic4@1.1.1.1:53\n nameserver c 1.1.1.1:53 ssl\n nameserver d/ 1.1.1.1\n",

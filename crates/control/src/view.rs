@@ -186,6 +186,8 @@ pub struct Runtime {
     pub anonymous_key: std::sync::atomic::AtomicU32,
     /// Runtime sessions now.
     pub(crate) sessions: std::sync::atomic::AtomicU32,
+    /// Told whenever one of them ends.
+    pub(crate) left: tokio::sync::Notify,
     /// CPU time and instant at the last `show info`, for `Idle_pct`.
     pub(crate) cpu_seen: std::sync::Mutex<(u64, u64)>,
     pub(crate) notify: Option<Notify>,
@@ -216,6 +218,7 @@ impl Runtime {
             started_ms: now_ms(),
             anonymous_key: std::sync::atomic::AtomicU32::new(0),
             sessions: std::sync::atomic::AtomicU32::new(0),
+            left: tokio::sync::Notify::new(),
             cpu_seen: std::sync::Mutex::default(),
             notify: None,
             versions: std::sync::Mutex::default(),

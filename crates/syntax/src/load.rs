@@ -2,7 +2,7 @@
 
 use diag::{Diagnostic, FileId, SourceMap};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Reads every path in order. Of a directory, the regular files that end in `.cfg` and are not hidden, by name in byte
@@ -22,7 +22,7 @@ pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, V
                     );
                 }
                 for file in files {
-                    match fs::read(&file) {
+                    match read(&file) {
                         Ok(text) => ids.push(sources.add(file.to_string_lossy(), text)),
                         Err(error) => errors.push(unreadable(&file, "file", &error)),
                     }
@@ -32,6 +32,19 @@ pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, V
         }
     }
     if errors.is_empty() { Ok(ids) } else { Err(errors) }
+}
+
+/// The largest configuration file: what goes on longer is taken for a device without an end.
+const MOST: u64 = 512 << 20;
+
+/// Any file but one without an end; it may be a pipe, such as a shell makes of `<(...)`.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    fs::File::open(path)?.take(MOST + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MOST {
+        return Err(io::Error::other(format!("input is too large, limited to {} MiB", MOST >> 20)));
+    }
+    Ok(text)
 }
 
 fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {

@@ -7,6 +7,9 @@ use crate::environment::Environment;
 use crate::word::{Form, Word};
 use diag::{Diagnostic, FileId, Span};
 
+/// The longest that variables may make a line.
+const MOST_EXPANDED: usize = 16 << 20;
+
 /// The variables whose value depends on the place: `.FILE`, `.LINE` and `.SECTION`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PseudoVariables<'a> {
@@ -202,6 +205,11 @@ impl Splitter<'_> {
             self.at += 1;
         }
         let value = self.value(&name).or(default).unwrap_or_default();
+        let so_far: usize = self.words.iter().map(|word| word.len()).sum::<usize>() + self.word.len();
+        if so_far + value.len() > MOST_EXPANDED {
+            let advice = format!("at most {} MiB, once variables have their values", MOST_EXPANDED >> 20);
+            return Err(self.error(dollar, self.at, "line too long", &advice));
+        }
         if many {
             self.push_words(&value)
         } else {

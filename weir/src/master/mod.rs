@@ -379,7 +379,8 @@ async fn listen_to(
             let stream = net::Stream::from_fd(descriptor, false);
             let (level, severity) = (control::Level::Admin, control::SeverityOutput::None);
             let exposed = Some(exposed.clone());
-            let task = crate::control_socket::converse(stream, level, severity, runtime.clone(), exposed);
+            let place = control::socket::session::Place::beyond_the_limit(runtime.clone());
+            let task = crate::control_socket::converse(stream, level, severity, place, exposed);
             tokio::task::spawn_local(task);
         }
     }

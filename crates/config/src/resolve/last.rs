@@ -19,7 +19,7 @@ impl LastAddresses {
     pub(crate) fn find(&mut self, file: &Path, backend: &str, server: &str) -> Option<IpAddr> {
         if !self.0.contains_key(file) {
             // What is wrong with a file is told when the states are put back.
-            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let text = base::file::read_to_string(file).unwrap_or_default();
             self.0.insert(file.to_owned(), read(&text));
         }
         self.0.get(file)?.get(&(backend.into(), server.into())).copied()

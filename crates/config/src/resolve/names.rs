@@ -105,7 +105,7 @@ impl<'a> NameTable<'a> {
         if let Some(known) = self.files.borrow().get(&path) {
             return Ok(known.clone());
         }
-        let bytes: Arc<[u8]> = std::fs::read(&path).map_err(|error| error_text(&error))?.into();
+        let bytes: Arc<[u8]> = base::file::read(&path).map_err(|error| error_text(&error))?.into();
         self.files.borrow_mut().insert(path, bytes.clone());
         Ok(bytes)
     }
@@ -191,6 +191,6 @@ impl sample::Names for NameTable<'_> {
     }
 
     fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
-        std::fs::read(self.path(path)).map_err(|error| error_text(&error))
+        base::file::read(self.path(path)).map_err(|error| error_text(&error))
     }
 }

@@ -12,7 +12,7 @@ use crate::draft::args::Args;
 use crate::draft::keyword::places::G;
 use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since, unsupported};
 use crate::draft::settings::GlobalSettings;
-use crate::system::{group_id, user_id};
+use crate::system::{error_text, group_id, user_id};
 
 const TLS: &str = "TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";
@@ -475,8 +475,8 @@ fn h1_case_adjust<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) 
 
 fn h1_case_adjust_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let path = args.required("a file")?;
-    let text = std::fs::read_to_string(path.as_str())
-        .map_err(|error| args.wrong(format!("cannot read `{path}`: {error}")))?;
+    let text = base::file::read_to_string(path.as_str())
+        .map_err(|error| args.wrong(format!("cannot read `{path}`: {}", error_text(&error))))?;
     for line in text.lines().map(|line| line.split('#').next().unwrap_or("").trim()) {
         let mut words = line.split_whitespace();
         match (words.next(), words.next(), words.next()) {

@@ -108,7 +108,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcom
 fn parse_resolv_conf<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
     args.finish_softly();
     let path = "/etc/resolv.conf";
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = base::file::read_to_string(path).map_err(|error| {
         Diagnostic::alert(format!("cannot read `{path}`: {error}"))
             .at(args.statement.keyword_span())
             .haproxy(format!("failed to open {path}."))

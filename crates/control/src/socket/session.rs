@@ -17,12 +17,46 @@ use crate::call::{Follow, Reply, Settings, Severity};
 use crate::socket::{line, table};
 use crate::view::{Level, Runtime, SeverityOutput};
 
-/// Counts a connection while it lives.
-struct Counted<'a>(&'a Runtime);
+/// One of the connections that there may be at once (`stats maxconn`), given back when it is dropped.
+pub struct Place(Arc<Runtime>);
 
-impl Drop for Counted<'_> {
+impl Place {
+    /// A place even where all are taken: for connections that the master took.
+    #[must_use]
+    pub fn beyond_the_limit(runtime: Arc<Runtime>) -> Self {
+        runtime.sessions.fetch_add(1, Relaxed);
+        Self(runtime)
+    }
+
+    /// Waits until there is a place, without taking it.
+    pub async fn free(runtime: &Runtime) {
+        loop {
+            let left = runtime.left.notified();
+            if runtime.sessions.load(Relaxed) < runtime.view().max_sessions {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// Waits for a place.
+    pub async fn take(runtime: Arc<Runtime>) -> Self {
+        loop {
+            let left = runtime.left.notified();
+            let limit = runtime.view().max_sessions;
+            let taken = runtime.sessions.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1));
+            if taken.is_ok() {
+                return Self(runtime.clone());
+            }
+            left.await;
+        }
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
         self.0.sessions.fetch_sub(1, Relaxed);
+        self.0.left.notify_waiters();
     }
 }
 
@@ -32,8 +66,7 @@ pub type HandOver = Box<dyn FnOnce() -> std::pin::Pin<Box<dyn Future<Output = ()
 /// The command that asks for it: its answer is no text.
 const GET_SOCKETS: &str = "_getsocks";
 
-/// Serves one connection of a runtime socket until it closes, idles too long, or one command line is done. Beyond
-/// `stats maxconn` connections a new one is closed at once.
+/// Serves one connection of a runtime socket until it closes, idles too long, or one command line is done.
 ///
 /// # Errors
 /// What the socket says; the caller has nothing to do about it.
@@ -41,15 +74,11 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
     level: Level,
     severity: SeverityOutput,
-    runtime: Arc<Runtime>,
+    place: Place,
     hand_over: Option<HandOver>,
 ) -> io::Result<()> {
+    let runtime = place.0.clone();
     let view = runtime.view();
-    let before = runtime.sessions.fetch_add(1, Relaxed);
-    let _counted = Counted(&runtime);
-    if before >= view.max_sessions {
-        return Ok(());
-    }
     runtime.process.commanded.fetch_add(1, Relaxed);
     runtime.process.streams.fetch_add(1, Relaxed);
     let settings = Settings::new(level, severity, view.timeout);

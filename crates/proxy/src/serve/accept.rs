@@ -25,6 +25,9 @@ use crate::worker::Worker;
 /// How long accepting pauses when descriptors or memory ran out, unless a connection ends before.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
+/// How often it is looked meanwhile whether one has ended.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// A connection on its way to the worker that will serve it.
 pub(crate) struct Newcomer {
     pub(crate) socket: OwnedFd,
@@ -270,8 +273,14 @@ async fn pause_after(worker: &Worker, error: &io::Error) {
         // The client gave up between its connection and our accept.
         Some(libc_code) if libc_code == ECONNABORTED || libc_code == EINTR || libc_code == EPROTO => {}
         _ => {
-            worker.shared.process.counters.mine().accept_failures.add(1);
-            timer::sleep(SHORTAGE).await;
+            let process = &worker.shared.process;
+            process.counters.mine().accept_failures.add(1);
+            // Half of the descriptors are for connections to servers: who is accepted without one gets a 503.
+            let few = process.connections.load(Relaxed) / 2;
+            let until = now_ms() + SHORTAGE.as_millis() as u64;
+            while process.connections.load(Relaxed) > few && now_ms() < until {
+                timer::sleep(LOOK).await;
+            }
         }
     }
 }
