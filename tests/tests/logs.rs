@@ -205,16 +205,31 @@ fn messages_are_forwarded_in_the_form_that_each_target_asks_for() {
     let text = old.next();
     assert!(text.starts_with("<14>") && text.ends_with(" 127.0.0.1 app: one\n"), "{text}");
     assert_eq!(raw.next(), "one\n");
+    assert!(text.starts_with("<14>Nov 22 02:51:39 "), "{text}");
+    // A date that is said to be unknown stays so, and what is no date makes the message one without a form.
+    stream.write_all(b"<14>1 - h a p m - nil\n<14>1 today h a p m - odd\n").expect("it takes bytes");
+    let nil = "<14>1 - h a p m - nil\n";
+    assert_eq!(
+        (same.next(), modern.next(), raw.next()),
+        (nil.to_owned(), nil.to_owned(), "nil\n".to_owned())
+    );
+    let odd = same.next();
+    assert!(odd.starts_with("<14>") && odd.ends_with(" 127.0.0.1 1 today h a p m - odd\n"), "{odd}");
+    assert_eq!(raw.next(), "1 today h a p m - odd\n");
     // Lengths before messages, a message in two parts, and one without any form.
     stream.write_all(b"7 <11>twobare text\n10 <11>th").expect("it takes bytes");
-    assert_eq!((same.next(), raw.next(), high.next()), ("<11>two\n".into(), "two\n".into(), "two\n".into()));
-    assert_eq!((same.next(), raw.next()), ("bare text\n".into(), "bare text\n".into()));
+    // What names neither a date nor a host gets both, and without a priority it is the most urgent, so that all take it.
+    let received = |priority: &str, text: &str| {
+        let whole = same.next();
+        let framed = whole.starts_with(priority) && whole.ends_with(&format!(" 127.0.0.1 {text}\n"));
+        assert!(framed && whole.len() == priority.len() + 15 + 11 + text.len() + 1, "{whole}");
+        assert_eq!((raw.next(), high.next()), (format!("{text}\n"), format!("{text}\n")));
+    };
+    received("<11>", "two");
+    received("<128>", "bare text");
     stream.write_all(b"ree!!").expect("it takes bytes");
-    assert_eq!(
-        (same.next(), raw.next(), high.next()),
-        ("<11>three!\n".into(), "three!\n".into(), "three!\n".into())
-    );
-    assert!(eventually(|| weir.ask("show info").contains("CumRecvLogs: 5\n")), "{}", weir.ask("show info"));
+    received("<11>", "three!");
+    assert!(eventually(|| weir.ask("show info").contains("CumRecvLogs: 7\n")), "{}", weir.ask("show info"));
     assert!(!weir.ask("show stat").contains("\nl,FRONTEND"), "a forwarder is no frontend");
 }
 

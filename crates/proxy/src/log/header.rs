@@ -13,6 +13,8 @@ pub enum Stamp<'a> {
     /// It does not say: now.
     #[default]
     Now,
+    /// It says that it does not know (`-`, RFC 5424): now, except in that format.
+    Nil,
     /// `Nov 22 02:51:39`.
     Rfc3164(&'a [u8]),
     /// `2026-11-22T02:51:39.636911+00:00`.
@@ -107,7 +109,8 @@ impl Outbox {
     fn bsd(&mut self, format: LogFormat, line: &Line<'_>, out: &mut Vec<u8>) {
         match line.stamp {
             Stamp::Rfc3164(stamp) => out.extend_from_slice(stamp),
-            Stamp::Now | Stamp::Iso(_) => {
+            Stamp::Iso(stamp) if bsd_date(stamp, out).is_some() => {}
+            Stamp::Now | Stamp::Nil | Stamp::Iso(_) => {
                 let _ = self.dates.local(WallTime::now().seconds).write_rfc3164(&mut Text(out));
             }
         }
@@ -131,7 +134,10 @@ impl Outbox {
     /// `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `; a dash for what is not there.
     fn rfc5424(&mut self, line: &Line<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"1 ");
-        self.iso(line.stamp, out);
+        match line.stamp {
+            Stamp::Nil => out.push(b'-'),
+            stamp => self.iso(stamp, out),
+        }
         let (host, pid) = self.who(line);
         let fields =
             [host.unwrap_or_default(), line.tag, pid.unwrap_or_default(), line.message_id, line.structured];
@@ -156,6 +162,18 @@ impl Outbox {
         let now = WallTime::now();
         let _ = self.dates.local(now.seconds).write_iso(Some(now.micros()), &mut Text(out));
     }
+}
+
+/// Appends `2026-11-22T02:51:39…` as `Nov 22 02:51:39`: in the sender's own zone.
+fn bsd_date(stamp: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let month = std::str::from_utf8(stamp.get(5..7)?).ok()?.parse::<usize>().ok()?.checked_sub(1)?;
+    let (name, time) = (MONTHS.get(3 * month..3 * month + 3)?, stamp.get(11..19)?);
+    let day = stamp.get(8..10)?;
+    out.extend_from_slice(name);
+    out.extend_from_slice(&[b' ', if day[0] == b'0' { b' ' } else { day[0] }, day[1], b' ']);
+    out.extend_from_slice(time);
+    Some(())
 }
 
 fn bracketed(number: u32, out: &mut Vec<u8>) {

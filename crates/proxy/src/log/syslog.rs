@@ -1,22 +1,18 @@
-//! Reading log messages of others (RFC 3164, RFC 5424). What is not in either form passes whole.
+//! Reading log messages of others (RFC 3164, RFC 5424). What is not in either form passes whole, behind a header as RFC 3164
+//! has it.
 
 use plan::log::LogFormat;
 
 use super::header::{Line, Origin, Stamp};
 
-/// The level of a message without a priority: notice (RFC 3164, 4.3.3).
-const UNSAID: u8 = 5;
+/// The level of a message without a priority. RFC 3164, 4.3.3, has notice; as in HAProxy no `log` line passes over it.
+const UNSAID: u8 = 0;
 
 /// Reads a message. Its text and fields are parts of `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> Line<'_> {
-    let Some((priority, rest)) = priority(bytes) else { return whole(bytes) };
-    let mut line = Line {
-        level: (priority & 7) as u8,
-        facility: Some((priority >> 3) as u8),
-        text: rest,
-        received: LogFormat::Priority,
-        ..whole(bytes)
-    };
+    let mut line = Line { received: LogFormat::Rfc3164, ..whole(bytes) };
+    let Some((priority, rest)) = priority(bytes) else { return line };
+    (line.level, line.facility, line.text) = ((priority & 7) as u8, Some((priority >> 3) as u8), rest);
     if let Some(rest) = rest.strip_prefix(b"1 ") {
         rfc5424(rest, &mut line);
     } else {
@@ -68,8 +64,9 @@ fn rfc5424<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
     let (pid, rest) = field(rest)?;
     let (message_id, rest) = field(rest)?;
     let end = structured_end(rest)?;
+    let stamp = said(stamp).map_or(Some(Stamp::Nil), |stamp| is_iso(stamp).then_some(Stamp::Iso(stamp)))?;
     line.text = rest[end..].strip_prefix(b" ").unwrap_or_default();
-    line.stamp = said(stamp).map_or(Stamp::Now, Stamp::Iso);
+    line.stamp = stamp;
     line.origin = Origin::Received { host: said(host), pid: said(pid) };
     line.tag = said(tag).unwrap_or_default();
     line.message_id = said(message_id).unwrap_or_default();
@@ -139,6 +136,23 @@ fn is_stamp(stamp: &[u8]) -> bool {
     month && shape && stamp.len() == 15
 }
 
+/// `2003-10-11T22:14:15.003Z`, with or without a fraction, in any zone (RFC 5424, 6.2.3).
+fn is_iso(stamp: &[u8]) -> bool {
+    let fits = |text: &[u8], shape: &[u8]| {
+        let one =
+            |(byte, shape): (&u8, &u8)| if *shape == b'9' { byte.is_ascii_digit() } else { byte == shape };
+        text.len() == shape.len() && text.iter().zip(shape).all(one)
+    };
+    let Some((date, rest)) = stamp.split_at_checked(19) else { return false };
+    let digits = rest.iter().skip(1).take_while(|byte| byte.is_ascii_digit()).count();
+    let zone = match rest.first() {
+        Some(b'.') if (1..=6).contains(&digits) => &rest[1 + digits..],
+        _ => rest,
+    };
+    let zoned = zone == b"Z" || fits(zone, b"+99:99") || fits(zone, b"-99:99");
+    fits(date, b"9999-99-99T99:99:99") && zoned
+}
+
 type Tag<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
 
 /// `tag[pid]: ` or `tag: `, and what follows.
@@ -168,6 +182,7 @@ mod tests {
         };
         let stamp = match line.stamp {
             Stamp::Now => "now".into(),
+            Stamp::Nil => "nil".into(),
             Stamp::Rfc3164(stamp) => text(stamp),
             Stamp::Iso(stamp) => text(stamp),
         };
@@ -187,18 +202,19 @@ mod tests {
                 b"<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su 12 ID47 [a@1 x=\"\\]\"][b] 'su root' failed",
                 "Rfc5424 4.2 2003-10-11T22:14:15.003Z mymachine.example.com su 12 ID47 [a@1 x=\"\\]\"][b] | 'su root' failed",
             ),
-            (b"<165>1 - - - - - - text", "Rfc5424 20.5 now ?  ?   | text"),
-            (b"<165>1 - - - - - -", "Rfc5424 20.5 now ?  ?   | "),
+            (b"<165>1 - - - - - - text", "Rfc5424 20.5 nil ?  ?   | text"),
+            (b"<165>1 - - - - - -", "Rfc5424 20.5 nil ?  ?   | "),
             (b"<34>Oct 11 22:14:15 mymachine su: 'su root' failed", "Rfc3164 4.2 Oct 11 22:14:15 mymachine su ?   | 'su root' failed"),
             (b"<13>Feb  5 17:32:18 10.0.0.99 cron[77]: go", "Rfc3164 1.5 Feb  5 17:32:18 10.0.0.99 cron 77   | go"),
             (b"<13>Feb  5 17:32:18 host no tag here", "Rfc3164 1.5 Feb  5 17:32:18 host  ?   | no tag here"),
-            (b"<13>Fxb  5 17:32:18 host x: y", "Priority 1.5 now ?  ?   | Fxb  5 17:32:18 host x: y"),
-            (b"<13>free text", "Priority 1.5 now ?  ?   | free text"),
-            (b"<13>1 broken", "Priority 1.5 now ?  ?   | 1 broken"),
-            (b"<192>too high", "Raw ?.5 now ?  ?   | <192>too high"),
-            (b"<1x>text", "Raw ?.5 now ?  ?   | <1x>text"),
-            (b"no priority", "Raw ?.5 now ?  ?   | no priority"),
-            (b"", "Raw ?.5 now ?  ?   | "),
+            (b"<13>Fxb  5 17:32:18 host x: y", "Rfc3164 1.5 now ?  ?   | Fxb  5 17:32:18 host x: y"),
+            (b"<13>free text", "Rfc3164 1.5 now ?  ?   | free text"),
+            (b"<13>1 yesterday h a p m - text", "Rfc3164 1.5 now ?  ?   | 1 yesterday h a p m - text"),
+            (b"<13>1 broken", "Rfc3164 1.5 now ?  ?   | 1 broken"),
+            (b"<192>too high", "Rfc3164 ?.0 now ?  ?   | <192>too high"),
+            (b"<1x>text", "Rfc3164 ?.0 now ?  ?   | <1x>text"),
+            (b"no priority", "Rfc3164 ?.0 now ?  ?   | no priority"),
+            (b"", "Rfc3164 ?.0 now ?  ?   | "),
         ];
         for (bytes, wanted) in cases {
             assert_eq!(show(bytes), *wanted, "{}", String::from_utf8_lossy(bytes));
@@ -232,7 +248,7 @@ mod tests {
 
     #[test]
     fn structured_data_that_never_end_are_no_header() {
-        assert!(matches!(parse(b"<13>1 - h t p m [a \"b] c").received, LogFormat::Priority));
-        assert!(matches!(parse(b"<13>1 - h t p m [a]x c").received, LogFormat::Priority));
+        assert!(matches!(parse(b"<13>1 - h t p m [a \"b] c").received, LogFormat::Rfc3164));
+        assert!(matches!(parse(b"<13>1 - h t p m [a]x c").received, LogFormat::Rfc3164));
     }
 }

@@ -191,6 +191,8 @@ fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<Ip
     traffic.bytes_in.add(bytes.len() as u64);
     let mut line = if forward.unparsed { syslog::whole(bytes) } else { syslog::parse(bytes) };
     let named;
+    // Where nothing is read, nobody knows whether the message names a host.
+    let peer = peer.filter(|_| !forward.unparsed);
     if let (Some(peer), Origin::Received { host, .. }) = (peer, &mut line.origin) {
         named = host_name(forward.host, *host, peer);
         if let Some(name) = &named {
