@@ -594,3 +594,17 @@ fn a_request_that_is_badly_coded_from_the_start_reaches_no_server() {
     let answer = Client::connect(port).send(format!("{head}5\r\nhello\r\n0\r\n\r\n")).read_to_end();
     assert!(answer.ends_with(b"reached"), "{}", answer.escape_ascii());
 }
+
+#[test]
+fn as_much_of_a_uri_is_logged_as_was_asked_for() {
+    for (said, length) in
+        [("", 1023), ("  tune.http.logurilen 20\n", 20), ("  tune.http.logurilen 2000\n", 2000)]
+    {
+        let (port, collector) = (free_port(), Collector::new());
+        let logs = format!("log 127.0.0.1:{} len 8192 format raw local0", collector.port());
+        let frontend = frontend(port, &logs).replace("path=%HP", "%r");
+        let _weir = Weir::start(&format!("{GLOBAL}{said}{DEFAULTS}{frontend}"), &[port]);
+        get(port, &format!("/{}", "a".repeat(3000)));
+        assert_eq!(collector.next(), format!("GET /{}\n", "a".repeat(length - 5)), "{said}");
+    }
+}

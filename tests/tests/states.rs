@@ -167,3 +167,23 @@ fn those_that_track_a_server_follow_what_the_file_says_of_it() {
     assert_eq!(found, ["down 0 0 1 0 0 1", "like 0 0 1 0 0 1", "held 0 1 1 0 0 1", "with 0 2 1 0 0 1"]);
     assert!(weir.messages().contains("Server b/like is DOWN via b/down. "), "{}", weir.messages());
 }
+
+#[test]
+fn a_server_added_at_run_time_says_whether_its_number_was_asked_for() {
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "global\n  stats socket runtime level admin\ndefaults\n  timeout client 5s\n  timeout connect 5s\n  timeout server 5s\n\
+             listen b\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:1\n"
+        ),
+        &[port],
+    );
+    for (parameters, number, forced) in [("id 77", "77", "1"), ("", "2", "0"), ("hash-key id", "3", "0")] {
+        weir.ask(&format!("add server b/x{number} 127.0.0.1:1 {parameters}"));
+        let states = weir.ask("show servers state b");
+        let name = format!("x{number}");
+        let row = states.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let row = row.into_iter().find(|fields| fields.get(3) == Some(&name.as_str())).unwrap_or_default();
+        assert_eq!((row.get(2), row.get(16)), (Some(&number), Some(&forced)), "{states}");
+    }
+}

@@ -174,6 +174,12 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
     server.state.checked.store(false, Relaxed);
     server.state.agent_checked.store(false, Relaxed);
     server.state.dynamic.store(true, Relaxed);
+    // The line that was made for it always has a number.
+    let said = words.windows(2).enumerate().any(|(at, pair)| {
+        let value = at > 0 && words[at - 1] == "hash-key";
+        pair[0] == "id" && !value && pair[1].bytes().all(|byte| byte.is_ascii_digit())
+    });
+    server.state.forced_id.store(said, Relaxed);
     // An operator brings it into service, or its agent does: `disabled` of the configuration is not what it is.
     server.state.change_admin(
         state::Admin::FORCED_MAINT,

@@ -28,15 +28,15 @@ pub static TABLE: &[Keyword] = &[
     global("tune.bufsize",                 "<size>",    "the room for a message's head and what is being forwarded",     bufsize),
     global("tune.maxrewrite",              "<size>",    "the part of it kept free for added headers",                    |g, a| size(&mut g.plan.tune.maxrewrite, a)),
     global("tune.cli.max-payload-size",    "<size>",    "the longest payload of a command of the runtime socket",       |g, a| size(&mut g.plan.tune.cli_payload, a)),
-    global("tune.h1.fe.glitches-threshold", "<number>", "how many odd requests end a client's connection",               |g, a| number(&mut g.plan.tune.glitches.client, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
-    global("tune.h1.be.glitches-threshold", "<number>", "how many odd responses end a server's connection",              |g, a| number(&mut g.plan.tune.glitches.server, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
-    global("tune.glitches.kill.cpu-usage", "<number>",  "how busy a thread must be for that, in percent",                |g, a| number(&mut g.plan.tune.glitches.cpu_usage, a, 0, 100)).lenient_numbers().lenient_numbers(),
+    global("tune.h1.fe.glitches-threshold", "<number>", "how many odd requests end a client's connection",               |g, a| number(&mut g.plan.tune.glitches.client, a, 0, u32::MAX)).lenient_numbers(),
+    global("tune.h1.be.glitches-threshold", "<number>", "how many odd responses end a server's connection",              |g, a| number(&mut g.plan.tune.glitches.server, a, 0, u32::MAX)).lenient_numbers(),
+    global("tune.glitches.kill.cpu-usage", "<number>",  "how busy a thread must be for that, in percent",                |g, a| number(&mut g.plan.tune.glitches.cpu_usage, a, 0, 100)).lenient_numbers(),
     global("tune.http.maxhdr",             "<number>",  "how many headers a message may have",                           |g, a| number(&mut g.plan.tune.max_headers, a, 1, 32767)),
     global("tune.http.cookielen",          "<number>",  "how much of a captured cookie is kept",                         |g, a| number(&mut g.plan.tune.cookie_length, a, 1, 65535)),
-    global("tune.http.logurilen",          "<number>",  "how much of a URI is logged",                                   |g, a| number(&mut g.plan.tune.log_uri_length, a, 0, 65535)).lenient_numbers().lenient_numbers(),
-    global("tune.maxaccept",               "<number>",  "how many connections are accepted in a row, -1 for no limit",   |g, a| number(&mut g.plan.tune.maxaccept, a, -1, i32::MAX)).lenient_numbers().lenient_numbers(),
-    global("tune.pool-high-fd-ratio",      "<percent>", "above this share of descriptors, idle connections are closed",  |g, a| number(&mut g.plan.tune.pool_high_fd_ratio, a, 0, 100)).lenient_numbers().lenient_numbers(),
-    global("tune.pool-low-fd-ratio",       "<percent>", "above this share of descriptors, no more are kept",             |g, a| number(&mut g.plan.tune.pool_low_fd_ratio, a, 0, 100)).lenient_numbers().lenient_numbers(),
+    global("tune.http.logurilen",          "<number>",  "how much of a URI is logged",                                   log_uri_length).lenient_numbers(),
+    global("tune.maxaccept",               "<number>",  "how many connections are accepted in a row, -1 for no limit",   |g, a| number(&mut g.plan.tune.maxaccept, a, -1, i32::MAX)).lenient_numbers(),
+    global("tune.pool-high-fd-ratio",      "<percent>", "above this share of descriptors, idle connections are closed",  |g, a| number(&mut g.plan.tune.pool_high_fd_ratio, a, 0, 100)).lenient_numbers(),
+    global("tune.pool-low-fd-ratio",       "<percent>", "above this share of descriptors, no more are kept",             |g, a| number(&mut g.plan.tune.pool_low_fd_ratio, a, 0, 100)).lenient_numbers(),
     global("tune.idle-pool.shared",        "{ on | off | full }", "whether threads share idle connections",       idle_pool_shared),
     global("tune.rcvbuf.client",           "<size>",    "the kernel's receive buffer towards clients",                   |g, a| socket_buffer(&mut g.plan.tune.rcvbuf_client, a)),
     global("tune.rcvbuf.frontend",         "<size>",    "the kernel's receive buffer of datagrams of log messages",       |g, a| socket_buffer(&mut g.plan.tune.rcvbuf_frontend, a)),
@@ -50,7 +50,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.renice.runtime",          "<number>",  "the process's priority while it serves, -20 (first) to 19",     |g, a| priority(&mut g.plan.tune.renice_runtime, a)),
     global("tune.pipesize",                "<size>",    "the size of pipes for forwarding inside the kernel",            |g, a| size(&mut g.plan.tune.pipesize, a)),
     global("tune.listener.multi-queue",    "{ on | off | fair }", "whether any thread may get a connection",             multi_queue),
-    global("tune.max-checks-per-thread",   "<number>",  "how many checks run at once in a thread",                       |g, a| number(&mut g.plan.tune.max_checks_per_thread, a, 0, u32::MAX)).lenient_numbers().lenient_numbers(),
+    global("tune.max-checks-per-thread",   "<number>",  "how many checks run at once in a thread",                       |g, a| number(&mut g.plan.tune.max_checks_per_thread, a, 0, u32::MAX)).lenient_numbers(),
     global("tune.vars.check-max-size",     "<size>",    "how much a check's variables may hold",                         |g, a| size(&mut g.plan.tune.vars_max.check, a)),
     global("tune.vars.global-max-size",    "<size>",    "how much all variables together may hold",                      |g, a| size(&mut g.plan.tune.vars_max.all, a)),
     global("tune.vars.proc-max-size",      "<size>",    "how much the process's variables may hold",                     |g, a| size(&mut g.plan.tune.vars_max.process, a)),
@@ -206,6 +206,13 @@ fn bufsize<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
             .help("every message that is being forwarded takes a buffer")
             .haproxy(format!("'tune.bufsize' expects a size in bytes from 1024 to {MOST_BUFFER}.")));
     }
+    Ok(())
+}
+
+/// What is said is how much is logged; the plan has one more, as the default of 1024 means 1023 in HAProxy.
+fn log_uri_length<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    number(&mut global.plan.tune.log_uri_length, args, 0, 65535)?;
+    global.plan.tune.log_uri_length += 1;
     Ok(())
 }
 
