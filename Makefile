@@ -14,6 +14,7 @@
 #                           exchanges instead (SEED=S, HAPROXY=path of a HAProxy 3.5)
 #   make bench-lookups      large lists of patterns: load, memory, lookups
 #   make bench-threads      what sharing costs, groups of threads
+#   make bench-trials       reloads, dying servers, memory, floods, the runtime socket, beside haproxy (TRIALS="reload memory" SCALE=10)
 #   make bench-variables    many variables, many accesses
 #   make lint     formatting, clippy, imports between crates and modules, fields of the plan that nobody reads
 #   make fmt      format the sources
@@ -21,7 +22,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-variables tools docs clean
+.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -84,6 +85,12 @@ bench-lookups: tools
 bench-variables: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/variables.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-trials: tools
+	$(CARGO) build --profile quick -p weir
+	$(CARGO) build -p weir-bench
+	@ulimit -n "$$(ulimit -Hn)"; $(TARGET)/debug/weir-trials $(TARGET)/quick/weir \
+		"$${HAPROXY:-$$(PATH=$$PATH:/usr/sbin command -v haproxy)}" $(TRIALS) scale=$(or $(SCALE),1)
 
 bench-threads: tools
 	$(CARGO) build --release -p weir -p weir-bench

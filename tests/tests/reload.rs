@@ -115,6 +115,27 @@ fn a_new_process_takes_the_sockets_over_while_clients_ask_on() {
 }
 
 #[test]
+fn a_new_process_with_sockets_of_its_own_loses_no_connection() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = configuration("runtime", port, &origin);
+    let mut weir = Weir::start(&text, &[port]);
+    let loads = [Load::start(port, true), Load::start(port, false), Load::start(port, false)];
+    for _ in 0..RELOADS {
+        loads.iter().for_each(|load| load.go_on(20));
+        let pid = weir.pid().to_string();
+        let next = Weir::start_with(&text, &["-db", "-sf", &pid], &[port]);
+        // What came to the old process's sockets until it closed them is answered by it.
+        assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
+        weir = next;
+    }
+    for load in loads {
+        load.go_on(100);
+        assert_eq!(load.end(), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn sockets_for_datagrams_are_given_to_a_successor_too() {
     let (port, udp, origin) = (free_port(), free_port(), Origin::echo());
     let text = configuration("runtime", port, &origin)

@@ -89,8 +89,7 @@ fn start(
     }
     system::renice(global, messages);
     confine::confine(&plan, messages)?;
-    let exposes = global.stats_sockets.iter().any(|bind| bind.expose_fds) || link.is_some();
-    let exposed = if exposes { Exposed::of(&plan, &bound) } else { Ok(Exposed::default()) };
+    let exposed = Exposed::of(&plan, &bound);
     let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);
     let old = if first { args.clone() } else { Args::default() };
     run_workers(Start { plan, bound, limits, link, launch, exposed, old, messages })
@@ -310,7 +309,12 @@ async fn work(
         match bound.owner {
             listeners::Owner::Frontend { proxy, bind } => {
                 let task = proxy::serve::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
-                tokio::task::spawn_local(task);
+                let exposed = exposed.clone();
+                tokio::task::spawn_local(async move {
+                    task.await;
+                    // `shutdown frontend`: the address is free only when no copy of the socket is left.
+                    exposed.close_of(bound.owner);
+                });
             }
             listeners::Owner::Datagrams { .. } => {}
             listeners::Owner::RuntimeSocket(number) => {

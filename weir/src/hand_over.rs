@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Mutex;
 
+use net::listen;
 use net::pass::{self, Passed};
 use plan::Bind;
 use plan::Plan;
@@ -81,7 +82,7 @@ fn abstract_name(name: &[u8]) -> BindAddress {
 
 /// The listening sockets that a successor may ask for. They are kept twice meanwhile; a soft stop lets these go too.
 #[derive(Debug, Default)]
-pub(crate) struct Exposed(Mutex<Vec<Passed<OwnedFd>>>);
+pub(crate) struct Exposed(Mutex<Vec<(Owner, Passed<OwnedFd>)>>);
 
 impl Exposed {
     /// Copies of all sockets bound.
@@ -100,11 +101,12 @@ impl Exposed {
                     None => continue,
                 },
             };
-            all.push(Passed {
+            let passed = Passed {
                 socket: one.socket.try_clone()?,
                 namespace: namespace.unwrap_or_default().into(),
                 interface: interface.unwrap_or_default().into(),
-            });
+            };
+            all.push((one.owner, passed));
         }
         Ok(Self(Mutex::new(all)))
     }
@@ -114,7 +116,7 @@ impl Exposed {
         let copies: Vec<Passed<OwnedFd>> = self
             .lock()
             .iter()
-            .map(|passed| {
+            .map(|(_, passed)| {
                 Ok(Passed {
                     socket: passed.socket.try_clone()?,
                     namespace: passed.namespace.clone(),
@@ -133,12 +135,31 @@ impl Exposed {
         pass::hand_over(connection, &borrowed)
     }
 
+    /// New connections go to the sockets that a successor bound to the same addresses, so that what is queued here can be
+    /// accepted to the last before this process closes its own.
+    pub(crate) fn turn_away(&self) {
+        let all = self.lock();
+        let addresses: Vec<_> =
+            all.iter().map(|(_, passed)| SockRef::from(&passed.socket).local_addr().ok()).collect();
+        for ((_, passed), address) in all.iter().zip(&addresses) {
+            if address.as_ref().is_some_and(|address| address.as_socket().is_some()) {
+                let own = addresses.iter().filter(|other| *other == address).count();
+                listen::turn_away(passed.socket.as_fd(), own as u32);
+            }
+        }
+    }
+
     /// Closes them: what was not asked for is nobody's.
     pub(crate) fn close(&self) {
         self.lock().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Passed<OwnedFd>>> {
+    /// Closes those of one that has stopped by itself.
+    pub(crate) fn close_of(&self, owner: Owner) {
+        self.lock().retain(|(own, _)| *own != owner);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Owner, Passed<OwnedFd>)>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -1,4 +1,5 @@
-//! A soft stop (management manual, chapter 4): after `grace` the listeners close, then connections end with their
+//! A soft stop (management manual, chapter 4): after `grace` new connections go to the successor, and what is still queued
+//! here is accepted; then the listeners close, and connections end with their
 //! current request, idle ones by themselves, all of them spread over `close-spread-time`. Driven by `signals`, which
 //! asks again and again until the last connection is gone.
 
@@ -20,6 +21,9 @@ use crate::messages::Messages;
 /// How often a stopping process looks whether its connections have ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
+/// How long connections that the kernel has queued, or is about to, are accepted while new ones go to the successor.
+const DRAIN: Duration = Duration::from_millis(200);
+
 /// A connection that was idle for less may have its next request on the way: it is told to close in the answer to it.
 const SETTLED: Duration = Duration::from_millis(500);
 
@@ -27,6 +31,7 @@ const SETTLED: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct SoftStop {
     close_at: u64,
+    turns_away: bool,
     hard_stop_at: Option<u64>,
     closing: bool,
     /// Frontends whose idle connections wait for one more request (`option idle-close-on-response`), by id.
@@ -54,6 +59,7 @@ impl SoftStop {
         Self {
             close_at: after(global.grace.unwrap_or_default()),
             hard_stop_at: global.hard_stop_after.map(after),
+            turns_away: false,
             closing: false,
             spared: spared.map(|proxy| proxy.state.id).collect(),
         }
@@ -64,6 +70,11 @@ impl SoftStop {
         let now = now_ms();
         if !self.closing {
             if now < self.close_at {
+                return Progress::Waiting;
+            }
+            if !std::mem::replace(&mut self.turns_away, true) {
+                exposed.turn_away();
+                self.close_at = now.saturating_add(DRAIN.as_millis() as u64);
                 return Progress::Waiting;
             }
             self.closing = true;

@@ -1,9 +1,10 @@
 //! Clients and origins of the trials: a thread for each connection, plain blocking sockets, every answer checked.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -149,7 +150,7 @@ fn ask_on(address: SocketAddr, number: usize, keeps_alive: bool, tally: &Tally, 
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     alive: Arc<AtomicBool>,
-    connections: Arc<std::sync::Mutex<Vec<TcpStream>>>,
+    connections: Arc<Mutex<HashMap<u64, TcpStream>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -166,15 +167,21 @@ impl Origin {
         self.alive = Arc::new(AtomicBool::new(true));
         let (alive, connections) = (self.alive.clone(), self.connections.clone());
         self.thread = Some(std::thread::spawn(move || {
+            static NUMBER: AtomicU64 = AtomicU64::new(0);
             while let Ok((socket, _)) = listener.accept() {
                 if !alive.load(Relaxed) {
                     return;
                 }
+                let number = NUMBER.fetch_add(1, Relaxed);
                 if let (Ok(copy), Ok(mut all)) = (socket.try_clone(), connections.lock()) {
-                    all.push(copy);
+                    all.insert(number, copy);
                 }
+                let connections = connections.clone();
                 let small = std::thread::Builder::new().stack_size(96 * 1024);
-                let _ = small.spawn(move || echo(socket));
+                let _ = small.spawn(move || {
+                    echo(socket);
+                    connections.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+                });
             }
         }));
     }
@@ -186,8 +193,8 @@ impl Origin {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let mut all = self.connections.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for socket in all.drain(..) {
+        let mut all = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, socket) in all.drain() {
             if resets {
                 let _ = socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
             }

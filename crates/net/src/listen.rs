@@ -78,7 +78,20 @@ fn tcp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
     configure(&socket, address, options)?;
     socket.bind(&address.into())?;
     socket.listen(options.backlog)?;
+    welcome(socket.as_fd());
     Ok(socket.into())
+}
+
+/// Lets the kernel give new connections to those sockets that a successor bound to the same address behind the `own` sockets
+/// of this process. Where there are none nothing changes.
+pub fn turn_away(socket: BorrowedFd<'_>, own: u32) {
+    // An address that is not shared, or a kernel without this: what is queued at the end is lost as ever.
+    let _ = sys::steer(socket, own);
+}
+
+/// Takes back what a predecessor said by [`turn_away`] of sockets that this process has now.
+fn welcome(socket: BorrowedFd<'_>) {
+    let _ = sys::set_int_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, 0);
 }
 
 /// Binds a socket for datagrams.

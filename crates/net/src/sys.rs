@@ -35,6 +35,26 @@ pub fn set_int_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Has the kernel give new connections to the socket at `place` of those that share the address of this one
+/// (`SO_REUSEPORT`), counted from 0 in the order they were bound. Where there is none, it chooses as before.
+pub fn steer(fd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
+    let code = (libc::BPF_RET | libc::BPF_K) as u16;
+    let mut instruction = libc::sock_filter { code, jt: 0, jf: 0, k: place };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut instruction };
+    // SAFETY: the pointer and length describe `program`, which names one instruction; both live across the call, and the
+    // kernel copies them.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// What the kernel measured of a TCP connection; fails for other sockets, and for numbers that are none.
 pub fn tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
     // SAFETY: every field is an integer, for which all-zero bytes are valid.
