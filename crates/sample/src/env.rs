@@ -146,6 +146,11 @@ pub trait Names {
     fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
         self.read_file(path)
     }
+    /// An environment variable (`env`). The configuration may have changed what the process was started with.
+    fn variable(&self, name: &[u8]) -> Option<Vec<u8>> {
+        use std::os::unix::ffi::{OsStrExt, OsStringExt};
+        std::env::var_os(std::ffi::OsStr::from_bytes(name)).map(OsStringExt::into_vec)
+    }
     /// The ring of that name, for the converter `debug`.
     fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {
         let _ = name;

@@ -141,7 +141,7 @@ pub(crate) fn resolve(
         environment: &draft.environment,
         setting,
         diagnostics,
-        names: NameTable::new(sources),
+        names: NameTable::new(sources, &draft.environment),
         global: Global::default(),
         placement: Placement::default(),
         log: log::LogNames::default(),

@@ -3,9 +3,11 @@
 use crate::system::error_text;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use syntax::Environment;
 
 use diag::{Diagnostic, SourceMap, Span};
 use plan::Resolvers;
@@ -24,6 +26,8 @@ pub(crate) type CaptureDraft = (Option<Box<str>>, usize);
 pub(crate) struct NameTable<'a> {
     /// For the places of rules.
     sources: &'a SourceMap,
+    /// The environment as the lines left it; empty for what is read at run time.
+    environment: &'a Environment,
     /// Proxies with a backend's side.
     pub(crate) backends: HashMap<Box<str>, Arc<state::Proxy>>,
     /// Proxies with a frontend's side.
@@ -62,9 +66,10 @@ pub(crate) struct NameTable<'a> {
 
 impl<'a> NameTable<'a> {
     /// No name yet.
-    pub(crate) fn new(sources: &'a SourceMap) -> Self {
+    pub(crate) fn new(sources: &'a SourceMap, environment: &'a Environment) -> Self {
         Self {
             sources,
+            environment,
             backends: HashMap::new(),
             frontends: HashMap::new(),
             userlists: HashMap::new(),
@@ -112,6 +117,15 @@ impl<'a> NameTable<'a> {
 }
 
 impl sample::Names for NameTable<'_> {
+    fn variable(&self, name: &[u8]) -> Option<Vec<u8>> {
+        if self.environment.iter().next().is_none() {
+            let own = std::env::var_os(std::ffi::OsStr::from_bytes(name));
+            return own.map(OsStringExt::into_vec);
+        }
+        let name = std::str::from_utf8(name).ok()?;
+        self.environment.get(name).map(|value| value.as_bytes().to_vec())
+    }
+
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
         let found = self.backends.get(name)?;
         // Whoever asks keeps it.

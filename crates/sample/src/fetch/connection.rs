@@ -55,10 +55,10 @@ pub(super) static FETCHES: &[Fetch] = &[
     // What TLS would tell of a connection without it.
     row("ssl_fc",           &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client's connection uses TLS",          not_here).partial(NO_TLS),
     row("ssl_bc",           &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server uses TLS",     not_here).partial(NO_TLS),
-    row("ssl_c_used",       &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client sent a certificate",             not_here).partial(NO_TLS),
-    row("ssl_fc_has_crt",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether a client certificate is there",             not_here).partial(NO_TLS),
+    row("ssl_c_used",       &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client sent a certificate",             nothing).partial(NO_TLS),
+    row("ssl_fc_has_crt",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether a client certificate is there",             nothing).partial(NO_TLS),
     row("ssl_fc_has_sni",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client named a server",                 not_here).partial(NO_TLS),
-    row("ssl_fc_has_early", &[],               Type::Bool, Columns::CLIENT_SESSION, "whether early data were received",                  not_here).partial(NO_TLS),
+    row("ssl_fc_has_early", &[],               Type::Bool, Columns::CLIENT_SESSION, "whether early data were received",                  nothing).partial(NO_TLS),
     row("ssl_fc_is_resumed",&[],               Type::Bool, Columns::CLIENT_SESSION, "whether a TLS session was resumed",                 not_here).partial(NO_TLS),
     row("ssl_fc_sni",       &[],               Type::Str,  Columns::CLIENT_SESSION, "the server the client named",                       nothing).partial(NO_TLS),
     row("ssl_fc_alpn",      &[],               Type::Str,  Columns::CLIENT_SESSION, "the protocol negotiated",                           nothing).partial(NO_TLS),

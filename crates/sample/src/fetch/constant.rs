@@ -23,7 +23,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("var",          &[arg(Kind::Variable), opt(Kind::Str)],    Type::Any,    Columns::ALWAYS,  "a variable, or the default value",                var),
     row("acl",          &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],
                                                                    Type::Bool,   Columns::ALWAYS,  "whether all the named ACLs match",                acl).prepared(prepare_acl),
-    row("env",          &[arg(Kind::Str)],                         Type::Str,    Columns::ALWAYS,  "an environment variable, as it was at start",     env_value).prepared(prepare_env),
+    row("env",          &[arg(Kind::Str)],                         Type::Str,    Columns::ALWAYS,  "an environment variable, as the configuration left it",     env_value).prepared(prepare_env),
     row("date",         &[opt(Kind::Int), opt(Kind::Str)],         Type::Int,    Columns::ALWAYS,  "the current date since 1970, with an offset",     date).prepared(prepare_date),
     row("date_us",      &[],                                       Type::Int,    Columns::ALWAYS,  "the µs of the current second",                    date_us),
     row("rand",         &[opt(Kind::Int)],                         Type::Int,    Columns::ALWAYS,  "a random number, below the argument",             rand),
@@ -105,10 +105,9 @@ fn env_value<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value
     args.bytes(1).map(Value::str)
 }
 
-fn prepare_env(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let value = std::env::var_os(std::ffi::OsStr::from_bytes(crate::args::text_of(&args[0])));
-    args.push(value.map_or(Arg::Missing, |value| Arg::Bytes(value.into_vec().into())));
+fn prepare_env(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    let value = scope.names.variable(crate::args::text_of(&args[0]));
+    args.push(value.map_or(Arg::Missing, |value| Arg::Bytes(value.into())));
     Ok(())
 }
 

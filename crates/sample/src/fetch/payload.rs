@@ -275,18 +275,21 @@ fn ssl_sni<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
     list.get(5..5 + length).map(Value::str)
 }
 
-fn ssl_alpn<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let mut list = extension(&hello(env)?, 16)?.get(2..)?;
-    let mut out = crate::value::Scratch::new();
-    while let [length, rest @ ..] = list {
-        let name = rest.get(..usize::from(*length))?;
-        if !out.is_empty() {
-            out.push(b',');
-        }
-        out.extend_from_slice(name);
-        list = &rest[name.len()..];
+/// One name after another, the client's favourite first.
+fn ssl_alpn<'a>(env: &'a Env<'a>, _: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
+    let hello = hello(env)?;
+    let mut list = extension(&hello, 16)?.get(2..)?;
+    for _ in 0..cursor.given {
+        let (length, rest) = list.split_first()?;
+        list = rest.get(usize::from(*length)..)?;
     }
-    Some(Value::made(out))
+    let (length, rest) = list.split_first()?;
+    let name = rest.get(..usize::from(*length))?;
+    if cursor.all {
+        cursor.given += 1;
+        cursor.more = rest.len() > name.len();
+    }
+    Some(Value::str(name))
 }
 
 fn ssl_cipherlist<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
