@@ -93,6 +93,7 @@ impl Pair {
     /// Cuts a case down as long as it differs in the same way.
     fn reduce(&self, case: &Case, differences: &[Difference]) -> Result<(Case, Vec<Difference>), String> {
         let (mut case, mut differences) = (case.clone(), differences.to_vec());
+        let shape = differences.first().map(Difference::shape).unwrap_or_default();
         for _ in 0..ROUNDS {
             let mut candidates = reduce::smaller(&case);
             if candidates.is_empty() {
@@ -106,7 +107,7 @@ impl Pair {
             }
             let results = results?;
             let found =
-                results.into_iter().zip(&candidates).find(|(found, _)| reduce::is_same(&differences, found));
+                results.into_iter().zip(&candidates).find(|(found, _)| reduce::is_same(&shape, found));
             let Some((found, one)) = found else { break };
             (case, differences) = (one.clone(), found);
         }

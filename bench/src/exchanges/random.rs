@@ -256,6 +256,7 @@ fn front_line(random: &mut Rng) -> String {
             random,
             &[
                 "option dontlognull",
+                "option http-drop-response-trailers",
                 "option dontlog-normal",
                 "option log-separate-errors",
                 "option logasap",
@@ -334,7 +335,6 @@ fn back_line(random: &mut Rng) -> String {
                 "option http-pretend-keepalive",
                 "option prefer-last-server",
                 "option tcp-smart-connect",
-                "option http-drop-response-trailers",
                 "option accept-unsafe-violations-in-http-response",
             ],
         )
