@@ -60,6 +60,15 @@ const KNOWN: &[Known] = &[
         },
         is_all: false,
     },
+    Known {
+        why: "HAProxy 3.5-dev5 answers `tarpit` at once where there is no `timeout tarpit`",
+        is_so: |case, one| {
+            let tarpits = |line: &String| line.contains("tarpit");
+            let is_time = matches!(one.place.as_str(), "log Tw" | "log Ta");
+            is_time && one.haproxy.ends_with("/-1/-1/0") && case.front.iter().chain(&case.back).any(tarpits)
+        },
+        is_all: false,
+    },
 ];
 
 /// Takes the differences that are known out, and gives the reasons.

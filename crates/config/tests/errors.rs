@@ -200,6 +200,10 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ),
     ("defaults\n maxconn\n", &["[ALERT] [2] : 'maxconn' expects an integer argument."]),
     (
+        "backend b\n mode http\n http-response redirect prefix /x\n http-request redirect prefix /x\n",
+        &["[ALERT] [3] : response only supports redirect type 'location'."],
+    ),
+    (
         "backend b\n balance foo\n",
         &[
             "[ALERT] [2] : balance only supports 'roundrobin', 'static-rr', 'leastconn', 'source', 'uri', 'url_param', 'hash', 'hdr(name)', 'rdp-cookie(name)', 'log-hash' and 'log-sticky' options.",

@@ -201,7 +201,9 @@ pub(crate) fn redirect(context: &mut Context<'_, '_, '_>) -> Parsed {
     let redirect = Redirect::compile(context.words, context.scope, true)?;
     if context.set == Ruleset::HttpResponse && !redirect.is_location() {
         // What the others are made from is the request.
-        return Err(Diagnostic::alert("a redirect in a response takes `location` only").at(start));
+        return Err(Diagnostic::alert("a redirect in a response takes `location` only")
+            .at(start)
+            .haproxy("response only supports redirect type 'location'."));
     }
     Ok(Action::Redirect(Arc::new(redirect)))
 }
