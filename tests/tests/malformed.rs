@@ -408,3 +408,23 @@ fn malformed_responses_are_never_passed_off_as_complete() {
         assert!(!weir.messages().contains("panicked"), "{name}: {}", weir.messages());
     }
 }
+
+#[test]
+fn an_answer_that_is_no_http_is_not_waited_for() {
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"no");
+        // Silent from here on: what came has no end of a line.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let port = free_port();
+    // Without a limit on the server's silence the test would wait for good.
+    let text = configuration(port, origin.port()).replace("timeout server", "# timeout server");
+    let _weir = Weir::start(&text, &[port]);
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port takes connections");
+    stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("it takes bytes");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    assert_eq!(status(&answer), 502);
+}

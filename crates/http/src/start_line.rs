@@ -77,7 +77,11 @@ fn version_number(
     options: &ParseOptions,
 ) -> Scanned<(Version, usize)> {
     let part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.');
-    let len = have!(buf[at..].iter().position(|b| !part(b)));
+    let Some(len) = buf[at..].iter().position(|b| !part(b)) else {
+        // Nobody waits for the rest of what cannot become a version.
+        let fits = options.relaxed || may_become_version(&buf[at..]);
+        return if fits { Ok(None) } else { fail(ErrorKind::Version, at) };
+    };
     let text = &buf[at..at + len];
     if let [b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] = text {
         return Ok(Some((Version::new(major - b'0', minor - b'0'), at + len)));
@@ -95,6 +99,16 @@ fn version_number(
     let Some((major, minor)) = split() else { return fail(ErrorKind::Version, at) };
     tolerate(head, ErrorKind::Version, at);
     Ok(Some((Version::new(major, minor), at + len)))
+}
+
+/// Whether these bytes begin a version such as `HTTP/1.1`.
+fn may_become_version(bytes: &[u8]) -> bool {
+    let fits = |(place, byte): (usize, &u8)| match b"HTTP/0.0".get(place) {
+        Some(b'0') => byte.is_ascii_digit(),
+        Some(expected) => byte == expected,
+        None => false,
+    };
+    bytes.iter().enumerate().all(fits)
 }
 
 /// The status of a line that begins as nearly all do.

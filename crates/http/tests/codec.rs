@@ -556,3 +556,24 @@ proptest! {
         prop_assert_eq!(head.target(), again.target());
     }
 }
+
+#[test]
+fn what_cannot_become_a_version_is_refused_before_its_line_ends() {
+    let strict = ParseOptions::default();
+    for text in [&b"yyyy"[..], b"HTTX", b"HTTP/1.x", b"HTTP/1.10", b"http/1.1"] {
+        let mut head = Head::new();
+        let error = parse_response(text, &mut head, &strict).map(|_| ()).map_err(|error| error.kind);
+        assert_eq!(error, Err(ErrorKind::Version), "{}", text.escape_ascii());
+        let request = [b"GET / ", text].concat();
+        let mut head = Head::new();
+        let error = parse_request(&request, &mut head, &strict).map(|_| ()).map_err(|error| error.kind);
+        assert_eq!(error, Err(ErrorKind::Version), "{}", request.escape_ascii());
+    }
+    for text in
+        [&b"H"[..], b"HTTP", b"HTTP/", b"HTTP/1", b"HTTP/1.", b"HTTP/1.1", b"HTTP/1.1 ", b"HTTP/1.1 20"]
+    {
+        let mut head = Head::new();
+        let status = parse_response(text, &mut head, &strict);
+        assert!(matches!(status, Ok(Status::Partial)), "{}", text.escape_ascii());
+    }
+}
