@@ -69,6 +69,18 @@ const KNOWN: &[Known] = &[
         },
         is_all: false,
     },
+    Known {
+        why: "the server's connection is closed when a rule replaces its response",
+        is_so: |case, one| {
+            let replaces = |line: &String| {
+                let words = ["http-response deny", "http-response return", "http-response redirect"];
+                words.iter().any(|word| line.starts_with(word))
+            };
+            let is_connection = one.place == "server" && one.weir == "(over)" && one.haproxy == "(open)";
+            is_connection && case.front.iter().chain(&case.back).any(replaces)
+        },
+        is_all: false,
+    },
 ];
 
 /// Takes the differences that are known out, and gives the reasons.
