@@ -66,8 +66,8 @@ frontend http
   use_backend page if {{ path /page }}
   use_backend hurried if {{ path /silent }}
   use_backend closes if {{ path /close }}
-  default_backend http
-backend http
+  default_backend web
+backend web
   mode http
   server s 127.0.0.1:{origin}
 backend closes
