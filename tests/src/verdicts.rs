@@ -1,9 +1,10 @@
-//! Configurations with their verdicts, as the files in `tests/verdicts` hold them. Used by `tests/verdicts.rs`.
+//! Configurations with their verdicts, as the files in `tests/verdicts` hold them. Used by
+//! `tests/verdicts.rs`.
 //!
-//! A file is a list of frames and cases. The lines of a frame begin with `|`; one of them is `@`, where the lines of a case
-//! stand. A case is a line that begins with its verdict; `+` continues it. Below it may stand what the message says
-//! (`says:`; `weir says:` where HAProxy says it in other words), and HAProxy's verdict where it is another one
-//! (`haproxy: <verdict>, <reason>`).
+//! A file is a list of frames and cases. The lines of a frame begin with `|`; one of them is `@`,
+//! where the lines of a case stand. A case is a line that begins with its verdict; `+` continues
+//! it. Below it may stand what the message says (`says:`; `weir says:` where HAProxy says it in
+//! other words), and HAProxy's verdict where it is another one (`haproxy: <verdict>, <reason>`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! Configurations that are broken, endless or too large: each ends with exit code 0 or 1, in time and without a panic.
+//! Configurations that are broken, endless or too large: each ends with exit code 0 or 1, in time
+//! and without a panic.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

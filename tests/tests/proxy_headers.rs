@@ -1,5 +1,5 @@
-//! PROXY headers of both versions: whose addresses count, and which headers end the connection (proxy-protocol.txt, 2.1 and
-//! 2.2).
+//! PROXY headers of both versions: whose addresses count, and which headers end the connection
+//! (proxy-protocol.txt, 2.1 and 2.2).
 
 use weir_tests::client::Client;
 use weir_tests::{Weir, free_port};
@@ -23,7 +23,8 @@ fn v6() -> Vec<u8> {
     body
 }
 
-/// Who the client is, as far as the header of a request goes; `None` where the connection was closed.
+/// Who the client is, as far as the header of a request goes; `None` where the connection was
+/// closed.
 fn client(port: u16, header: &[u8]) -> Option<String> {
     let mut client = Client::connect(port);
     let request: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";

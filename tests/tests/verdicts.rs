@@ -1,5 +1,5 @@
-//! Thousands of small configurations and what becomes of them. Where `HAPROXY` names a HAProxy 3.5, what is recorded of it
-//! is compared with what it says.
+//! Thousands of small configurations and what becomes of them. Where `HAPROXY` names a HAProxy 3.5,
+//! what is recorded of it is compared with what it says.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,8 @@
-//! Files that a configuration names, read whole: what is no file is refused at once, instead of waited for.
+//! Files that a configuration names, read whole: what is no file is refused at once, instead of
+//! waited for.
 //!
-//! Used by whoever reads such a file at start. The files of the configuration itself are not read here: they may be pipes.
+//! Used by whoever reads such a file at start. The files of the configuration itself are not read
+//! here: they may be pipes.
 
 use std::io::{Error, ErrorKind, Read, Result};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -11,7 +13,8 @@ use rustix::fs::OFlags;
 /// The bytes of a file. A device that has nothing to read, such as `/dev/null`, is an empty one.
 ///
 /// # Errors
-/// What the system says, and that it is a pipe, a socket or a device with contents, which might never end.
+/// What the system says, and that it is a pipe, a socket or a device with contents, which might
+/// never end.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
     // Opening a pipe would wait for a writer otherwise.
     let flags = OFlags::NONBLOCK.bits().cast_signed();

@@ -1,5 +1,5 @@
-//! Names and numbers of sections that stand for one section only. Called when the sections were read, in the order of the
-//! configuration.
+//! Names and numbers of sections that stand for one section only. Called when the sections were
+//! read, in the order of the configuration.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,8 +19,8 @@ fn noun(section: &Section) -> &'static str {
     }
 }
 
-/// No two proxies share a name, nor a proxy and a defaults section, whichever comes first. A defaults section may take the
-/// name of another one that no section chose with `from`.
+/// No two proxies share a name, nor a proxy and a defaults section, whichever comes first. A
+/// defaults section may take the name of another one that no section chose with `from`.
 pub(crate) fn names(draft: &Draft, context: &mut Context<'_>) {
     let named = |section: &&Section| {
         let kind = section.kind;
