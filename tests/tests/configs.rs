@@ -47,6 +47,7 @@ const OWN: &[Expected] = &[
     ("redis-sentinel.cfg", &[]),
     ("server-template.cfg", &[]),
     ("splice.cfg", &[]),
+    ("tuning.cfg", &[]),
     ("unix-sockets.cfg", &[]),
     ("websocket.cfg", &[]),
 ];

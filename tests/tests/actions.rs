@@ -1,0 +1,319 @@
+//! Actions of rules from outside: each changes what the server, the client or the log sees.
+
+use std::io::ErrorKind::WouldBlock;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+
+use weir_tests::client::{self, Client};
+use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port, scratch};
+
+const DEFAULTS: &str =
+    "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
+
+/// Rules of one request, and what the server sees because of them.
+type Row = (&'static [&'static str], &'static [&'static str]);
+
+/// `FILE` stands for a folder with a map and a list. Each rule has the condition of its row.
+#[rustfmt::skip]
+const REQUESTS: &[Row] = &[
+    (&["add-headers-bin bin(05782d6e657701310000)"], &["x-new: 1"]),
+    (&["set-headers-bin bin(06782d6e616d6501310000) prefix x-"], &["x-name: 1"]),
+    (&["set-var(txn.bin) req.hdrs_bin", "del-headers-bin var(txn.bin) -m str", "set-header x-left %[req.hdr_cnt(x-name)]"], &["x-left: 0"]),
+    (&["add-acl(FILE/list) %[str(new)]", "set-header x-in yes if { str(new) -m str -f FILE/list }"], &["x-in: yes"]),
+    (&["del-acl(FILE/list) %[str(old)]", "set-header x-in yes if { str(old) -m str -f FILE/list }"], &[]),
+    (&["set-map(FILE/map) %[str(k)] %[str(changed)]", "set-header x-map %[str(k),map(FILE/map)]"], &["x-map: changed"]),
+    (&["del-map(FILE/map) %[str(gone)]", "set-header x-map %[str(gone),map(FILE/map,none)]"], &["x-map: none"]),
+    (&["replace-header x-name a(.*) z\\1"], &["x-name: z,b"]),
+    (&["replace-value x-name b c"], &["x-name: a,c"]),
+    (&["replace-uri ^/(.*) /uri/\\1"], &["GET /uri/path?q=1 HTTP/1.1"]),
+    (&["replace-pathq ^/(.*) /pathq/\\1"], &["GET /pathq/path?q=1 HTTP/1.1"]),
+    (&["set-uri /other?x"], &["GET /other?x HTTP/1.1"]),
+    (&["set-pathq /other?y"], &["GET /other?y HTTP/1.1"]),
+    (&["set-query z=2"], &["GET /path?z=2 HTTP/1.1"]),
+    (&["set-src-port int(1001)", "set-header x-port %[src_port]"], &["x-port: 1001"]),
+    (&["set-dst-port int(1002)", "set-header x-port %[dst_port]"], &["x-port: 1002"]),
+    (&["set-timeout server 30s", "set-header x-timeout %[cur_server_timeout]"], &["x-timeout: 30000"]),
+    (&["set-var(txn.x) int(1)", "unset-var(txn.x)", "set-header x-var <%[var(txn.x)]>"], &["x-var: <>"]),
+    (&["wait-for-handshake", "set-header x-done yes"], &["x-done: yes"]),
+    (&["set-fc-mark 1", "set-mark 1", "set-fc-tos 16", "set-tos 16", "set-bc-tos 16", "set-header x-done yes"], &["x-done: yes"]),
+    (&["pause 20ms", "set-header x-done yes"], &["x-done: yes"]),
+];
+
+/// Rules of one response, and fields that the client sees because of them.
+#[rustfmt::skip]
+const RESPONSES: &[Row] = &[
+    (&["http-response add-headers-bin bin(05782d6e657701310000)"], &["x-new: 1"]),
+    (&["http-response set-headers-bin bin(06782d6e616d6501310000) prefix x-"], &["x-name: 1"]),
+    (&["http-response set-var(txn.bin) res.hdrs_bin", "http-response del-headers-bin var(txn.bin) -m str", "http-response set-header x-left %[res.hdr_cnt(x-name)]"], &["x-left: 0"]),
+    (&["http-response add-acl(FILE/list) %[str(from-response)]", "http-response set-header x-in yes if { str(from-response) -m str -f FILE/list }"], &["x-in: yes"]),
+    (&["http-response del-acl(FILE/list) %[str(old)]", "http-response set-header x-done yes"], &["x-done: yes"]),
+    (&["http-response set-map(FILE/map) %[str(r)] %[str(changed)]", "http-response set-header x-map %[str(r),map(FILE/map)]"], &["x-map: changed"]),
+    (&["http-response del-map(FILE/map) %[str(gone)]", "http-response set-header x-map %[str(gone),map(FILE/map,none)]"], &["x-map: none"]),
+    (&["http-response replace-value x-name b c"], &["x-name: a,c"]),
+    (&["http-response set-var(txn.x) int(1)", "http-response set-var-fmt(txn.y) <%[var(txn.x)]>", "http-response unset-var(txn.x)", "http-response set-header x-var %[var(txn.x)]%[var(txn.y)]"], &["x-var: <1>"]),
+    (&["http-response redirect location /elsewhere"], &["location: /elsewhere"]),
+    (&["http-response pause 20ms", "http-response set-header x-done yes"], &["x-done: yes"]),
+    (&["http-response wait-for-body time 10s", "http-response set-header x-length %[res.body_len]"], &["x-length: 4"]),
+    (&["http-response set-timeout client 30s", "http-response set-header x-timeout %[cur_client_timeout]"], &["x-timeout: 30000"]),
+    (&["http-response set-fc-mark 1", "http-response set-mark 1", "http-response set-fc-tos 16", "http-response set-tos 16", "http-response set-header x-done yes"], &["x-done: yes"]),
+    (&["http-response strict-mode off", "http-response set-log-level info", "http-response allow"], &["x-name: a,b"]),
+    (&["http-after-response add-header x-more one", "http-after-response add-header x-more two"], &["x-more: one", "x-more: two"]),
+    (&["http-after-response set-headers-bin bin(06782d6e616d6501310000)", "http-after-response add-headers-bin bin(05782d6e657701310000)"], &["x-name: 1", "x-new: 1"]),
+    (&["http-after-response set-var(txn.bin) res.hdrs_bin", "http-after-response del-headers-bin var(txn.bin) -m str", "http-after-response set-header x-left %[res.hdr_cnt(x-name)]"], &["x-left: 0"]),
+    (&["http-after-response replace-header x-name a(.*) z\\1"], &["x-name: z,b"]),
+    (&["http-after-response replace-value x-name b c"], &["x-name: a,c"]),
+    (&["http-after-response set-map(FILE/map) %[str(a)] %[str(changed)]", "http-after-response set-header x-map %[str(a),map(FILE/map)]"], &["x-map: changed"]),
+    (&["http-after-response del-map(FILE/map) %[str(gone)]", "http-after-response set-header x-map %[str(gone),map(FILE/map,none)]"], &["x-map: none"]),
+    (&["http-after-response del-acl(FILE/list) %[str(old)]", "http-after-response set-header x-done yes"], &["x-done: yes"]),
+    (&["http-after-response set-var(txn.x) int(1)", "http-after-response set-var-fmt(txn.y) <%[var(txn.x)]>", "http-after-response unset-var(txn.x)", "http-after-response set-header x-var %[var(txn.x)]%[var(txn.y)]"], &["x-var: <1>"]),
+    (&["http-after-response strict-mode off", "http-after-response set-log-level info", "http-after-response allow"], &["x-name: a,b"]),
+];
+
+/// A folder with the files that rules change.
+fn files() -> String {
+    let folder = scratch("actions");
+    std::fs::write(folder.join("list"), "old\n").expect("the folder takes files");
+    std::fs::write(folder.join("map"), "k v\ngone here\n").expect("the folder takes files");
+    folder.display().to_string()
+}
+
+/// The lines of all rows, each with the condition of its row.
+fn lines(rows: &[Row], set: &str) -> String {
+    let folder = files();
+    let mut out = String::new();
+    for (row, (rules, _)) in rows.iter().enumerate() {
+        for rule in *rules {
+            let rule = rule.replace("FILE", &folder);
+            let also = if rule.contains(" if ") { "" } else { " if" };
+            out.push_str(&format!("  {set}{rule}{also} {{ var(txn.row) -m str {row} }}\n"));
+        }
+    }
+    out
+}
+
+fn start(rules: &str, origin: &Origin) -> (Weir, u16) {
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "global\n  stats socket runtime level admin\n{DEFAULTS}listen l\n  bind 127.0.0.1:{port}\n  \
+             http-request set-var(txn.row) req.hdr(x-row)\n{rules}  server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[port],
+    );
+    (weir, port)
+}
+
+fn request(row: usize) -> String {
+    format!("GET /path?q=1 HTTP/1.1\r\nhost: l\r\nx-row: {row}\r\nx-name: a,b\r\n\r\n")
+}
+
+#[test]
+fn rules_of_requests_change_what_the_server_sees() {
+    let origin = Origin::echo();
+    let (weir, port) = start(&lines(REQUESTS, "http-request "), &origin);
+    for (row, (rules, expected)) in REQUESTS.iter().enumerate() {
+        let response = client::exchange(port, &request(row)).expect("a response");
+        let seen = response.text();
+        assert_eq!(response.status, 200, "{rules:?}: {}", weir.messages());
+        for line in *expected {
+            assert!(seen.lines().any(|own| own.trim_end() == *line), "{rules:?}: {line} is not in\n{seen}");
+        }
+        assert!(!expected.is_empty() || !seen.contains("x-in:"), "{rules:?}: {seen}");
+    }
+}
+
+#[test]
+fn rules_of_responses_change_what_the_client_sees() {
+    let origin =
+        Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nx-name: a,b\r\ncontent-length: 4\r\n\r\nbody".to_vec());
+    let (weir, port) = start(&lines(RESPONSES, ""), &origin);
+    for (row, (rules, expected)) in RESPONSES.iter().enumerate() {
+        let head = Client::connect(port).send(request(row)).read_head().to_ascii_lowercase();
+        for line in *expected {
+            assert!(
+                head.lines().any(|own| own.trim_end() == *line),
+                "{rules:?}: {line} is not in\n{head}{}",
+                weir.messages()
+            );
+        }
+    }
+}
+
+#[test]
+fn hints_come_before_the_response() {
+    let origin = Origin::text("ok");
+    let (_weir, port) = start("  http-request early-hint link </style.css>;rel=preload\n", &origin);
+    let head = Client::connect(port).send(request(0)).read_head();
+    assert!(head.starts_with("HTTP/1.1 103 "), "{head}");
+}
+
+/// Lines of TCP, and what an answer in HTTP behind them says.
+#[rustfmt::skip]
+const CONNECTIONS: &[(&[&str], &str, &str)] = &[
+    (&["tcp-request connection set-src-port int(1001)", "tcp-request connection set-dst-port int(1002)",
+       "tcp-request connection set-var-fmt(sess.v) <%[src_port]>", "tcp-request connection set-var(sess.gone) int(1)",
+       "tcp-request connection unset-var(sess.gone)", "tcp-request connection set-fc-mark 1", "tcp-request connection set-mark 1",
+       "tcp-request connection set-fc-tos 16", "tcp-request connection set-tos 16", "tcp-request connection do-log"],
+     "%[var(sess.v)] %[dst_port] %[var(sess.gone)]", "<1001> 1002 "),
+    (&["tcp-request session set-src ipv4(192.0.2.1)", "tcp-request session set-src-port int(1003)",
+       "tcp-request session set-dst ipv4(192.0.2.2)", "tcp-request session set-dst-port int(1004)",
+       "tcp-request session set-var(sess.gone) int(1)", "tcp-request session unset-var(sess.gone)",
+       "tcp-request session set-var-fmt(sess.v) <%[src]>", "tcp-request session set-fc-mark 1", "tcp-request session set-mark 1",
+       "tcp-request session set-fc-tos 16", "tcp-request session set-tos 16", "tcp-request session do-log"],
+     "%[var(sess.v)] %[src_port] %[dst] %[dst_port] %[var(sess.gone)]", "<192.0.2.1> 1003 192.0.2.2 1004 "),
+    (&["tcp-request content set-src ipv4(192.0.2.3)", "tcp-request content set-src-port int(1005)",
+       "tcp-request content set-dst-port int(1006)", "tcp-request content set-var-fmt(txn.v) <%[src]>",
+       "tcp-request content set-var(txn.gone) int(1)", "tcp-request content unset-var(txn.gone)",
+       "tcp-request content set-priority-class int(5)", "tcp-request content set-priority-offset int(7)",
+       "tcp-request content set-bc-mark 1", "tcp-request content set-bc-tos 16",
+       "tcp-request content set-fc-mark 1", "tcp-request content set-fc-tos 16", "tcp-request content set-mark 1",
+       "tcp-request content set-tos 16", "tcp-request content set-log-level notice", "tcp-request content do-log"],
+     "%[var(txn.v)] %[src_port] %[dst_port] %[prio_class] %[prio_offset] %[var(txn.gone)]", "<192.0.2.3> 1005 1006 5 7 "),
+];
+
+#[test]
+fn rules_of_connections_change_them_and_log_when_they_are_told() {
+    for (lines, format, expected) in CONNECTIONS {
+        let collector = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        collector.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        let to = collector.local_addr().expect("it is bound");
+        let port = free_port();
+        let rules: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+        let _weir = Weir::start(
+            &format!(
+                "global\n  log {to} local0\n{DEFAULTS}  log global\nfrontend f\n  bind 127.0.0.1:{port}\n{rules}  \
+                 log-format logged\n  http-request return status 200 content-type text/plain lf-string \"{format}\"\n"
+            ),
+            &[port],
+        );
+        let answer = client::exchange(port, &request(0)).expect("a response").text();
+        assert_eq!(answer, *expected);
+        let mut bytes = [0; 4096];
+        let length = collector.recv(&mut bytes).expect("the line of do-log");
+        assert!(String::from_utf8_lossy(&bytes[..length]).contains("logged"), "{lines:?}");
+    }
+}
+
+#[test]
+fn rules_of_tcp_responses_set_variables_and_log() {
+    let collector = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    collector.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+    let to = collector.local_addr().expect("it is bound");
+    let origin = Origin::text("ok");
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "global\n  log {to} local0\ndefaults\n  mode tcp\n  timeout client 20s\n  timeout connect 10s\n  \
+             timeout server 20s\n  log global\nlisten l\n  bind 127.0.0.1:{port}\n  \
+             tcp-response inspect-delay 10s\n  tcp-response content set-var(txn.first) res.payload(0,4)\n  \
+             tcp-response content set-var-fmt(txn.shown) <%[var(txn.first)]>\n  \
+             tcp-response content unset-var(txn.first)\n  tcp-response content set-fc-mark 1\n  \
+             tcp-response content set-mark 1\n  tcp-response content set-fc-tos 16\n  tcp-response content set-tos 16\n  \
+             tcp-response content set-log-level notice\n  tcp-response content do-log\n  \
+             log-format \"first=%[var(txn.first)] shown=%[var(txn.shown)]\"\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[port],
+    );
+    assert_eq!(client::get(port, "/").expect("a response").text(), "ok");
+    let mut bytes = [0; 4096];
+    loop {
+        let length = collector.recv(&mut bytes).expect("a log line");
+        // The first line may be that of the connection that found the port open.
+        if String::from_utf8_lossy(&bytes[..length]).contains("first=- shown=<HTTP>") {
+            return;
+        }
+    }
+}
+
+#[test]
+fn connections_that_are_dropped_silently_get_no_byte() {
+    let origin = Origin::text("ok");
+    for rule in [
+        "tcp-request session silent-drop if { var(proc.drop) -m bool }",
+        "http-response silent-drop",
+        "tcp-response content silent-drop",
+    ] {
+        let port = free_port();
+        let _weir = Weir::start(
+            &format!(
+                "global\n  stats socket runtime level admin\n  set-var proc.drop bool(true)\n{DEFAULTS}listen l\n  \
+                 bind 127.0.0.1:{port}\n  {rule}\n  server s 127.0.0.1:{}\n",
+                origin.port()
+            ),
+            &[port],
+        );
+        let mut client = TcpStream::connect(("127.0.0.1", port)).expect("the frontend listens");
+        client.write_all(request(0).as_bytes()).expect("it reads");
+        client.set_nonblocking(true).expect("a socket of ours");
+        // Nobody is told; who goes on sending learns that there is no connection.
+        let gone = |client: &mut TcpStream| client.write(b"x").is_err_and(|error| error.kind() != WouldBlock);
+        assert!(eventually(|| gone(&mut client)), "{rule}");
+        assert!(!client.read(&mut [0; 1]).is_ok_and(|length| length > 0), "{rule}");
+    }
+}
+
+#[test]
+fn retries_may_be_set_by_rules_of_the_backend() {
+    let origin = Origin::text("ok");
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\nbackend b\n  \
+             tcp-request content set-retries int(9)\n  http-response set-header x-retries %[cur_max_retries]\n  \
+             server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[port],
+    );
+    assert_eq!(client::get(port, "/").expect("a response").header("x-retries"), Some("9"));
+}
+
+#[test]
+fn slots_of_captures_are_filled_by_rules_of_responses() {
+    let origin = Origin::text("ok");
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "{DEFAULTS}listen l\n  bind 127.0.0.1:{port}\n  declare capture response len 8\n  \
+             declare capture response len 8\n  http-response capture str(one) id 0\n  \
+             http-after-response capture str(two) id 1\n  \
+             http-after-response set-header x-kept %[capture.res.hdr(0)]%[capture.res.hdr(1)]\n  \
+             server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[port],
+    );
+    let response = client::get(port, "/").expect("a response");
+    assert_eq!(response.header("x-kept"), Some("onetwo"));
+}
+
+#[test]
+fn lines_are_written_when_rules_say_so() {
+    let collector = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    collector.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+    let to = collector.local_addr().expect("it is bound");
+    let origin = Origin::text("ok");
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "global\n  log {to} local0\n{DEFAULTS}  log global\nlisten l\n  bind 127.0.0.1:{port}\n  \
+             http-response do-log\n  http-after-response do-log\n  log-format origin=%OG\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[port],
+    );
+    assert_eq!(client::get(port, "/").expect("a response").text(), "ok");
+    let mut bytes = [0; 4096];
+    for expected in ["origin=http-res", "origin=http-after-res"] {
+        let line = loop {
+            let length = collector.recv(&mut bytes).expect("a log line");
+            let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            if line.contains("origin=http-") {
+                break line;
+            }
+        };
+        assert!(line.contains(expected), "{line}");
+    }
+}
