@@ -16,27 +16,27 @@ type Row = (&'static [&'static str], &'static [&'static str]);
 /// `FILE` stands for a folder with a map and a list. Each rule has the condition of its row.
 #[rustfmt::skip]
 const REQUESTS: &[Row] = &[
-    (&["add-headers-bin bin(05782d6e657701310000)"], &["x-new: 1"]),
-    (&["set-headers-bin bin(06782d6e616d6501310000) prefix x-"], &["x-name: 1"]),
-    (&["set-var(txn.bin) req.hdrs_bin", "del-headers-bin var(txn.bin) -m str", "set-header x-left %[req.hdr_cnt(x-name)]"], &["x-left: 0"]),
-    (&["add-acl(FILE/list) %[str(new)]", "set-header x-in yes if { str(new) -m str -f FILE/list }"], &["x-in: yes"]),
-    (&["del-acl(FILE/list) %[str(old)]", "set-header x-in yes if { str(old) -m str -f FILE/list }"], &[]),
-    (&["set-map(FILE/map) %[str(k)] %[str(changed)]", "set-header x-map %[str(k),map(FILE/map)]"], &["x-map: changed"]),
-    (&["del-map(FILE/map) %[str(gone)]", "set-header x-map %[str(gone),map(FILE/map,none)]"], &["x-map: none"]),
-    (&["replace-header x-name a(.*) z\\1"], &["x-name: z,b"]),
-    (&["replace-value x-name b c"], &["x-name: a,c"]),
-    (&["replace-uri ^/(.*) /uri/\\1"], &["GET /uri/path?q=1 HTTP/1.1"]),
-    (&["replace-pathq ^/(.*) /pathq/\\1"], &["GET /pathq/path?q=1 HTTP/1.1"]),
-    (&["set-uri /other?x"], &["GET /other?x HTTP/1.1"]),
-    (&["set-pathq /other?y"], &["GET /other?y HTTP/1.1"]),
-    (&["set-query z=2"], &["GET /path?z=2 HTTP/1.1"]),
-    (&["set-src-port int(1001)", "set-header x-port %[src_port]"], &["x-port: 1001"]),
-    (&["set-dst-port int(1002)", "set-header x-port %[dst_port]"], &["x-port: 1002"]),
-    (&["set-timeout server 30s", "set-header x-timeout %[cur_server_timeout]"], &["x-timeout: 30000"]),
-    (&["set-var(txn.x) int(1)", "unset-var(txn.x)", "set-header x-var <%[var(txn.x)]>"], &["x-var: <>"]),
-    (&["wait-for-handshake", "set-header x-done yes"], &["x-done: yes"]),
-    (&["set-fc-mark 1", "set-mark 1", "set-fc-tos 16", "set-tos 16", "set-bc-tos 16", "set-header x-done yes"], &["x-done: yes"]),
-    (&["pause 20ms", "set-header x-done yes"], &["x-done: yes"]),
+    (&["http-request add-headers-bin bin(05782d6e657701310000)"], &["x-new: 1"]),
+    (&["http-request set-headers-bin bin(06782d6e616d6501310000) prefix x-"], &["x-name: 1"]),
+    (&["http-request set-var(txn.bin) req.hdrs_bin", "http-request del-headers-bin var(txn.bin) -m str", "http-request set-header x-left %[req.hdr_cnt(x-name)]"], &["x-left: 0"]),
+    (&["http-request add-acl(FILE/list) %[str(new)]", "http-request set-header x-in yes if { str(new) -m str -f FILE/list }"], &["x-in: yes"]),
+    (&["http-request del-acl(FILE/list) %[str(old)]", "http-request set-header x-in yes if { str(old) -m str -f FILE/list }"], &[]),
+    (&["http-request set-map(FILE/map) %[str(k)] %[str(changed)]", "http-request set-header x-map %[str(k),map(FILE/map)]"], &["x-map: changed"]),
+    (&["http-request del-map(FILE/map) %[str(gone)]", "http-request set-header x-map %[str(gone),map(FILE/map,none)]"], &["x-map: none"]),
+    (&["http-request replace-header x-name a(.*) z\\1"], &["x-name: z,b"]),
+    (&["http-request replace-value x-name b c"], &["x-name: a,c"]),
+    (&["http-request replace-uri ^/(.*) /uri/\\1"], &["GET /uri/path?q=1 HTTP/1.1"]),
+    (&["http-request replace-pathq ^/(.*) /pathq/\\1"], &["GET /pathq/path?q=1 HTTP/1.1"]),
+    (&["http-request set-uri /other?x"], &["GET /other?x HTTP/1.1"]),
+    (&["http-request set-pathq /other?y"], &["GET /other?y HTTP/1.1"]),
+    (&["http-request set-query z=2"], &["GET /path?z=2 HTTP/1.1"]),
+    (&["http-request set-src-port int(1001)", "http-request set-header x-port %[src_port]"], &["x-port: 1001"]),
+    (&["http-request set-dst-port int(1002)", "http-request set-header x-port %[dst_port]"], &["x-port: 1002"]),
+    (&["http-request set-timeout server 30s", "http-request set-header x-timeout %[cur_server_timeout]"], &["x-timeout: 30000"]),
+    (&["http-request set-var(txn.x) int(1)", "http-request unset-var(txn.x)", "http-request set-header x-var <%[var(txn.x)]>"], &["x-var: <>"]),
+    (&["http-request wait-for-handshake", "http-request set-header x-done yes"], &["x-done: yes"]),
+    (&["http-request set-fc-mark 1", "http-request set-mark 1", "http-request set-fc-tos 16", "http-request set-tos 16", "http-request set-bc-tos 16", "http-request set-header x-done yes"], &["x-done: yes"]),
+    (&["http-request pause 20ms", "http-request set-header x-done yes"], &["x-done: yes"]),
 ];
 
 /// Rules of one response, and fields that the client sees because of them.
@@ -78,14 +78,14 @@ fn files() -> String {
 }
 
 /// The lines of all rows, each with the condition of its row.
-fn lines(rows: &[Row], set: &str) -> String {
+fn lines(rows: &[Row]) -> String {
     let folder = files();
     let mut out = String::new();
     for (row, (rules, _)) in rows.iter().enumerate() {
         for rule in *rules {
             let rule = rule.replace("FILE", &folder);
             let also = if rule.contains(" if ") { "" } else { " if" };
-            out.push_str(&format!("  {set}{rule}{also} {{ var(txn.row) -m str {row} }}\n"));
+            out.push_str(&format!("  {rule}{also} {{ var(txn.row) -m str {row} }}\n"));
         }
     }
     out
@@ -111,7 +111,7 @@ fn request(row: usize) -> String {
 #[test]
 fn rules_of_requests_change_what_the_server_sees() {
     let origin = Origin::echo();
-    let (weir, port) = start(&lines(REQUESTS, "http-request "), &origin);
+    let (weir, port) = start(&lines(REQUESTS), &origin);
     for (row, (rules, expected)) in REQUESTS.iter().enumerate() {
         let response = client::exchange(port, &request(row)).expect("a response");
         let seen = response.text();
@@ -127,7 +127,7 @@ fn rules_of_requests_change_what_the_server_sees() {
 fn rules_of_responses_change_what_the_client_sees() {
     let origin =
         Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nx-name: a,b\r\ncontent-length: 4\r\n\r\nbody".to_vec());
-    let (weir, port) = start(&lines(RESPONSES, ""), &origin);
+    let (weir, port) = start(&lines(RESPONSES), &origin);
     for (row, (rules, expected)) in RESPONSES.iter().enumerate() {
         let head = Client::connect(port).send(request(row)).read_head().to_ascii_lowercase();
         for line in *expected {

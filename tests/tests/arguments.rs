@@ -215,3 +215,22 @@ fn the_name_among_peers_is_in_the_environment_and_the_command_line_s_goes_first(
         assert!(messages.contains(expected), "{arguments:?}: {messages}");
     }
 }
+
+#[test]
+fn converters_are_listed_as_haproxy_lists_them() {
+    let output = run(&["-dKcnv", "-q", "-c", "-f", "a.cfg"], &configuration(free_port()));
+    let text = String::from_utf8_lossy(&output.stdout);
+    // What it gives comes before what it takes.
+    for line in [
+        "hex: str => bin",
+        "hex2i: sint => str",
+        "be2dec(string[,integer,integer]): str => bin",
+        "jwt_verify(string,string): sint",
+        "strcmp(string): sint => str",
+        "crc32([integer]): sint => bin",
+    ] {
+        assert!(text.lines().any(|own| own.starts_with(line)), "{line} is not in\n{text}");
+    }
+    let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(['(', ':']).next()).collect();
+    assert!(names.len() > 100 && names.is_sorted(), "{names:?}");
+}

@@ -780,3 +780,23 @@ fn the_cookie_of_a_remote_desktop_client_is_read() {
 fn parameters_and_bodies_of_distcc_are_read() {
     compare(DISTCC, SEEN_IN_DISTCC, &[]);
 }
+
+#[test]
+fn a_group_is_compared_by_conditions_and_shown_as_its_user() {
+    let port = free_port();
+    let shown = "http-request return status 200 content-type text/plain lf-string \"%[http_auth_group(u)]|";
+    let _weir = Weir::start(
+        &format!(
+            "{BEFORE}userlist u\n  group one users a\n  group two users a,b\n  user a insecure-password x\n  \
+             user b insecure-password y\nfrontend f\n  bind 127.0.0.1:{port}\n  \
+             {shown}one\" if {{ http_auth_group(u) one }}\n  {shown}two\" if {{ http_auth_group(u) two }}\n  {shown}none\"\n"
+        ),
+        &[port],
+    );
+    // `a:x`, `b:y` and `a:y`.
+    for (credentials, expected) in [("YTp4", "a|one"), ("Yjp5", "b|two"), ("YTp5", "|none")] {
+        let fields = format!("authorization: Basic {credentials}\r\n");
+        let response = client::exchange_with(port, "/", &fields).expect("a response");
+        assert_eq!(response.text(), expected);
+    }
+}

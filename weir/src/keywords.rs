@@ -97,33 +97,38 @@ fn fetches() {
 
 fn converters() {
     say(format_args!("# List of registered sample converter functions:"));
-    let mut lines: Vec<String> = sample::convert::all()
+    let mut lines: Vec<(&str, String)> = sample::convert::all()
         .map(|convert| {
             let shown = arguments(convert.args);
-            format!("{}{shown}: {} => {}", convert.name, convert.takes.name(), convert.gives.name())
+            // HAProxy writes what it gives before what it takes.
+            let types = format!("{} => {}", convert.gives.name(), convert.takes.name());
+            (convert.name, format!("{}{shown}: {types}", convert.name))
         })
         .collect();
     lines.sort();
-    lines.iter().for_each(|line| say(format_args!("{line}")));
+    lines.iter().for_each(|(_, line)| say(format_args!("{line}")));
 }
 
-/// `(string[,integer])`.
+/// `(string[,integer,integer])`: those that need not be there in one pair of brackets.
 fn arguments(specs: &[Spec]) -> String {
     if specs.is_empty() {
         return String::new();
     }
-    let mut out = String::from("(");
-    let mut open = 0;
-    for (index, spec) in specs.iter().enumerate() {
-        if spec.optional {
-            out.push('[');
-            open += 1;
-        }
-        out.push_str(if index > 0 { "," } else { "" });
-        out.push_str(spec.kind.name());
+    let names = |optional| {
+        let own = specs.iter().filter(move |spec: &&Spec| spec.optional == optional);
+        own.map(|spec| match spec.kind.name() {
+            // HAProxy reads the names of variables as texts.
+            "variable" => "string",
+            name => name,
+        })
+        .collect::<Vec<_>>()
+        .join(",")
+    };
+    match (names(false), names(true)) {
+        (needed, more) if more.is_empty() => format!("({needed})"),
+        (needed, more) if needed.is_empty() => format!("([{more}])"),
+        (needed, more) => format!("({needed}[,{more}])"),
     }
-    out.push_str(&"]".repeat(open));
-    out + ")"
 }
 
 fn commands() {

@@ -205,7 +205,7 @@ const USUAL: &[(&str, &str)] = &[
     ("resp_ver", "str:1.1"),
     ("http_auth(users)", "bool:1"),
     ("http_auth_bearer", "none"),
-    ("http_auth_group(users)", "str:dev"),
+    ("http_auth_group(users)", "str:joe"),
     ("http_auth_pass", "str:secret"),
     ("http_auth_type", "str:Basic"),
     ("http_auth_user", "str:joe"),

@@ -374,6 +374,9 @@ pub(crate) fn fd(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn dev(call: &mut Call<'_>) -> Reply {
+    if !call.args.is_empty() {
+        return error("This command takes no argument.");
+    }
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let mut out = "Platform info\n".to_owned();
     let facts = [

@@ -41,7 +41,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("resp_ver",        &[],                                                  Type::Str,    Columns::RESPONSE_KEPT,"the response's version",                        res_ver),
     row("http_auth",       &[arg(Kind::Userlist)],                               Type::Bool,   Columns::REQUEST,      "whether user and password are in a userlist",   http_auth),
     row("http_auth_bearer",&[opt(Kind::HeaderName)],                             Type::Str,    Columns::REQUEST,      "the bearer token",                              http_auth_bearer),
-    row("http_auth_group", &[arg(Kind::Userlist)],                               Type::Str,    Columns::REQUEST,      "the groups of the user",                        http_auth_group),
+    row("http_auth_group", &[arg(Kind::Userlist)],                               Type::Str,    Columns::REQUEST,      "the user if the password is right; conditions compare its groups",                        http_auth_group),
     row("http_auth_pass",  &[],                                                  Type::Str,    Columns::REQUEST,      "the password of basic authentication",          http_auth_pass),
     row("http_auth_type",  &[],                                                  Type::Str,    Columns::REQUEST,      "the scheme of authentication",                  http_auth_type),
     row("http_auth_user",  &[],                                                  Type::Str,    Columns::REQUEST,      "the user of basic authentication",              http_auth_user),
@@ -275,9 +275,13 @@ fn http_auth<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Val
     user(env, args).map(|(_, right)| Value::Bool(right))
 }
 
+/// A condition looks for one of the user's groups; what is shown is the user, as in HAProxy.
 fn http_auth_group<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     let Arg::Userlist(list) = args.get(0) else { return None };
     let (user, _) = user(env, args).filter(|(_, right)| *right)?;
+    if !cursor.all {
+        return Some(Value::made(Scratch::copy(user.as_bytes())));
+    }
     cursor.pick(list.groups(&user).iter()).map(|group| Value::str(group.as_bytes()))
 }
 
