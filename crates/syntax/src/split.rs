@@ -171,14 +171,18 @@ impl Splitter<'_> {
         let braced = self.text.get(dollar + 1) == Some(&b'{');
         let name_start = dollar + 1 + usize::from(braced);
         let dot = usize::from(self.text.get(name_start) == Some(&b'.'));
-        if !self.text.get(name_start + dot).is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_') {
+        let name_bytes = self.text.get(name_start + dot..).unwrap_or_default();
+        let length =
+            name_bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+        let is_name = name_bytes.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+        // What begins with a dot is of the line; a JSON path is none of it.
+        let is_own = matches!(&name_bytes[..length], b"FILE" | b"LINE" | b"SECTION");
+        if !is_name || dot > 0 && !is_own {
             let text = "forbidden first char in environment variable name";
             let advice = "a name begins with a letter or `_`; write `\\$` for a dollar sign";
             return Err(self.error(name_start, name_start + 1, text, advice));
         }
-        let name_bytes = self.text[name_start + dot..].iter();
-        let length =
-            dot + name_bytes.take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+        let length = dot + length;
         let name =
             std::str::from_utf8(&self.text[name_start..name_start + length]).unwrap_or_default().to_owned();
         self.at = name_start + length;
@@ -330,6 +334,11 @@ mod tests {
             (
                 "\"$1\"",
                 "forbidden first char in environment variable name at position 3:\n  \"$1\"\n    ^",
+                2,
+            ),
+            (
+                "\"$.a\"",
+                "forbidden first char in environment variable name at position 3:\n  \"$.a\"\n    ^",
                 2,
             ),
             (

@@ -23,7 +23,10 @@ pub static TABLE: &[Keyword] = &[
 
 /// The filters that there are, and how much of each.
 pub const BUILT: &[(&str, Support)] = &[
-    ("trace", Support::Full),
+    (
+        "trace",
+        Support::Partial("says nothing of analysers (`trace_chn_analyze`) and of the start of the process"),
+    ),
     ("bwlim-in", Support::Partial("`key` and `table` need stick tables, which are not supported yet")),
     ("bwlim-out", Support::Partial("`key` and `table` need stick tables, which are not supported yet")),
 ];
