@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use net::dial::{Dial, Target};
+use net::dial::Target;
 use net::socks4;
 use net::stream::Stream;
 use plan::check::{Connect, Port};
-use plan::server::{SendProxy, UseSource};
+use plan::server::SendProxy;
 use state::server::ServerAddress;
 use tokio::time::{Instant, timeout_at};
 
@@ -186,11 +186,12 @@ async fn open<'a>(
         _ => start + settings.inter,
     };
     let reached = via.map_or_else(|| target.clone(), Target::Ip);
-    let stream = match timeout_at(connect_by, dial(&subject.peer).connect(&reached)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(ConnectError::Failed(error)),
-        Err(_) => return Err(ConnectError::Timeout),
-    };
+    let stream =
+        match timeout_at(connect_by, dial::to_server(subject.peer.own(), &reached).connect(&reached)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(ConnectError::Failed(error)),
+            Err(_) => return Err(ConnectError::Timeout),
+        };
     let mut link = Link::new(Carrier::Own(stream, moves), connect_by, step.linger, home);
     let prepared = async {
         if via.is_some() {
@@ -216,26 +217,10 @@ pub(crate) async fn open_plain(
 ) -> Result<Link<'static>, ConnectError> {
     let start = Instant::now();
     let connect_by = start + connect_limit.unwrap_or(limit).min(limit);
-    match timeout_at(connect_by, dial(peer).connect(target)).await {
+    match timeout_at(connect_by, dial::to_server(peer.own(), target).connect(target)).await {
         Ok(Ok(stream)) => Ok(Link::new(Carrier::Own(stream, 0), start + limit, false, None)),
         Ok(Err(error)) => Err(ConnectError::Failed(error)),
         Err(_) => Err(ConnectError::Timeout),
-    }
-}
-
-fn dial(peer: &Peer) -> Dial<'_> {
-    let own = peer.own();
-    let source = own.source.as_ref();
-    Dial {
-        source: source.and_then(|source| source.address).map(|ip| SocketAddr::new(ip, 0)),
-        transparent: source.is_some_and(|source| matches!(source.transparent, UseSource::Fixed(_))),
-        interface: source.and_then(|source| source.interface.as_deref()),
-        namespace: own.namespace.as_deref().filter(|name| *name != "*"),
-        user_timeout: own.tcp_ut,
-        md5_key: own.md5sig.as_deref().map(str::as_bytes),
-        congestion: own.congestion.as_deref(),
-        tos: own.tos,
-        ..Dial::default()
     }
 }
 
