@@ -116,9 +116,11 @@ pub(crate) fn page(surface: &str, regression_tests: &str, shown: &Shown) -> (Str
 /// The section on HAProxy's regression tests, from rows of test, driver, result and remark.
 fn tests(list: &str) -> String {
     let rows: Vec<Vec<&str>> = list.lines().skip(1).map(|line| line.split('\t').collect()).collect();
-    let passed = rows.iter().filter(|row| row.get(2) == Some(&"passes")).count();
+    let count = |result: &str| rows.iter().filter(|row| row.get(2) == Some(&result)).count();
+    let (passed, skipped) = (count("passes"), count("skipped"));
     let mut out = format!(
-        "\n## HAProxy's regression tests\n\n{} of its tests were run by `tools/regression-tests.sh`; {passed} of them pass. \
+        "\n## HAProxy's regression tests\n\n{} of its tests were run by `tools/regression-tests.sh CHECKOUT`; {passed} pass, {skipped} ask for a feature that \
+         is not there. \
          The driver is what runs the scenario: Debian's `varnishtest`, or VTest where that is too old for it.\n\n\
          | test | driver | result | remark |\n| --- | --- | --- | --- |\n",
         rows.len()
