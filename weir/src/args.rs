@@ -267,7 +267,7 @@ Configuration:
 Process:
   -D, --daemon               go to the background
   -db, --foreground          stay in the foreground whatever the file says
-  -d, --debug                likewise, and show what happens
+  -d, --debug                stay in the foreground and show what happens
   -W, --master-worker        a master process over the worker; -Ws tells systemd when it is ready
   -p, --pidfile FILE         write the process's number there
   -n, --maxconn N            the limit of connections; -N N for each proxy without its own

@@ -363,7 +363,7 @@ fn count_panics(process: &Arc<Process>) {
     }));
 }
 
-/// What other rooms do for requests.
+/// What other crates do for requests.
 fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
     let of_page = runtime.clone();
     let statistics =

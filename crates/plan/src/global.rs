@@ -23,7 +23,7 @@ pub enum Chroot {
 pub enum Capability {
     /// `cap_net_raw`: addresses that are not the machine's, interfaces, marks.
     NetRaw,
-    /// `cap_net_admin`: likewise.
+    /// `cap_net_admin`.
     NetAdmin,
     /// `cap_net_bind_service`: ports below 1024.
     NetBindService,
@@ -48,9 +48,9 @@ pub struct Global {
     pub placement: Placement,
     /// `maxconn`; `None` to be derived from the descriptor limit.
     pub maxconn: Option<u32>,
-    /// `maxconnrate`, `maxsessrate`; 0 for none.
+    /// `maxconnrate`; 0 for none.
     pub max_connection_rate: u32,
-    /// Likewise sessions.
+    /// `maxsessrate`; 0 for none.
     pub max_session_rate: u32,
     /// `ulimit-n`.
     pub ulimit_n: Option<u64>,
@@ -80,9 +80,9 @@ pub struct Global {
     pub stats_timeout: Duration,
     /// `stats maxconn`.
     pub stats_maxconn: u32,
-    /// `node`, `description`.
+    /// `node`.
     pub node: Option<Box<str>>,
-    /// Likewise.
+    /// `description`.
     pub description: Option<Box<str>>,
     /// `hard-stop-after`.
     pub hard_stop_after: Option<Duration>,
@@ -112,9 +112,9 @@ pub struct Global {
     pub reject_privileged_ports: bool,
     /// `set-dumpable`.
     pub set_dumpable: bool,
-    /// `server-state-base`, `server-state-file`.
+    /// `server-state-base`.
     pub server_state_base: Option<PathBuf>,
-    /// Likewise.
+    /// `server-state-file`.
     pub server_state_file: Option<PathBuf>,
     /// `anonkey`; 0 for none.
     pub anonymous_key: u32,
@@ -172,11 +172,11 @@ pub enum DefaultPath {
 pub struct UnixBind {
     /// `prefix`.
     pub prefix: Option<Box<str>>,
-    /// `mode`, `uid`/`user`, `gid`/`group`.
+    /// `mode`.
     pub mode: Option<u32>,
-    /// Likewise.
+    /// `uid` or `user`.
     pub uid: Option<u32>,
-    /// Likewise.
+    /// `gid` or `group`.
     pub gid: Option<u32>,
 }
 
@@ -203,33 +203,33 @@ pub struct Tune {
     pub maxrewrite: usize,
     /// `tune.http.maxhdr`.
     pub max_headers: usize,
-    /// `tune.http.cookielen`, `tune.http.logurilen`.
+    /// `tune.http.cookielen`.
     pub cookie_length: usize,
-    /// Likewise.
+    /// `tune.http.logurilen`.
     pub log_uri_length: usize,
     /// `tune.maxaccept`.
     pub maxaccept: i32,
-    /// `tune.pool-high-fd-ratio`, `tune.pool-low-fd-ratio`, in percent.
+    /// `tune.pool-high-fd-ratio`, in percent.
     pub pool_high_fd_ratio: u32,
-    /// Likewise.
+    /// `tune.pool-low-fd-ratio`, in percent.
     pub pool_low_fd_ratio: u32,
     /// `tune.idle-pool.shared`.
     pub idle_pool_shared: bool,
-    /// `tune.rcvbuf.client` …: bytes, 0 for the kernel's choice.
+    /// `tune.rcvbuf.client`: bytes, 0 for the kernel's choice.
     pub rcvbuf_client: usize,
-    /// Likewise.
+    /// `tune.rcvbuf.server`: bytes, 0 for the kernel's choice.
     pub rcvbuf_server: usize,
     /// `tune.rcvbuf.frontend`: of sockets that receive datagrams.
     pub rcvbuf_frontend: usize,
     /// `tune.sndbuf.backend`: of sockets that send them.
     pub sndbuf_backend: usize,
-    /// Likewise.
+    /// `tune.sndbuf.client`: bytes, 0 for the kernel's choice.
     pub sndbuf_client: usize,
-    /// Likewise.
+    /// `tune.sndbuf.server`: bytes, 0 for the kernel's choice.
     pub sndbuf_server: usize,
     /// `tune.notsent-lowat.client`: bytes, 0 for no limit.
     pub notsent_client: usize,
-    /// Likewise `tune.notsent-lowat.server`.
+    /// `tune.notsent-lowat.server`, in bytes.
     pub notsent_server: usize,
     /// `tune.renice.startup`.
     pub renice_startup: Option<i32>,

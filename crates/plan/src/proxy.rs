@@ -416,9 +416,9 @@ pub struct Cookie {
     pub domains: Vec<Box<str>>,
     /// `attr`, any number.
     pub attributes: Vec<Box<str>>,
-    /// `maxidle`, `maxlife`.
+    /// `maxidle`.
     pub max_idle: Option<Duration>,
-    /// Likewise.
+    /// `maxlife`.
     pub max_life: Option<Duration>,
     /// `dynamic`: values made of the servers' addresses; [`state::Proxy::cookie_key`] is what counts while it runs.
     pub dynamic: bool,

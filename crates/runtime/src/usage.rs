@@ -1,5 +1,5 @@
 //! How busy the workers are, and what the request being served cost so far: for expressions that ask (`cpu_usage_thr`, `cpu_ns_tot` and
-//! their kin). Nothing is measured unless one does.
+//! others). Nothing is measured unless one does.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -203,11 +203,11 @@ pub struct Transaction {
     pub cookie_captures: [Kept; 2],
     /// The unique id, once made.
     pub unique_id: Kept,
-    /// Variables of the scopes `txn`, `req` and `res`.
+    /// Variables of the scope `txn`.
     pub txn_vars: Slots,
-    /// Likewise.
+    /// Variables of the scope `req`.
     pub req_vars: Slots,
-    /// Likewise.
+    /// Variables of the scope `res`.
     pub res_vars: Slots,
     /// The log level that a rule set: `Some(None)` for silent.
     pub log_level: Option<Option<u8>>,
@@ -225,9 +225,9 @@ pub struct Transaction {
     pub source: Option<Endpoint>,
     /// Likewise the destination.
     pub destination: Option<Endpoint>,
-    /// The firewall mark and the type of service of the connection to the server (`set-bc-mark`, `set-bc-tos`).
+    /// The firewall mark of the connection to the server (`set-bc-mark`).
     pub server_mark: Option<u32>,
-    /// Likewise.
+    /// The type of service of the connection to the server (`set-bc-tos`).
     pub server_tos: Option<u32>,
     /// Whether the request may not be sent twice (`disable-l7-retry`).
     pub no_replay: bool,

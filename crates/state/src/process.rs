@@ -116,10 +116,9 @@ pub struct Process {
     pub stopping: AtomicBool,
     /// Whether connections are being closed: a soft stop after its time of grace.
     pub closing: AtomicBool,
-    /// Over how many ms they are (`close-spread-time`), and until when on the monotonic clock; the highest value stands
-    /// for never.
+    /// Over how many ms they are (`close-spread-time`).
     pub close_window: AtomicU64,
-    /// Likewise.
+    /// Until when they are, in ms of the monotonic clock; the highest value stands for never.
     pub close_until: AtomicU64,
     /// Sequence of streams (`%rt`), where something reads it. Written by every worker with each request then, and with each connection
     /// of the runtime socket.

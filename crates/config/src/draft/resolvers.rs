@@ -15,15 +15,15 @@ pub type ReadResolvers = for<'a> fn(&mut ResolversDraft, &mut Args<'a, '_>) -> O
 pub struct ResolversDraft {
     /// Name servers with their names.
     pub nameservers: Vec<(Box<str>, NameServer)>,
-    /// The rest, as values.
+    /// `accepted_payload_size`.
     pub payload_size: u16,
-    /// Likewise.
+    /// `resolve_retries`.
     pub retries: u32,
-    /// Likewise.
+    /// `timeout resolve`.
     pub every: Duration,
-    /// Likewise.
+    /// `timeout retry`.
     pub retry: Duration,
-    /// Likewise.
+    /// The times of `hold`.
     pub hold: Hold,
 }
 

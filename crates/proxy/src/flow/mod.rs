@@ -51,7 +51,7 @@ const SPLICE_FROM: u64 = 64 * 1024;
 pub(crate) enum FlowError {
     /// Reading failed, or the sender closed before the end; what the kernel said of it.
     Read(ConnectionError),
-    /// Writing failed; likewise.
+    /// Writing failed; what the kernel said of it.
     Write(ConnectionError),
     /// The chunked coding is broken.
     Coding,

@@ -48,7 +48,7 @@ impl Deadlines {
         }
     }
 
-    /// Counts anew from `now`: for the client if `client` is waited for, likewise the server.
+    /// Counts anew from `now`: for the client where `client` is waited for, for the server where `server` is.
     fn restart(&mut self, connection: &Client, now: u64, client: bool, server: bool) {
         let at = |waited: bool, timeout: Option<Duration>| match timeout {
             Some(timeout) if waited => now.saturating_add(timeout.as_millis() as u64),

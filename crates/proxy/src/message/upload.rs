@@ -93,7 +93,7 @@ async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(),
     Ok(())
 }
 
-/// Likewise, until the timer expires.
+/// Waits for as much of the body, until the timer expires.
 async fn hold_within(client: &mut Client, x: &mut Exchange, wanted: usize) -> Result<(), Stop> {
     loop {
         decode(client, x)?;

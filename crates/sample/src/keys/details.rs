@@ -19,11 +19,11 @@ pub struct Details {
     pub serial: String,
     /// `Sep 13 21:20:24 2019 GMT`.
     pub not_before: String,
-    /// Likewise.
+    /// The end of its validity, in the same form.
     pub not_after: String,
     /// `/C=US/O=…/CN=…`.
     pub issuer: String,
-    /// Likewise.
+    /// Whom it is about, in the same form.
     pub subject: String,
     /// `DNS:…`, with commas between several.
     pub alternatives: String,
