@@ -64,6 +64,17 @@ fn what_rules_and_bodies_are_waited_for_is_part_of_the_request() {
 }
 
 #[test]
+fn a_capture_waits_for_the_bytes_that_it_is_of() {
+    let origin = Origin::raw(|mut stream| {
+        weir_tests::request::more(&mut stream, &mut Vec::new());
+    });
+    let frontend = "tcp-request inspect-delay 20s\n  tcp-request content capture req.payload(0,8) len 20\n  log-format %hr";
+    let scene = Scene::start("mode tcp", frontend, &format!("server s 127.0.0.1:{}", origin.port()));
+    slowly(scene.port, &["abcd", "efgh"]);
+    assert_eq!(scene.line_with_times(), "{abcdefgh}");
+}
+
+#[test]
 fn a_response_made_by_a_rule_has_the_time_of_the_one_it_replaces() {
     for (rule, status) in [("return status 201", 201), ("deny", 502), ("redirect location /x", 302)] {
         let origin = Origin::text("ok");

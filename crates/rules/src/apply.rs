@@ -192,9 +192,15 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::DisableRetry => return with(stage, |transaction| transaction.no_replay = true),
         Action::Capture { value, slot } => {
             let mut text = sample::value::Scratch::new();
-            if value.eval_into(&stage.env(), &mut text)
-                && let Some(transaction) = &mut stage.transaction
-            {
+            let found = {
+                let env = stage.env();
+                let found = value.eval_into(&env, &mut text);
+                if !found && env.may_change.get() && !env.complete {
+                    return Applied::Wait;
+                }
+                found
+            };
+            if found && let Some(transaction) = &mut stage.transaction {
                 transaction.capture(&stage.session.frontend, *slot, &text);
             }
             return Applied::Next;
