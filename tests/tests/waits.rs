@@ -64,6 +64,19 @@ fn what_rules_and_bodies_are_waited_for_is_part_of_the_request() {
 }
 
 #[test]
+fn what_is_not_looked_for_in_http_is_not_waited_for() {
+    let origin = Origin::text("ok");
+    for fetch in ["req.ssl_hello_type 1", "req.ssl_sni a", "req.payload(0,100) -m found", "req.body -m sub x"]
+    {
+        let frontend =
+            format!("tcp-request inspect-delay 20s\n  tcp-request content accept if {{ {fetch} }}");
+        let scene = Scene::start("", &frontend, &format!("server s 127.0.0.1:{}", origin.port()));
+        Client::connect(scene.port).send(GET).response().expect("an answer");
+        assert!(timers(&scene)[0] < 15_000, "{fetch}");
+    }
+}
+
+#[test]
 fn a_capture_waits_for_the_bytes_that_it_is_of() {
     let origin = Origin::raw(|mut stream| {
         weir_tests::request::more(&mut stream, &mut Vec::new());

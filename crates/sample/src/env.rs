@@ -60,6 +60,13 @@ impl<'a> Env<'a> {
     pub fn of(process: &'a Process, session: &'a Session, transaction: &'a Transaction, now_ms: u64) -> Self {
         Self { session: Some(session), transaction: Some(transaction), ..Self::new(process, now_ms) }
     }
+
+    /// Says that more of a connection's bytes might change the result, so that the caller waits for them. Of HTTP messages
+    /// are looked at instead, where none come that would.
+    pub(crate) fn want_bytes(&self, wanted: bool) {
+        let is_http = self.transaction.is_some_and(|transaction| transaction.is_http);
+        self.may_change.set(wanted && !self.complete && !is_http);
+    }
 }
 
 /// Where an expression stands: decides which fetches may be used (the columns of `-dKsmp`).

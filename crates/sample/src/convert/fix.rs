@@ -82,7 +82,7 @@ fn fix_is_valid<'a>(value: Value<'a>, _: &'a Args, env: &'a Env<'a>) -> Option<V
         Some(valid) => Some(Value::Bool(valid)),
         // Nothing is said of a part of a message, whether more comes or not.
         None => {
-            env.may_change.set(!env.complete);
+            env.want_bytes(true);
             None
         }
     }
@@ -105,7 +105,7 @@ fn fix_tag_value<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Opti
     match found {
         Some((_, start, end, _)) if end < bytes.len() => Some(Value::Bin(bytes.slice(start, end))),
         _ => {
-            env.may_change.set(!env.complete);
+            env.want_bytes(true);
             None
         }
     }

@@ -206,7 +206,7 @@ fn mqtt_is_valid<'a>(value: Value<'a>, _: &'a Args, env: &'a Env<'a>) -> Option<
         Ok(_) => Some(Value::Bool(true)),
         // Nothing is said of a part of a packet, whether more comes or not.
         Err(Problem::Short) => {
-            env.may_change.set(!env.complete);
+            env.want_bytes(true);
             None
         }
         Err(_) => Some(Value::Bool(false)),
@@ -242,7 +242,7 @@ fn mqtt_field_value<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> O
         Ok(kind) if i64::from(kind) == args.int(0)? => {}
         Ok(_) => return None,
         Err(problem) => {
-            env.may_change.set(matches!(problem, Problem::Short) && !env.complete);
+            env.want_bytes(matches!(problem, Problem::Short));
             return None;
         }
     }

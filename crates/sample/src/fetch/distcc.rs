@@ -38,7 +38,7 @@ fn find<'a>(env: &Env<'a>, args: &Args) -> Option<(usize, &'a [u8])> {
     let mut rest = bytes;
     loop {
         let Some((head, after)) = rest.split_at_checked(12) else {
-            env.may_change.set(!env.complete);
+            env.want_bytes(true);
             return None;
         };
         let number = usize::from_str_radix(std::str::from_utf8(&head[4..]).ok()?, 16).ok()?;
@@ -50,7 +50,7 @@ fn find<'a>(env: &Env<'a>, args: &Args) -> Option<(usize, &'a [u8])> {
         }
         let body = if WITHOUT_BODY.contains(&&head[..4]) { 0 } else { number };
         let Some(next) = after.get(body..) else {
-            env.may_change.set(!env.complete);
+            env.want_bytes(true);
             return None;
         };
         rest = next;
@@ -68,7 +68,7 @@ fn distcc_body<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<V
         return None;
     }
     if after.len() < length {
-        env.may_change.set(!env.complete);
+        env.want_bytes(true);
     }
     Some(Value::bin(&after[..after.len().min(length)]))
 }

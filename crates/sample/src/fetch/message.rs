@@ -30,7 +30,7 @@ fn keep_body(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 /// What of the body is there. It may still grow while the message is not complete.
 fn body<'a>(env: &Env<'a>, bytes: &'a [u8]) -> &'a [u8] {
     if !env.complete {
-        env.may_change.set(true);
+        env.want_bytes(true);
     }
     bytes
 }

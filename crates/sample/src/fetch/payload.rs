@@ -90,7 +90,7 @@ fn either<'a>(env: &Env<'a>, args: &Args) -> &'a [u8] {
 /// `length` bytes at `offset`; all from there with length 0. Waits for bytes that may still come.
 fn range<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value<'a>> {
     let (offset, length) = (args.int(0)? as usize, args.int(1)? as usize);
-    let more_may_come = || env.may_change.set(!env.complete);
+    let more_may_come = || env.want_bytes(true);
     let Some(rest) = bytes.get(offset..) else {
         more_may_come();
         return None;
@@ -108,7 +108,7 @@ fn range<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value<'a>> {
 
 fn length_value<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value<'a>> {
     let (offset, size) = (args.int(0)? as usize, args.int(1)? as usize);
-    let more_may_come = || env.may_change.set(!env.complete);
+    let more_may_come = || env.want_bytes(true);
     let Some(prefix) = bytes.get(offset..offset + size) else {
         more_may_come();
         return None;
@@ -151,7 +151,7 @@ fn res_payload_lv<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Optio
 }
 
 fn length<'a>(env: &Env<'a>, bytes: &[u8]) -> Option<Value<'a>> {
-    env.may_change.set(!env.complete);
+    env.want_bytes(true);
     Some(Value::Int(bytes.len() as i64))
 }
 
@@ -172,7 +172,7 @@ fn find_rdp_cookie<'a>(env: &Env<'a>, name: Option<&[u8]>) -> Option<&'a [u8]> {
     let complete = bytes.len() >= 11 && bytes.len() >= usize::from(bytes[2]) << 8 | usize::from(bytes[3]);
     if !complete {
         // What cannot become such a frame any more is not waited for.
-        env.may_change.set(!env.complete && matches!(bytes, [] | [3, ..]));
+        env.want_bytes(matches!(bytes, [] | [3, ..]));
         return None;
     }
     if bytes[0] != 3 || bytes[5] != 0xe0 {
@@ -206,7 +206,7 @@ struct Hello<'a> {
 /// The contents of the first record, if it is one of handshakes (RFC 8446, 5.1).
 fn handshake<'a>(env: &Env<'a>, bytes: &'a [u8]) -> Option<&'a [u8]> {
     if bytes.len() < 5 {
-        env.may_change.set(!env.complete && matches!(bytes, [] | [0x16, ..]));
+        env.want_bytes(matches!(bytes, [] | [0x16, ..]));
         return None;
     }
     if bytes[0] != 0x16 || bytes[1] != 3 {
@@ -214,7 +214,7 @@ fn handshake<'a>(env: &Env<'a>, bytes: &'a [u8]) -> Option<&'a [u8]> {
     }
     let length = usize::from(bytes[3]) << 8 | usize::from(bytes[4]);
     let Some(record) = bytes.get(5..5 + length) else {
-        env.may_change.set(!env.complete);
+        env.want_bytes(true);
         return None;
     };
     Some(record)
