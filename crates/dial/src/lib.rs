@@ -1,7 +1,8 @@
 //! How a connection to a server is opened, whoever opens it: what its line says of sockets, as the options of one.
 //!
-//! Requests, checks, agents and logs begin with [`to_server`]; what only one of them knows (the client's address, marks of
-//! rules, when to acknowledge) they set on top. The waiting, and what is said first on the connection, is theirs.
+//! Requests, checks, agents and logs begin with [`to_server`]; what only one of them knows (the
+//! client's address, marks of rules, when to acknowledge) they set on top. The waiting, and what is
+//! said first on the connection, is theirs.
 
 #![forbid(unsafe_code)]
 
@@ -10,10 +11,37 @@ use std::net::SocketAddr;
 use net::dial::unspecified;
 use net::{Dial, Target};
 use plan::ServerSettings;
+use plan::global::Tune;
 use plan::server::{Source, UseSource};
+use state::server::ServerAddress;
+
+/// The kernel's buffers towards servers (`tune.rcvbuf.server`, `tune.sndbuf.server`,
+/// `tune.notsent-lowat.server`); 0 leaves each to the kernel.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Buffers {
+    receive: usize,
+    send: usize,
+    notsent: usize,
+}
+
+impl From<&Tune> for Buffers {
+    fn from(tune: &Tune) -> Self {
+        Self { receive: tune.rcvbuf_server, send: tune.sndbuf_server, notsent: tune.notsent_server }
+    }
+}
+
+/// The address of a server as it is now, as something to connect to; `None` while its name has none.
+pub fn target(address: &ServerAddress) -> Option<Target> {
+    Some(match address {
+        ServerAddress::Ip(address) => Target::Ip(*address),
+        ServerAddress::Unix(path) => Target::Unix(path.clone()),
+        ServerAddress::Abstract { name, padded } => Target::Abstract { name: name.clone(), padded: *padded },
+        ServerAddress::Unresolved => return None,
+    })
+}
 
 /// The options of a socket to this server.
-pub fn to_server<'a>(server: &'a ServerSettings, target: &Target) -> Dial<'a> {
+pub fn to_server<'a>(server: &'a ServerSettings, buffers: Buffers, target: &Target) -> Dial<'a> {
     let source = server.source.as_ref();
     Dial {
         source: source.and_then(|source| own_address(source, target)),
@@ -21,6 +49,9 @@ pub fn to_server<'a>(server: &'a ServerSettings, target: &Target) -> Dial<'a> {
         transparent: source.is_some_and(|source| matches!(source.transparent, UseSource::Fixed(_))),
         interface: source.and_then(|source| source.interface.as_deref()),
         user_timeout: server.tcp_ut,
+        receive_buffer: buffers.receive,
+        send_buffer: buffers.send,
+        notsent: buffers.notsent,
         md5_key: server.md5sig.as_deref().map(str::as_bytes),
         congestion: server.congestion.as_deref(),
         tos: server.tos,
@@ -48,13 +79,27 @@ mod tests {
     /// The address, a range of ports, and whether the address may be foreign.
     type Seen = (SocketAddr, Option<(u16, u16)>, bool);
 
-    fn source(line: &str) -> Option<Seen> {
-        let text = format!("backend b\n mode tcp\n server s 192.0.2.1:80 {line}\n");
+    /// What `see` sees of the options for a server line behind some lines of `global`.
+    fn options<T>(global: &str, line: &str, see: impl FnOnce(&Dial<'_>) -> T) -> T {
+        let text = format!("global\n {global}\nbackend b\n mode tcp\n server s 192.0.2.1:80 {line}\n");
         let loaded = config::load_text("test.cfg", &text, &config::Boot::default());
-        let plan = loaded.plan.expect("the line is right");
+        let plan = loaded.plan.expect("the lines are right");
         let server = plan.proxies[0].servers.get(0).expect("it has one");
-        let dial = to_server(&server, &Target::Ip(([192, 0, 2, 1], 80).into()));
-        dial.source.map(|address| (address, dial.source_ports, dial.transparent))
+        let buffers = (&plan.global.tune).into();
+        see(&to_server(&server, buffers, &Target::Ip(([192, 0, 2, 1], 80).into())))
+    }
+
+    fn source(line: &str) -> Option<Seen> {
+        options("", line, |dial| dial.source.map(|address| (address, dial.source_ports, dial.transparent)))
+    }
+
+    #[test]
+    fn the_buffers_of_the_process_are_those_of_the_socket() {
+        let sizes =
+            |global: &str| options(global, "", |dial| (dial.receive_buffer, dial.send_buffer, dial.notsent));
+        assert_eq!(sizes(""), (0, 0, 0));
+        assert_eq!(sizes("tune.rcvbuf.server 8192\n tune.sndbuf.server 4096"), (8192, 4096, 0));
+        assert_eq!(sizes("tune.notsent-lowat.server 2048"), (0, 0, 2048));
     }
 
     #[test]

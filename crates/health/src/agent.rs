@@ -131,7 +131,7 @@ async fn converse(
     };
     let target = target(peer.server()).ok_or_else(|| Outcome::new("SOCKERR", 0, ""))?;
     let limit = settings.timeout.unwrap_or(settings.inter);
-    let opened = open_plain(peer, &target, settings.connect_timeout, limit).await;
+    let opened = open_plain(peer, context, &target, settings.connect_timeout, limit).await;
     let mut link = opened.map_err(|error| match error {
         ConnectError::Timeout => Outcome::new("L4TOUT", 0, ""),
         ConnectError::Failed(error) => Outcome::new("L4CON", 0, connection_error(&error)),

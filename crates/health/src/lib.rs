@@ -112,6 +112,8 @@ pub(crate) struct Context {
     node: Box<str>,
     /// `spread-checks`, in percent.
     spread: u32,
+    /// The kernel's buffers of connections to servers.
+    sockets: dial::Buffers,
     /// The largest answer read: `tune.bufsize`.
     buffer: usize,
     /// `tune.max-checks-per-thread`, 0 for no limit.
@@ -185,6 +187,7 @@ impl Checks {
                 .clone()
                 .unwrap_or_else(|| String::from_utf8_lossy(sample::fetch::hostname()).into()),
             spread: plan.global.spread_checks,
+            sockets: (&plan.global.tune).into(),
             buffer: plan.global.tune.bufsize,
             at_once: plan.global.tune.max_checks_per_thread as usize,
             forks: plan.global.insecure_fork_wanted,

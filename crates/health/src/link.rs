@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::facts::Facts;
 use crate::idle::{Idle, Lent, Wanted};
-use crate::{Peer, Subject};
+use crate::{Context, Peer, Subject};
 
 /// Bytes read by one call.
 const ROOM: usize = 4096;
@@ -154,6 +154,7 @@ pub(crate) enum ConnectError {
 /// conversation was sent.
 pub(crate) async fn obtain<'a>(
     subject: &Subject,
+    context: &Context,
     step: &Connect,
     facts: &Facts,
     home: Option<Home<'a>>,
@@ -164,11 +165,12 @@ pub(crate) async fn obtain<'a>(
         let allowed = subject.settings.timeout.unwrap_or(subject.settings.inter);
         return Ok(Link::new(Carrier::Lent(lent), Instant::now() + allowed, false, home));
     }
-    open(subject, step, facts, home).await
+    open(subject, context, step, facts, home).await
 }
 
 async fn open<'a>(
     subject: &Subject,
+    context: &Context,
     step: &Connect,
     facts: &Facts,
     home: Option<Home<'a>>,
@@ -186,12 +188,12 @@ async fn open<'a>(
         _ => start + settings.inter,
     };
     let reached = via.map_or_else(|| target.clone(), Target::Ip);
-    let stream =
-        match timeout_at(connect_by, dial::to_server(subject.peer.own(), &reached).connect(&reached)).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(ConnectError::Failed(error)),
-            Err(_) => return Err(ConnectError::Timeout),
-        };
+    let dial = dial::to_server(subject.peer.own(), context.sockets, &reached);
+    let stream = match timeout_at(connect_by, dial.connect(&reached)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(ConnectError::Failed(error)),
+        Err(_) => return Err(ConnectError::Timeout),
+    };
     let mut link = Link::new(Carrier::Own(stream, moves), connect_by, step.linger, home);
     let prepared = async {
         if via.is_some() {
@@ -211,13 +213,15 @@ async fn open<'a>(
 /// Opens a plain connection to `target` for a conversation that is to be over after `limit`.
 pub(crate) async fn open_plain(
     peer: &Peer,
+    context: &Context,
     target: &Target,
     connect_limit: Option<Duration>,
     limit: Duration,
 ) -> Result<Link<'static>, ConnectError> {
     let start = Instant::now();
     let connect_by = start + connect_limit.unwrap_or(limit).min(limit);
-    match timeout_at(connect_by, dial::to_server(peer.own(), target).connect(target)).await {
+    let dial = dial::to_server(peer.own(), context.sockets, target);
+    match timeout_at(connect_by, dial.connect(target)).await {
         Ok(Ok(stream)) => Ok(Link::new(Carrier::Own(stream, 0), start + limit, false, None)),
         Ok(Err(error)) => Err(ConnectError::Failed(error)),
         Err(_) => Err(ConnectError::Timeout),
@@ -245,11 +249,7 @@ fn target(subject: &Subject, step: &Connect, facts: &Facts) -> Result<Target, &'
     }
     match &**address {
         ServerAddress::Ip(address) => Ok(Target::Ip(SocketAddr::new(address.ip(), port.unwrap_or(0)))),
-        ServerAddress::Unix(path) => Ok(Target::Unix(path.clone())),
-        ServerAddress::Abstract { name, padded } => {
-            Ok(Target::Abstract { name: name.clone(), padded: *padded })
-        }
-        ServerAddress::Unresolved => Err("the server's name is not resolved"),
+        other => dial::target(other).ok_or("the server's name is not resolved"),
     }
 }
 

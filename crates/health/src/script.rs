@@ -140,7 +140,7 @@ impl Conversation<'_> {
         self.persistent = false;
         self.listen_anew();
         let home = idle::home(self.subject, self.context, self.script, connect);
-        let (status, error) = match obtain(self.subject, connect, &self.facts, home).await {
+        let (status, error) = match obtain(self.subject, self.context, connect, &self.facts, home).await {
             Ok(mut link) => {
                 // Asking the system for them is not for nothing.
                 if self.script.evaluates {

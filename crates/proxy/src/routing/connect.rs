@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use net::dial::SourceError;
-use net::{Dial, Stream, Target, proxy_protocol, socks4};
+use net::{Stream, Target, proxy_protocol, socks4};
 use plan::proxy::Reuse;
 use plan::server::{SendProxy, UseSource};
 use plan::{Proxy, ServerSettings};
@@ -219,14 +219,7 @@ async fn open(
         None => dial(client, x, settings, &target, allowed, (late_ack, watch)).await,
         Some(proxy) => through(client, x, settings, proxy, &target, allowed, watch).await,
     }?;
-    let options = &backend.options;
-    if options.srvtcpka {
-        let probe = options.tcp_keepalive_server;
-        stream.set_keepalive(probe.count, probe.idle, probe.interval);
-    }
-    if options.nolinger_backend {
-        stream.reset_on_close();
-    }
+    set_options(&stream, backend);
     x.txn.times.connected = now_us();
     let asked = client.worker.shared.plan.variables.wants_backend_source();
     let ours = if asked { stream.local().map_or(Endpoint::Local, Endpoint::Ip) } else { Endpoint::Local };
@@ -245,6 +238,18 @@ async fn open(
         late_nodelay: may_wait(x, settings),
         open: opened,
     })))
+}
+
+/// What the backend's options say of a connection that stands.
+pub(super) fn set_options(stream: &Stream, backend: &Proxy) {
+    let options = &backend.options;
+    if options.srvtcpka {
+        let probe = options.tcp_keepalive_server;
+        stream.set_keepalive(probe.count, probe.idle, probe.interval);
+    }
+    if options.nolinger_backend {
+        stream.reset_on_close();
+    }
 }
 
 /// Counts the connection to be opened. Where descriptors run short (`tune.pool-high-fd-ratio`), or a server takes no
@@ -338,27 +343,16 @@ async fn dial(
     (late_ack, watch): (bool, bool),
 ) -> Result<Stream, Fault> {
     let worker = client.worker.clone();
-    let tune = &worker.shared.plan.global.tune;
-    let source = source_address(client, x, settings, target);
-    let source_settings = settings.source.as_ref();
-    let dial = Dial {
-        source,
-        source_ports: source_settings.and_then(|source| source.ports).filter(|(first, last)| first != last),
-        transparent: source_settings.is_some_and(|source| source.transparent != UseSource::No),
-        interface: source_settings.and_then(|source| source.interface.as_deref()),
-        user_timeout: settings.tcp_ut,
-        fast_open: settings.tfo,
-        md5_key: settings.md5sig.as_deref().map(str::as_bytes),
-        congestion: settings.congestion.as_deref(),
-        tos: x.txn.server_tos.or(settings.tos),
-        mark: x.txn.server_mark,
-        receive_buffer: tune.rcvbuf_server,
-        send_buffer: tune.sndbuf_server,
-        notsent: tune.notsent_server,
-        late_ack,
-        late_nodelay: may_wait(x, settings),
-        namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
-    };
+    let mut dial = dial::to_server(settings, (&worker.shared.plan.global.tune).into(), target);
+    if settings.source.as_ref().is_some_and(|source| source.transparent != UseSource::No) {
+        dial.source = foreign_address(client, x, settings).or(dial.source);
+        dial.transparent = true;
+    }
+    dial.fast_open = settings.tfo;
+    dial.tos = x.txn.server_tos.or(settings.tos);
+    dial.mark = x.txn.server_mark;
+    dial.late_ack = late_ack;
+    dial.late_nodelay = may_wait(x, settings);
     client.timer.set_after(timer::now_ms(), allowed);
     client.entry.activity.set(Activity::Connecting);
     let mut connecting = pin!(dial.connect(target));
@@ -424,43 +418,26 @@ fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Ta
             }
             Some(Target::Ip(address))
         }
-        ServerAddress::Unix(path) => Some(Target::Unix(path.clone())),
-        ServerAddress::Abstract { name, padded } => {
-            Some(Target::Abstract { name: name.clone(), padded: *padded })
-        }
-        ServerAddress::Unresolved => None,
+        other => dial::target(other),
     }
 }
 
-fn source_address(
-    client: &Client,
-    x: &Exchange,
-    settings: &ServerSettings,
-    target: &Target,
-) -> Option<SocketAddr> {
-    let source = settings.source.as_ref()?;
-    let Target::Ip(target) = target else { return None };
-    let client_end = x.source(client);
-    let port = source.ports.map_or(0, |(first, last)| if first == last { first } else { 0 });
-    let foreign = match &source.transparent {
-        UseSource::No => None,
-        UseSource::Fixed(address) => Some(*address),
-        UseSource::Client => match client_end {
+/// The address that `usesrc` takes from the client or its request.
+fn foreign_address(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<SocketAddr> {
+    match &settings.source.as_ref()?.transparent {
+        UseSource::No | UseSource::Fixed(_) => None,
+        UseSource::Client => match x.source(client) {
             Endpoint::Ip(address) => Some(address),
             Endpoint::Local => None,
         },
-        UseSource::ClientIp => client_end.ip().map(|ip| SocketAddr::new(ip, 0)),
+        UseSource::ClientIp => x.source(client).ip().map(|ip| SocketAddr::new(ip, 0)),
         UseSource::Header(name, occurrence) => {
             let name = http::Name::new(name.as_bytes());
             let value = x.txn.request.nth_value(&name, *occurrence)?;
             let ip: IpAddr = std::str::from_utf8(value).ok()?.trim().parse().ok()?;
             Some(SocketAddr::new(ip, 0))
         }
-    };
-    foreign.or_else(|| {
-        let ip = source.address.unwrap_or_else(|| net::dial::unspecified(*target));
-        (source.address.is_some() || source.ports.is_some()).then(|| SocketAddr::new(ip, port))
-    })
+    }
 }
 
 /// The PROXY header that this server wants before anything else; empty for none.

@@ -13,7 +13,7 @@ use plan::{Proxy, ServerSettings};
 use sample::Endpoint;
 
 use crate::flow::Socket;
-use crate::routing::connect::{has_idle_elsewhere, take_over};
+use crate::routing::connect::{has_idle_elsewhere, set_options, take_over};
 use crate::server::Open;
 use crate::server::h1::{Connection, Key};
 use crate::server::local::LocalServer;
@@ -64,14 +64,7 @@ pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: S
         return stream.reset_on_close();
     };
     open.moves = moves;
-    let options = &backend.options;
-    if options.srvtcpka {
-        let probe = options.tcp_keepalive_server;
-        stream.set_keepalive(probe.count, probe.idle, probe.interval);
-    }
-    if options.nolinger_backend {
-        stream.reset_on_close();
-    }
+    set_options(&stream, backend);
     let asked = worker.shared.plan.variables.wants_backend_source();
     let ours = stream.local().filter(|_| asked).map_or(Endpoint::Local, Endpoint::Ip);
     let ends = Some((ours, stream.peer().map_or(Endpoint::Local, Endpoint::Ip)));

@@ -9,10 +9,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use net::{Dial, Stream, Target};
-use plan::ServerSettings;
+use net::{Dial, Stream};
 use plan::log::{LogProto, RingPeer, RingServer};
-use plan::server::UseSource;
 use runtime::timer::{self, Timer, now_ms};
 use state::ring::Reader;
 use state::server::ServerAddress;
@@ -86,13 +84,11 @@ async fn connect(worker: &Worker, server: &RingServer, timer: &Timer) -> io::Res
             (ServerAddress::clone(&settings.state.address.load()), Some(&**settings))
         }
     };
-    let target = match address {
-        ServerAddress::Ip(address) => Target::Ip(address),
-        ServerAddress::Unix(path) => Target::Unix(path),
-        ServerAddress::Abstract { name, padded } => Target::Abstract { name, padded },
-        ServerAddress::Unresolved => return Err(io::ErrorKind::AddrNotAvailable.into()),
-    };
-    let dial = settings.map_or_else(Dial::default, |settings| dial_of(worker, settings));
+    let target = dial::target(&address).ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let dial = settings.map_or_else(Dial::default, |settings| {
+        let buffers = (&worker.shared.plan.global.tune).into();
+        Dial { fast_open: settings.tfo, ..dial::to_server(settings, buffers, &target) }
+    });
     timer.set_after(now_ms(), server.connect_timeout);
     let mut connecting = pin!(dial.connect(&target));
     poll_fn(|context| match connecting.as_mut().poll(context) {
@@ -100,33 +96,6 @@ async fn connect(worker: &Worker, server: &RingServer, timer: &Timer) -> io::Res
         Poll::Pending => timer.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
     })
     .await
-}
-
-fn dial_of<'a>(worker: &Worker, settings: &'a ServerSettings) -> Dial<'a> {
-    let tune = &worker.shared.plan.global.tune;
-    let source = settings.source.as_ref();
-    let fixed = source.and_then(|source| match &source.transparent {
-        UseSource::Fixed(address) => Some(*address),
-        _ => source.address.map(|ip| (ip, source.ports.map_or(0, |(first, _)| first)).into()),
-    });
-    Dial {
-        mark: None,
-        source: fixed,
-        source_ports: source.and_then(|source| source.ports).filter(|(first, last)| first != last),
-        transparent: source.is_some_and(|source| matches!(source.transparent, UseSource::Fixed(_))),
-        interface: source.and_then(|source| source.interface.as_deref()),
-        user_timeout: settings.tcp_ut,
-        fast_open: settings.tfo,
-        md5_key: settings.md5sig.as_deref().map(str::as_bytes),
-        congestion: settings.congestion.as_deref(),
-        tos: settings.tos,
-        receive_buffer: tune.rcvbuf_server,
-        send_buffer: tune.sndbuf_server,
-        notsent: tune.notsent_server,
-        late_ack: false,
-        late_nodelay: false,
-        namespace: settings.namespace.as_deref().filter(|name| *name != "*"),
-    }
 }
 
 /// Sends messages until the server closes, fails, or takes nothing for `timeout server`.
