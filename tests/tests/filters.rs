@@ -132,6 +132,108 @@ fn tcp_streams_are_limited_in_both_directions() {
     assert!(time >= Duration::from_millis(400), "{time:?}");
 }
 
+/// What a trace tells, without times, names of streams and the payload: the filter, what is still to come on both
+/// channels, what happened.
+fn told(messages: &str) -> Vec<String> {
+    let events = messages.lines().filter_map(|line| {
+        let (who, rest) = line.split_once("] [strm ")?;
+        let (_, who) = who.split_once('[')?;
+        let (masks, what) = rest.split_once("] ")?;
+        let (_, masks) = masks.split_once(") ")?;
+        let words: Vec<&str> = what.split_whitespace().filter(|word| !matches!(*word, "-" | ":")).collect();
+        Some(format!("{} {masks} {}", who.trim(), words.join(" ")))
+    });
+    events.filter(|event| !event.contains("payload") && !event.contains("headers")).collect()
+}
+
+#[test]
+fn a_trace_tells_the_steps_of_a_request_and_what_is_to_come() {
+    let origin = origin(5);
+    let port = free_port();
+    let text = format!(
+        "defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         frontend fe\n bind 127.0.0.1:{port}\n filter trace name F\n tcp-request inspect-delay 5s\n \
+         tcp-request content accept if TRUE\n option http-buffer-request\n default_backend be\n\
+         backend be\n filter trace name B\n use-server s if TRUE\n tcp-response inspect-delay 5s\n \
+         tcp-response content accept if TRUE\n server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let weir = Weir::start(&text, &[port]);
+    let request = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n\0".to_vec();
+    assert!(Client::connect(port).send(request).response().is_some());
+    assert!(eventually(|| weir.messages().contains("trace_detach             : filter-type=frontend")));
+    let messages = weir.messages();
+    let mut lines = told(&messages);
+    // The two fields of the response's head.
+    lines.retain(|line| {
+        !line.ends_with(": 5") && !line.contains("x-got") && !line.ends_with(": a") && !line.ends_with(": 1")
+    });
+    let expected = "\
+        F/fe 0x00060037 0x00000000 trace_attach filter-type=frontend\n\
+        F/fe 0x00060037 0x00000000 trace_stream_start\n\
+        F/fe 0x00060037 0x00000000 trace_chn_start_analyze channel=REQUEST mode=HTTP (frontend)\n\
+        F/fe 0x00060036 0x00000000 trace_chn_analyze channel=REQUEST mode=HTTP (frontend) analyzer=AN_REQ_INSPECT_FE step=PRE\n\
+        F/fe 0x00060034 0x00000000 trace_chn_analyze channel=REQUEST mode=HTTP (frontend) analyzer=AN_REQ_INSPECT_FE step=POST\n\
+        F/fe 0x00060034 0x00000000 trace_chn_analyze channel=REQUEST mode=HTTP (frontend) analyzer=AN_REQ_WAIT_HTTP step=PRE\n\
+        F/fe 0x00060038 0x00000000 trace_chn_analyze channel=REQUEST mode=HTTP (frontend) analyzer=AN_REQ_WAIT_HTTP step=POST\n\
+        F/fe 0x00060038 0x00000000 trace_chn_analyze channel=REQUEST mode=HTTP (frontend) analyzer=AN_REQ_HTTP_BODY step=PRE\n\
+        F/fe 0x00060030 0x00000000 trace_chn_analyze channel=REQUEST mode=HTTP (frontend) analyzer=AN_REQ_HTTP_BODY step=POST\n\
+        F/fe 0x00060030 0x00000000 trace_chn_analyze channel=REQUEST mode=HTTP (frontend) analyzer=AN_REQ_HTTP_PROCESS_FE step=PRE\n\
+        F/fe 0x00060020 0x00000000 trace_chn_analyze channel=REQUEST mode=HTTP (frontend) analyzer=AN_REQ_HTTP_PROCESS_FE step=POST\n\
+        F/fe 0x00060020 0x00000000 trace_chn_analyze channel=REQUEST mode=HTTP (frontend) analyzer=AN_REQ_SWITCHING_RULES step=PRE\n\
+        B/be 0x00060000 0x00000000 trace_attach filter-type=backend\n\
+        F/fe 0x00060000 0x00000000 trace_stream_set_backend backend=be\n\
+        B/be 0x00060000 0x00000000 trace_stream_set_backend backend=be\n\
+        F/fe 0x00060d40 0x20000000 trace_chn_analyze channel=REQUEST mode=HTTP (backend) analyzer=AN_REQ_SWITCHING_RULES step=POST\n\
+        B/be 0x00060d40 0x20000000 trace_chn_start_analyze channel=REQUEST mode=HTTP (backend)\n";
+    assert_eq!(lines[..17].join("\n") + "\n", expected);
+    let steps = |who: &str| -> Vec<String> {
+        let own = lines.iter().filter_map(|line| line.strip_prefix(who));
+        own.filter_map(|line| Some(line.split_once("analyzer=")?.1.to_owned())).collect()
+    };
+    let both = |steps: &[&str]| -> Vec<String> {
+        steps.iter().flat_map(|step| [format!("{step} step=PRE"), format!("{step} step=POST")]).collect()
+    };
+    let of_backend = both(&[
+        "AN_REQ_HTTP_PROCESS_BE",
+        "AN_REQ_SRV_RULES",
+        "AN_REQ_HTTP_INNER",
+        "AN_RES_INSPECT",
+        "AN_RES_WAIT_HTTP",
+        "AN_RES_HTTP_PROCESS_FE/BE",
+    ]);
+    assert_eq!(steps("B/be "), of_backend);
+    assert!(steps("F/fe ").ends_with(&of_backend));
+    let expected = "\
+        F/fe 0x00040000 0x24000000 trace_chn_end_analyze channel=REQUEST mode=HTTP (backend)\n\
+        B/be 0x00040000 0x24000000 trace_chn_end_analyze channel=REQUEST mode=HTTP (backend)\n\
+        F/fe 0x00040000 0x20000000 trace_chn_end_analyze channel=RESPONSE mode=HTTP (backend)\n\
+        B/be 0x00040000 0x20000000 trace_chn_end_analyze channel=RESPONSE mode=HTTP (backend)\n\
+        B/be 0x00000000 0x00000000 trace_detach filter-type=backend\n\
+        F/fe 0x00000000 0x00000000 trace_stream_stop\n\
+        F/fe 0x00000000 0x00000000 trace_detach filter-type=frontend";
+    assert_eq!(lines[lines.len() - 7..].join("\n"), expected);
+    for line in [
+        "[F/fe                ] filter initialized [quiet=false - fwd random=false - hexdump=false - max fwd=0]",
+        "[B/be                ] filter initialized for thread tid 0",
+    ] {
+        assert!(messages.contains(line), "{line}: {messages}");
+    }
+}
+
+#[test]
+fn content_rules_come_before_the_body_is_waited_for_and_before_monitor_uri() {
+    let origin = origin(5);
+    let rules = " option http-buffer-request\n monitor-uri /up\n tcp-request content reject if METH_POST\n \
+                 tcp-request content reject if { path /up }\n";
+    let (_weir, port) = start("http", rules, &origin);
+    // The rest of the body never comes.
+    let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n".to_vec();
+    assert!(Client::connect(port).send(request).response().is_none());
+    let request = b"GET /up HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
+    assert!(Client::connect(port).send(request).response().is_none());
+}
+
 #[test]
 fn a_filter_left_out_of_the_sequence_does_nothing() {
     let origin = origin(5000);

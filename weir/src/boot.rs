@@ -11,7 +11,7 @@ use control::Runtime;
 use diag::Severity;
 use plan::Plan;
 use proxy::shared::{Found, ServiceReply, ServiceRequest};
-use proxy::{Services, Shared, Worker};
+use proxy::{Life, Services, Shared, Worker};
 use runtime::watchdog::{self, Task};
 use state::Process;
 use tokio::sync::Barrier;
@@ -166,6 +166,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let has_master = link.is_some();
     let threads = plan.global.workers();
     runtime::profile::switch(plan.global.profile_tasks);
+    proxy::tell_of_process(&plan, Life::Begins);
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = Arc::new(Process::default());
     process.maxconn.store(limits.max_connections, Relaxed);
@@ -232,7 +233,10 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if let Some(launch) = launch {
         launch.succeed();
     }
-    Ok(signals::wait(signals, &shared, &exposed, messages))
+    let ending = signals::wait(signals, &shared, &exposed, messages);
+    (0..threads).rev().for_each(|index| proxy::tell_of_process(&plan, Life::WorkerEnds(index)));
+    proxy::tell_of_process(&plan, Life::Ends);
+    Ok(ending)
 }
 
 /// Tells of workers that one task holds up.
@@ -285,6 +289,7 @@ async fn work(
 ) {
     let Desk { shared, runtime, checks, sections, exposed, ready } = desk;
     let worker = Worker::new(shared.clone(), group.clone());
+    proxy::tell_of_process(&shared.plan, Life::WorkerBegins(worker.index));
     proxy::serve::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
     proxy::serve::feed::start(&worker);

@@ -38,6 +38,7 @@ mod server;
 pub mod shared;
 pub mod worker;
 
+pub use flow::{Life, tell_of_process};
 pub use routing::lend;
 pub use shared::{Services, Shared};
 pub use worker::Worker;

@@ -17,15 +17,16 @@ use crate::draft::settings::{FilterDraft, FilterKind, Settings};
 pub static TABLE: &[Keyword] = &[
     proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out", filter)
         .partial("other filters are not supported yet"),
-    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence)
-        .partial("filters of `trace` keep the order of their lines"),
+    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
 ];
 
 /// The filters that there are, and how much of each.
 pub const BUILT: &[(&str, Support)] = &[
     (
         "trace",
-        Support::Partial("says nothing of analysers (`trace_chn_analyze`) and of the start of the process"),
+        Support::Partial(
+            "offsets count the payload alone, not the blocks of a head, and empty portions are not told",
+        ),
     ),
     ("bwlim-in", Support::Partial("`key` and `table` need stick tables, which are not supported yet")),
     ("bwlim-out", Support::Partial("`key` and `table` need stick tables, which are not supported yet")),

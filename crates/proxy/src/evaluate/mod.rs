@@ -15,10 +15,12 @@ use sample::{Cause, Phase};
 use crate::answers::page;
 use crate::client::Client;
 use crate::client::handshake::Expected;
+use crate::exchange::trace;
 use crate::exchange::view;
 use crate::exchange::view::holds;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
+use crate::flow::Analyser;
 use crate::message::response;
 use crate::message::upload;
 use crate::server::Upstream;
@@ -51,17 +53,28 @@ pub(crate) async fn tcp_session(client: &mut Client) -> Result<(), Stop> {
 
 /// All that a frontend says of a request: `tcp-request content`, `http-request`, `redirect`, statistics.
 pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    if has_nothing_to_ask(&client.frontend) {
+    if has_nothing_to_ask(&client.frontend) && x.trace.is_none() {
         return Ok(());
     }
     let frontend = client.frontend.clone();
+    trace::enter(x, Analyser::InspectFrontend);
+    on_content(client, x, &frontend).await?;
+    trace::leave(x, Analyser::InspectFrontend);
+    trace::enter(x, Analyser::WaitRequest);
     if frontend.monitor_uri.is_some() {
         monitor(client, x, &frontend)?;
     }
-    if frontend.options.http_buffer_request && x.has_body() {
+    let holds = frontend.options.http_buffer_request && x.has_body();
+    trace::received(x, holds);
+    if holds {
         hold_body(client, x, &frontend, usize::MAX, None).await?;
+        trace::leave(x, Analyser::RequestBody);
     }
-    on_request(client, x, &frontend).await
+    trace::enter(x, Analyser::ProcessFrontend);
+    on_request(client, x, &frontend).await?;
+    trace::leave(x, Analyser::ProcessFrontend);
+    trace::enter(x, Analyser::Switch);
+    Ok(())
 }
 
 /// Whether a proxy has no rule about requests: the usual case costs a look.
@@ -77,28 +90,38 @@ fn has_nothing_to_ask(proxy: &Proxy) -> bool {
 
 /// All that the backend says, unless it is the frontend too.
 pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
-    if backend.index == client.frontend.index || has_nothing_to_ask(backend) {
+    if backend.index == client.frontend.index || has_nothing_to_ask(backend) && x.trace.is_none() {
         return Ok(());
     }
-    on_request(client, x, backend).await
+    trace::enter(x, Analyser::InspectBackend);
+    on_content(client, x, backend).await?;
+    trace::leave(x, Analyser::InspectBackend);
+    trace::enter(x, Analyser::ProcessBackend);
+    on_request(client, x, backend).await?;
+    trace::leave(x, Analyser::ProcessBackend);
+    Ok(())
 }
 
-async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
+/// `tcp-request content` in HTTP: before anything else looks at the request.
+async fn on_content(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     if client.worker.shared.plan.variables.wants_bodies() {
         upload::look(client, x);
     }
     let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
-    if !proxy.tcp_request.is_empty() && !were_run {
-        let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
-        let about = &mut About::Content { proxy, until };
-        let accepted = Box::pin(driver::run(client, Some(x), &proxy.tcp_request, about)).await;
-        if matches!(accepted, Err(Stop::Close)) && proxy.index == client.frontend.index {
-            // These rules come before the request is looked at as one.
-            x.txn.request_line = None;
-            x.txn.times.request = 0;
-        }
-        accepted?;
+    if proxy.tcp_request.is_empty() || were_run {
+        return Ok(());
     }
+    let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+    let about = &mut About::Content { proxy, until };
+    let accepted = Box::pin(driver::run(client, Some(x), &proxy.tcp_request, about)).await;
+    if matches!(accepted, Err(Stop::Close)) && proxy.index == client.frontend.index {
+        x.txn.request_line = None;
+        x.txn.times.request = 0;
+    }
+    accepted.map(drop)
+}
+
+async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     restrict_names(client, x, proxy)?;
     if !proxy.http_request.is_empty() {
         of_http(client, x, proxy, &proxy.http_request).await?;
@@ -149,13 +172,17 @@ pub(crate) async fn of_response(
     backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
+    trace::response(x, backend);
     if client.worker.shared.plan.variables.wants_bodies() {
         response::look(x, upstream);
     }
     if !backend.tcp_response.is_empty() {
+        trace::enter(x, Analyser::InspectResponse);
         let about = &mut About::Response(backend, upstream);
         Box::pin(driver::run(client, Some(x), &backend.tcp_response, about)).await?;
+        trace::leave(x, Analyser::InspectResponse);
     }
+    trace::process_response(x);
     if !backend.http_response.is_empty() {
         let about = &mut About::Response(backend, upstream);
         driver::run(client, Some(x), &backend.http_response, about).await?;
@@ -224,7 +251,11 @@ fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), St
 /// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for what its rules look at.
 pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let frontend = client.frontend.clone();
-    on_stream(client, x, &frontend).await
+    trace::enter(x, Analyser::InspectFrontend);
+    on_stream(client, x, &frontend).await?;
+    trace::leave(x, Analyser::InspectFrontend);
+    trace::enter(x, Analyser::Switch);
+    Ok(())
 }
 
 /// `tcp-request content` of a TCP backend, unless it is the frontend too.
@@ -233,7 +264,13 @@ pub(crate) async fn of_tcp_backend(
     x: &mut Exchange,
     backend: &Proxy,
 ) -> Result<(), Stop> {
-    if backend.index == client.frontend.index { Ok(()) } else { on_stream(client, x, backend).await }
+    if backend.index == client.frontend.index {
+        return Ok(());
+    }
+    trace::enter(x, Analyser::InspectBackend);
+    on_stream(client, x, backend).await?;
+    trace::leave(x, Analyser::InspectBackend);
+    Ok(())
 }
 
 async fn on_stream(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
@@ -254,12 +291,17 @@ pub(crate) async fn of_tcp_response(
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     if backend.tcp_response.is_empty() {
+        trace::response(x, backend);
         return Ok(());
     }
     // Nothing is looked at before the server says something.
     let patience = backend.timeouts.server.map_or(timer::NEVER, |time| now_ms() + time.as_millis() as u64);
     let complete = !Box::pin(response::more(client, x, upstream, patience)).await?;
     let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+    trace::response(x, backend);
+    trace::enter(x, Analyser::InspectResponse);
     let about = &mut About::Answer { proxy: backend, upstream, until, complete };
-    driver::run(client, Some(x), &backend.tcp_response, about).await.map(drop)
+    driver::run(client, Some(x), &backend.tcp_response, about).await?;
+    trace::leave(x, Analyser::InspectResponse);
+    Ok(())
 }

@@ -12,6 +12,7 @@ use state::process::ProcessCounters;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::exchange::report;
+use crate::exchange::trace;
 
 /// The whole second of an instant in microseconds, in milliseconds: what is kept of the last session of a server or backend,
 /// where 0 is never.
@@ -21,6 +22,7 @@ pub(crate) fn second_of(instant_us: u64) -> u64 {
 
 /// Counts the request and writes its log line.
 pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
+    trace::end(x);
     if x.txn.times.closed == 0 {
         x.txn.times.closed = now_us();
     }

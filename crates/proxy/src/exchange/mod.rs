@@ -8,6 +8,7 @@ pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod report;
 pub(crate) mod sockets;
+pub(crate) mod trace;
 pub(crate) mod unique_id;
 pub(crate) mod view;
 
@@ -21,7 +22,7 @@ use sample::{Endpoint, Phase, Transaction};
 
 use crate::client::Client;
 use crate::fault::Fault;
-use crate::flow::{Flow, Stored};
+use crate::flow::{Flow, Stored, Trace};
 use crate::server::local::LocalProxy;
 use sockets::ServerSocket;
 
@@ -39,6 +40,8 @@ pub(crate) struct Exchange {
     pub(crate) backend: Option<Rc<LocalProxy>>,
     /// Which server it is for.
     pub(crate) choice: Choice,
+    /// What `filter trace` is told, where a proxy has one.
+    pub(crate) trace: Option<Rc<Trace>>,
     /// From the client to the server.
     pub(crate) upload: Flow,
     /// From the server to the client.
@@ -184,6 +187,7 @@ impl Exchange {
         reply.clear();
         self.phase = Phase::Request;
         self.upgrade = Upgrade::None;
+        self.trace = None;
         self.backend = None;
         self.error_status = 0;
         self.answered = false;

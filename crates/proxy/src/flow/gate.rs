@@ -81,7 +81,7 @@ impl Throttle {
 /// Holds one direction of one stream back.
 pub(crate) struct Gate {
     throttles: Vec<Throttle>,
-    tracers: Vec<Tracer>,
+    tracer: Option<Tracer>,
     /// How many of the staged bytes that are sent next are a head, which passes freely.
     pub(crate) free: usize,
     /// Bytes of payload that passed.
@@ -97,8 +97,8 @@ impl std::fmt::Debug for Gate {
 
 impl Gate {
     /// A gate for a direction whose next `free` bytes are a head.
-    pub(crate) fn new(throttles: Vec<Throttle>, tracers: Vec<Tracer>, free: usize) -> Self {
-        Self { throttles, tracers, free, passed: 0, timer: Timer::new() }
+    pub(crate) fn new(throttles: Vec<Throttle>, tracer: Option<Tracer>, free: usize) -> Self {
+        Self { throttles, tracer, free, passed: 0, timer: Timer::new() }
     }
 
     /// How many of `wanted` bytes of payload may be sent now.
@@ -108,15 +108,7 @@ impl Gate {
         for throttle in &mut self.throttles {
             allowed = allowed.min(throttle.allow(wanted as u64, now));
         }
-        for trace in self.tracers.iter().map(|tracer| &tracer.filter) {
-            if trace.max_forward > 0 {
-                allowed = allowed.min(trace.max_forward as u64);
-            }
-            if trace.random_forwarding && allowed > 1 {
-                allowed = fastrand::u64(1..=allowed);
-            }
-        }
-        allowed as usize
+        self.tracer.as_ref().map_or(allowed, |tracer| tracer.allow(allowed)) as usize
     }
 
     /// Counts bytes of payload that were sent.
@@ -124,7 +116,7 @@ impl Gate {
         for throttle in &mut self.throttles {
             throttle.current += bytes.len() as u64;
         }
-        for tracer in self.tracers.iter().filter(|_| !bytes.is_empty()) {
+        if let Some(tracer) = self.tracer.as_ref().filter(|_| !bytes.is_empty()) {
             tracer.payload(bytes, self.passed);
         }
         self.passed += bytes.len() as u64;
@@ -136,14 +128,6 @@ impl Gate {
         // One more than now: the clock that made it wait has not moved on.
         self.timer.set(at.clamp(now_ms() + 1, now_ms() + LOOK));
         self.timer.poll_expired(context)
-    }
-}
-
-impl Drop for Gate {
-    fn drop(&mut self) {
-        for told in [Tracer::end, Tracer::detach] {
-            self.tracers.iter().for_each(told);
-        }
     }
 }
 

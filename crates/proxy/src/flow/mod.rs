@@ -23,7 +23,8 @@ pub(crate) use gate::{Gate, Throttle};
 pub(crate) use sink::{Coding, Sink};
 pub(crate) use socket::Socket;
 pub(crate) use source::{Source, Stored, decode};
-pub(crate) use tracer::Tracer;
+pub(crate) use tracer::{Analyser, Trace, Tracer, Watcher, bit};
+pub use tracer::{Life, tell_of_process};
 
 use source::Framing;
 

@@ -1,110 +1,408 @@
-//! What `filter trace` tells of one direction of one stream on standard error (configuration manual, 9.1), in HAProxy's lines. Streams have no
-//! analysers here: their masks are zeros, and what tells of them is left out. A stream is named by its number.
+//! What `filter trace` tells of a stream on standard error (configuration manual, 9.1), in HAProxy's lines.
+//!
+//! HAProxy takes a stream through analysers and shows in every line which of them are still to come on
+//! either channel. Weir has no analysers, but the same steps in the same order: [`Trace`] keeps the two
+//! masks as HAProxy would, and is told where a step begins and ends. A stream is named by its number.
 
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use plan::Plan;
 use plan::filter::TraceFilter;
 
-/// One filter that watches one direction.
-pub(crate) struct Tracer {
+/// A step of a stream, as HAProxy's engine names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Analyser {
+    InspectFrontend,
+    WaitRequest,
+    RequestBody,
+    ProcessFrontend,
+    Switch,
+    InspectBackend,
+    ProcessBackend,
+    ServerRules,
+    Inner,
+    RdpCookie,
+    InspectResponse,
+    WaitResponse,
+    ProcessResponse,
+}
+
+/// Bits of the masks that are no step of their own.
+pub(crate) mod bit {
+    /// The filters of the frontend begin to see the request.
+    pub(crate) const START_FRONTEND: u32 = 0x1;
+    /// The filters of the backend begin to see the request.
+    pub(crate) const START_BACKEND: u32 = 0x40;
+    /// The heads are to be shown to filters.
+    pub(crate) const REQUEST_HEAD: u32 = 0x4000;
+    pub(crate) const RESPONSE_HEAD: u32 = 0x200_0000;
+    /// The messages of HTTP are to be forwarded.
+    pub(crate) const REQUEST_FORWARD: u32 = 0x8000;
+    pub(crate) const RESPONSE_FORWARD: u32 = 0x400_0000;
+    /// Bytes are to be forwarded.
+    pub(crate) const REQUEST_DATA: u32 = 0x2_0000;
+    pub(crate) const RESPONSE_DATA: u32 = 0x1000_0000;
+    /// The filters are to be told of the end.
+    pub(crate) const REQUEST_END: u32 = 0x4_0000;
+    pub(crate) const RESPONSE_END: u32 = 0x2000_0000;
+    /// The filters begin to see the response.
+    pub(crate) const RESPONSE_START_FRONTEND: u32 = 0x8_0000;
+    pub(crate) const RESPONSE_START_BACKEND: u32 = 0x10_0000;
+}
+
+impl Analyser {
+    /// Its bit in the mask of its channel, its name, whether it is one of the request.
+    const fn about(self) -> (u32, &'static str, bool) {
+        match self {
+            Self::InspectFrontend => (0x2, "AN_REQ_INSPECT_FE", true),
+            Self::WaitRequest => (0x4, "AN_REQ_WAIT_HTTP", true),
+            Self::RequestBody => (0x8, "AN_REQ_HTTP_BODY", true),
+            Self::ProcessFrontend => (0x10, "AN_REQ_HTTP_PROCESS_FE", true),
+            Self::Switch => (0x20, "AN_REQ_SWITCHING_RULES", true),
+            Self::InspectBackend => (0x80, "AN_REQ_INSPECT_BE", true),
+            Self::ProcessBackend => (0x100, "AN_REQ_HTTP_PROCESS_BE", true),
+            Self::ServerRules => (0x400, "AN_REQ_SRV_RULES", true),
+            Self::Inner => (0x800, "AN_REQ_HTTP_INNER", true),
+            Self::RdpCookie => (0x1000, "AN_REQ_PRST_RDP_COOKIE", true),
+            Self::InspectResponse => (0x20_0000, "AN_RES_INSPECT", false),
+            Self::WaitResponse => (0x40_0000, "AN_RES_WAIT_HTTP", false),
+            Self::ProcessResponse => (0x100_0000, "AN_RES_HTTP_PROCESS_FE/BE", false),
+        }
+    }
+
+    pub(crate) const fn bit(self) -> u32 {
+        self.about().0
+    }
+}
+
+/// One `filter trace` that sees the stream.
+pub(crate) struct Watcher {
     pub(crate) filter: Arc<TraceFilter>,
     /// The proxy that the filter is of.
     pub(crate) proxy: Box<str>,
-    /// The stream's number.
-    pub(crate) stream: u64,
-    pub(crate) upload: bool,
-    pub(crate) http: bool,
     /// Whether that proxy is the backend alone.
     pub(crate) of_backend: bool,
 }
 
-impl Tracer {
-    /// One line: when, which filter, which stream, what.
-    fn tell(&self, text: &str) {
-        if self.filter.quiet {
-            return;
-        }
-        let now = base::clock::WallTime::now();
-        let who = format!("{}/{}", self.filter.name, self.proxy);
-        let (seconds, micros, stream) = (now.seconds, now.micros(), self.stream);
-        eprintln!(
-            "{seconds}.{micros:06} [{who:<20}] [strm {stream:#x}({stream}) 0x00000000 0x00000000] {text}"
-        );
-    }
-
-    fn event(&self, name: &str, what: &str) {
-        self.tell(&format!("{name:<25}: {what}"));
-    }
-
-    /// What happened on the direction. The stream has a backend by the time it is watched.
-    fn on_channel(&self, name: &str, more: &str) {
-        let channel = if self.upload { "REQUEST" } else { "RESPONSE" };
-        let mode = if self.http { "HTTP" } else { "TCP" };
-        self.event(name, &format!("channel={channel:<10} - mode={mode:<5} (backend){more}"));
-    }
-
-    /// Whether this direction is the first that the filter sees, and the last.
-    fn is_first(&self) -> bool {
-        self.upload || !self.filter.on_request
-    }
-
-    fn is_last(&self) -> bool {
-        !self.upload || !self.filter.on_response
+impl Watcher {
+    fn sees(&self, request: bool) -> bool {
+        if request { self.filter.on_request } else { self.filter.on_response }
     }
 
     fn kind(&self) -> &'static str {
         if self.of_backend { "filter-type=backend" } else { "filter-type=frontend" }
     }
+}
 
-    /// It begins, with a head if there is one.
-    pub(crate) fn begin(&self, backend: Option<&str>, head: &[u8]) {
-        if self.is_first() {
-            self.event("trace_attach", self.kind());
-            if !self.of_backend {
-                self.tell("trace_stream_start       ");
-            }
-            if let Some(backend) = backend {
-                self.event("trace_stream_set_backend", &format!("backend={backend}"));
-            }
+/// What filters are told of the process.
+#[derive(Debug, Clone, Copy)]
+pub enum Life {
+    /// It begins.
+    Begins,
+    /// One of its workers does.
+    WorkerBegins(usize),
+    /// A worker ends.
+    WorkerEnds(usize),
+    /// The process ends.
+    Ends,
+}
+
+/// Tells of the process as each `filter trace` of the plan would.
+pub fn tell_of_process(plan: &Plan, event: Life) {
+    for proxy in plan.proxies.iter() {
+        for filter in proxy.traces.iter().filter(|filter| !filter.quiet) {
+            let text = match event {
+                Life::Begins => format!(
+                    "filter initialized [quiet=false - fwd random={} - hexdump={} - max fwd={}]",
+                    filter.random_forwarding, filter.hexdump, filter.max_forward
+                ),
+                Life::WorkerBegins(worker) => format!("filter initialized for thread tid {worker}"),
+                Life::WorkerEnds(worker) => format!("filter deinitialized for thread tid {worker}"),
+                Life::Ends => "filter deinitialized".to_owned(),
+            };
+            line(filter, &proxy.state.name, &text);
         }
-        self.on_channel("trace_chn_start_analyze", "");
+    }
+}
+
+/// One line: when, which filter, what.
+fn line(filter: &TraceFilter, proxy: &str, text: &str) {
+    let now = base::clock::WallTime::now();
+    let who = format!("{}/{proxy}", filter.name);
+    eprintln!("{}.{:06} [{who:<20}] {text}", now.seconds, now.micros());
+}
+
+/// What is told of one stream.
+pub(crate) struct Trace {
+    stream: u64,
+    http: bool,
+    /// Those of the frontend, then those of the backend.
+    watchers: RefCell<Vec<Watcher>>,
+    /// What is still to come on the channel of the request, and on that of the response.
+    request: Cell<u32>,
+    response: Cell<u32>,
+    has_backend: Cell<bool>,
+}
+
+impl Trace {
+    /// The stream with this number begins, with these steps of its request to come.
+    pub(crate) fn begin(stream: u64, http: bool, watchers: Vec<Watcher>, request: u32) -> Self {
+        let trace = Self {
+            stream,
+            http,
+            watchers: RefCell::new(watchers),
+            request: Cell::new(request),
+            response: Cell::new(0),
+            has_backend: Cell::new(false),
+        };
+        for watcher in trace.watchers.borrow().iter() {
+            trace.event(watcher, "trace_attach", watcher.kind());
+            trace.tell(watcher, "trace_stream_start       ");
+        }
+        if request & bit::START_FRONTEND != 0 {
+            trace.on_channel(true, "trace_chn_start_analyze", "");
+            trace.passed(true, bit::START_FRONTEND);
+        }
+        trace
+    }
+
+    /// The stream has a backend, whose filters join, with these steps more to come.
+    pub(crate) fn backend(&self, name: &str, watchers: Vec<Watcher>, request: u32) {
+        let joined = watchers.len();
+        self.passed(true, Analyser::Switch.bit());
+        self.watchers.borrow_mut().extend(watchers);
+        let watchers = self.watchers.borrow();
+        for watcher in &watchers[watchers.len() - joined..] {
+            self.event(watcher, "trace_attach", watcher.kind());
+        }
+        for watcher in watchers.iter() {
+            self.event(watcher, "trace_stream_set_backend", &format!("backend={name}"));
+        }
+        self.has_backend.set(true);
+        self.request.set(self.request.get() | request);
+        self.response.set(bit::RESPONSE_END);
+        for watcher in watchers.iter().filter(|watcher| !watcher.of_backend) {
+            self.analysed(watcher, Analyser::Switch, "POST");
+        }
+        if joined > 0 {
+            for watcher in watchers.iter().filter(|watcher| watcher.of_backend && watcher.sees(true)) {
+                self.channel_line(watcher, true, "trace_chn_start_analyze", "");
+            }
+            self.passed(true, bit::START_BACKEND);
+        }
+    }
+
+    /// A step begins, if the mask has it.
+    pub(crate) fn enter(&self, step: Analyser) {
+        let (bits, _, request) = step.about();
+        if self.mask(request) & bits != 0 {
+            self.step_line(step, "PRE");
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn leave(&self, step: Analyser) {
+        let (bits, _, request) = step.about();
+        if self.mask(request) & bits != 0 {
+            self.passed(request, bits);
+            self.step_line(step, "POST");
+        }
+    }
+
+    /// Steps that take no time here.
+    pub(crate) fn pass(&self, steps: &[Analyser]) {
+        for step in steps {
+            self.enter(*step);
+            self.leave(*step);
+        }
+    }
+
+    fn step_line(&self, step: Analyser, when: &str) {
+        for watcher in self.watchers.borrow().iter() {
+            self.analysed(watcher, step, when);
+        }
+    }
+
+    fn analysed(&self, watcher: &Watcher, step: Analyser, when: &str) {
+        let (_, name, request) = step.about();
+        if watcher.sees(request) {
+            let more = format!(" - analyzer={name} - step={when}");
+            self.channel_line(watcher, request, "trace_chn_analyze", &more);
+        }
+    }
+
+    /// More is to come on the channel of the request.
+    pub(crate) fn expect(&self, bits: u32) {
+        self.request.set(self.request.get() | bits);
+    }
+
+    /// The request is about to leave for a server.
+    pub(crate) fn forwards_request(&self) {
+        self.enter(Analyser::Inner);
+        if self.request.get() & Analyser::Inner.bit() != 0 {
+            self.passed(true, bit::REQUEST_DATA);
+            self.expect(bit::REQUEST_HEAD | bit::REQUEST_FORWARD);
+        }
+        self.leave(Analyser::Inner);
+    }
+
+    /// A response begins, with these steps to come.
+    pub(crate) fn response(&self, steps: u32) {
+        let watchers = self.watchers.borrow();
+        let of_frontend = watchers.iter().any(|watcher| !watcher.of_backend);
+        let start = if of_frontend { bit::RESPONSE_START_FRONTEND } else { 0 } | steps;
+        self.response.set(bit::RESPONSE_END | bit::RESPONSE_DATA | start);
+        // The frontend's beginning is told to all filters, the backend's to its own.
+        for (bits, own_only) in [(bit::RESPONSE_START_FRONTEND, false), (bit::RESPONSE_START_BACKEND, true)] {
+            if start & bits == 0 {
+                continue;
+            }
+            for watcher in watchers.iter().filter(|watcher| watcher.sees(false)) {
+                if watcher.of_backend || !own_only {
+                    self.channel_line(watcher, false, "trace_chn_start_analyze", "");
+                }
+            }
+            self.passed(false, bits);
+        }
+    }
+
+    /// The rules of a response are done with it.
+    pub(crate) fn forwards_response(&self) {
+        self.passed(false, bit::RESPONSE_DATA | Analyser::ProcessResponse.bit());
+        self.response.set(self.response.get() | bit::RESPONSE_HEAD | bit::RESPONSE_FORWARD);
+        self.step_line(Analyser::ProcessResponse, "POST");
+    }
+
+    /// The head of a message of HTTP leaves.
+    fn head(&self, request: bool, head: &[u8]) {
         let head = String::from_utf8_lossy(head);
         let mut lines = head.lines().filter(|line| !line.is_empty());
-        if let Some(first) = lines.next().filter(|_| self.http) {
-            self.on_channel("trace_http_headers", &format!("\t{first}"));
-            for line in lines {
-                let (name, value) = line.split_once(':').unwrap_or((line, ""));
-                self.tell(&format!("\t{}: {}", name.to_ascii_lowercase(), value.trim_start()));
+        let Some(first) = lines.next() else { return };
+        let fields: Vec<&str> = lines.collect();
+        for watcher in self.watchers.borrow().iter().filter(|watcher| watcher.sees(request)) {
+            self.channel_line(watcher, request, "trace_http_headers", &format!("\t{first}"));
+            for field in &fields {
+                let (name, value) = field.split_once(':').unwrap_or((field, ""));
+                self.tell(watcher, &format!("\t{}: {}", name.to_ascii_lowercase(), value.trim_start()));
             }
         }
+        self.passed(request, if request { bit::REQUEST_HEAD } else { bit::RESPONSE_HEAD });
+    }
+
+    /// The stream is over.
+    pub(crate) fn end(&self) {
+        let ends = |mask: &Cell<u32>, bits: u32| mask.set(mask.get() & bits);
+        ends(&self.request, bit::REQUEST_END);
+        ends(&self.response, bit::RESPONSE_END | bit::RESPONSE_FORWARD);
+        self.on_channel(true, "trace_chn_end_analyze", "");
+        if self.has_backend.get() {
+            ends(&self.response, bit::RESPONSE_END);
+            self.on_channel(false, "trace_chn_end_analyze", "");
+        }
+        self.request.set(0);
+        self.response.set(0);
+        let watchers = self.watchers.borrow();
+        let (backend, frontend): (Vec<_>, Vec<_>) = watchers.iter().partition(|watcher| watcher.of_backend);
+        for watcher in &backend {
+            self.event(watcher, "trace_detach", watcher.kind());
+        }
+        for watcher in &frontend {
+            self.tell(watcher, "trace_stream_stop        ");
+        }
+        for watcher in &frontend {
+            self.event(watcher, "trace_detach", watcher.kind());
+        }
+    }
+
+    fn mask(&self, request: bool) -> u32 {
+        if request { self.request.get() } else { self.response.get() }
+    }
+
+    fn passed(&self, request: bool, bits: u32) {
+        let mask = if request { &self.request } else { &self.response };
+        mask.set(mask.get() & !bits);
+    }
+
+    /// One line: which stream, what is still to come, what happened.
+    fn tell(&self, watcher: &Watcher, text: &str) {
+        if watcher.filter.quiet {
+            return;
+        }
+        let (stream, request, response) = (self.stream, self.request.get(), self.response.get());
+        let text = format!("[strm {stream:#x}({stream}) 0x{request:08x} 0x{response:08x}] {text}");
+        line(&watcher.filter, &watcher.proxy, &text);
+    }
+
+    fn event(&self, watcher: &Watcher, name: &str, what: &str) {
+        self.tell(watcher, &format!("{name:<25}: {what}"));
+    }
+
+    fn channel_line(&self, watcher: &Watcher, request: bool, name: &str, more: &str) {
+        let channel = if request { "REQUEST" } else { "RESPONSE" };
+        let mode = if self.http { "HTTP" } else { "TCP" };
+        let side = if self.has_backend.get() { "backend" } else { "frontend" };
+        self.event(watcher, name, &format!("channel={channel:<10} - mode={mode:<5} ({side}){more}"));
+    }
+
+    fn on_channel(&self, request: bool, name: &str, more: &str) {
+        for watcher in self.watchers.borrow().iter().filter(|watcher| watcher.sees(request)) {
+            self.channel_line(watcher, request, name, more);
+        }
+    }
+}
+
+/// What is told of one direction's bytes.
+pub(crate) struct Tracer {
+    trace: Rc<Trace>,
+    request: bool,
+}
+
+impl Tracer {
+    /// The direction begins, with a head if the stream is one of HTTP.
+    pub(crate) fn begin(trace: Rc<Trace>, request: bool, head: &[u8]) -> Self {
+        if trace.http {
+            trace.head(request, head);
+        }
+        Self { trace, request }
+    }
+
+    /// How many of so many bytes may pass at once.
+    pub(crate) fn allow(&self, wanted: u64) -> u64 {
+        let mut allowed = wanted;
+        for watcher in self.trace.watchers.borrow().iter().filter(|watcher| watcher.sees(self.request)) {
+            if watcher.filter.max_forward > 0 {
+                allowed = allowed.min(watcher.filter.max_forward as u64);
+            }
+            if watcher.filter.random_forwarding && allowed > 1 {
+                allowed = fastrand::u64(1..=allowed);
+            }
+        }
+        allowed
     }
 
     /// Bytes of payload were sent.
     pub(crate) fn payload(&self, bytes: &[u8], offset: u64) {
-        let (event, length) =
-            (if self.http { "trace_http_payload" } else { "trace_tcp_payload" }, bytes.len());
-        self.on_channel(event, &format!(" - offset={offset} - len={length} - forward={length}"));
-        if self.filter.hexdump && !self.filter.quiet {
-            eprint!("{}", hexdump(bytes, offset));
-        }
-    }
-
-    /// It is over.
-    pub(crate) fn end(&self) {
-        if self.http {
-            self.on_channel("trace_http_end", "");
-        }
-        self.on_channel("trace_chn_end_analyze", "");
-    }
-
-    /// The stream is, after its last direction.
-    pub(crate) fn detach(&self) {
-        if self.is_last() {
-            if !self.of_backend {
-                self.tell("trace_stream_stop        ");
+        let event = if self.trace.http { "trace_http_payload" } else { "trace_tcp_payload" };
+        let length = bytes.len();
+        let more = format!(" - offset={offset} - len={length} - forward={length}");
+        for watcher in self.trace.watchers.borrow().iter().filter(|watcher| watcher.sees(self.request)) {
+            self.trace.channel_line(watcher, self.request, event, &more);
+            if watcher.filter.hexdump && !watcher.filter.quiet {
+                eprint!("{}", hexdump(bytes, offset));
             }
-            self.event("trace_detach", self.kind());
+        }
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let trace = &self.trace;
+        let bits = if self.request { bit::REQUEST_FORWARD } else { bit::RESPONSE_FORWARD };
+        if trace.http && trace.mask(self.request) & bits != 0 {
+            trace.on_channel(self.request, "trace_http_end", "");
         }
     }
 }

@@ -401,8 +401,8 @@ pub(crate) async fn forward(
 /// The gates and pipes that both directions go through from here on.
 fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
     // Rules on the response may have asked for either direction.
-    filters::install(x, &client.frontend, true);
-    filters::install(x, &client.frontend, false);
+    filters::install(x, true);
+    filters::install(x, false);
     if x.upload.gate.is_some() && x.upload.pipe.as_ref().is_some_and(Pipe::is_empty) {
         x.upload.pipe = None;
     }

@@ -148,7 +148,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, serv
     } else {
         x.txn.request.write_to(staged);
     }
-    filters::install(x, &client.frontend, true);
+    filters::install(x, true);
     // Broken coding shows when the body is pumped: the head goes out first, as it would have anyway.
     let _ = client.side.admit(&mut x.upload);
     if !x.upload.is_received() {

@@ -9,7 +9,7 @@ use state::sessions::Activity;
 use super::{reply, tunnel};
 use crate::client::Client;
 use crate::evaluate::{self, cacheable};
-use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets};
+use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
 use crate::fault::{Fault, RetryKind};
 use crate::message::{conclude, fields, request, response, upload};
 use crate::routing::assign::{self, Lease};
@@ -62,6 +62,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         report::accepted(client, x);
     }
     report::step(client, x, LogOrigin::Request);
+    trace::begin(x, &client.frontend);
     let backend = match (x.upgrade, x.backend.clone()) {
         (Upgrade::ByBackend, Some(backend)) => backend,
         _ => {
@@ -69,6 +70,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
             route::choose(client, x)?
         }
     };
+    trace::backend(x, &client.frontend, &backend);
     evaluate::of_backend(client, x, &backend).await?;
     upload::prepare(client, x, &backend).await?;
     if x.request_body.is_cut {
@@ -78,6 +80,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     route::bind_server(client, x, &backend);
     cookie::of_request(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
+    trace::forwards_request(x);
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
     evaluate::of_response(client, x, &backend, &mut upstream).await?;
     if backend.options.checkcache {
@@ -85,6 +88,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     cookie::of_response(client, x, &backend, &lease);
     fields::of_response(client, x)?;
+    trace::forwards_response(x);
     report::early(client, x, LogOrigin::Response);
     if x.is_tunnel {
         upstream.send_at_once();

@@ -15,6 +15,7 @@ use crate::exchange::ending;
 use crate::exchange::finish;
 use crate::exchange::report;
 use crate::exchange::sockets;
+use crate::exchange::trace;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Path;
@@ -79,6 +80,7 @@ fn may_upgrade(client: &Client) -> bool {
 
 async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     report::accepted(client, x);
+    trace::begin(x, &client.frontend);
     evaluate::of_tcp_frontend(client, x).await?;
     if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
         // Whether the client ever says something is only known when it ends; see `finish`.
@@ -89,11 +91,13 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if backend.mode == Mode::Http {
         return Err(Stop::Upgrade(Upgrade::ByBackend));
     }
+    trace::backend(x, &client.frontend, &backend);
     report::step(client, x, LogOrigin::Request);
     evaluate::of_tcp_backend(client, x, &backend).await?;
     crate::exchange::unique_id::make(client, x);
     route::bind_server(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
+    trace::forwards_request(x);
     let (mut upstream, lease) = reach(client, x, &backend).await?;
     // Streams may last: what is shown of the latest is when it began.
     let second = finish::second_of(now_us());

@@ -79,8 +79,8 @@ pub(crate) async fn run(
     upstream: &mut Upstream,
     limits: Limits,
 ) -> Result<(), Fault> {
-    filters::install(x, &client.frontend, true);
-    filters::install(x, &client.frontend, false);
+    filters::install(x, true);
+    filters::install(x, false);
     (x.upload.pipe, x.download.pipe) = pipes(client, x);
     let mut up = Leg { flow: &mut x.upload, shut: false };
     let mut down = Leg { flow: &mut x.download, shut: false };

@@ -1,0 +1,157 @@
+//! What `filter trace` is told of the steps of an exchange or a TCP stream. Costs a look
+//! where no proxy has such a filter.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plan::Proxy;
+use plan::filter::TraceFilter;
+
+use crate::exchange::Exchange;
+use crate::flow::{Analyser, Trace, Watcher, bit};
+
+fn watchers(proxy: &Proxy, of_backend: bool) -> Vec<Watcher> {
+    let watcher = |filter: &Arc<TraceFilter>| Watcher {
+        filter: filter.clone(),
+        proxy: proxy.state.name.clone(),
+        of_backend,
+    };
+    proxy.traces.iter().map(watcher).collect()
+}
+
+/// The bits whose condition holds.
+fn bits(all: &[(bool, u32)]) -> u32 {
+    all.iter().filter(|(holds, _)| *holds).map(|(_, bits)| bits).sum()
+}
+
+/// A stream begins: of TCP when its connection was accepted, of HTTP when its request is there.
+#[inline]
+pub(crate) fn begin(x: &mut Exchange, frontend: &Proxy) {
+    if !frontend.traces.is_empty() {
+        start(x, frontend);
+    }
+}
+
+#[cold]
+fn start(x: &mut Exchange, frontend: &Proxy) {
+    // What a stream of TCP was told of ends where it becomes one of HTTP.
+    end(x);
+    let http = x.txn.is_http;
+    let steps = bits(&[
+        (true, bit::START_FRONTEND | bit::REQUEST_DATA | bit::REQUEST_END | Analyser::Switch.bit()),
+        (!frontend.tcp_request.is_empty(), Analyser::InspectFrontend.bit()),
+        (http, Analyser::WaitRequest.bit() | Analyser::ProcessFrontend.bit()),
+    ]);
+    let trace = Trace::begin(x.txn.id, http, watchers(frontend, false), steps);
+    x.trace = Some(Rc::new(trace));
+}
+
+/// The request's head is there; whether its body is waited for before the rules.
+#[inline]
+pub(crate) fn received(x: &Exchange, waits_for_body: bool) {
+    if let Some(trace) = &x.trace {
+        if waits_for_body {
+            trace.expect(Analyser::RequestBody.bit());
+        }
+        trace.leave(Analyser::WaitRequest);
+        trace.enter(Analyser::RequestBody);
+    }
+}
+
+/// The stream has its backend.
+#[inline]
+pub(crate) fn backend(x: &mut Exchange, frontend: &Proxy, backend: &Proxy) {
+    if x.trace.is_some() || !backend.traces.is_empty() {
+        join(x, frontend, backend);
+    }
+}
+
+#[cold]
+fn join(x: &mut Exchange, frontend: &Proxy, backend: &Proxy) {
+    let http = x.txn.is_http;
+    let is_other = backend.index != frontend.index;
+    let joining = if is_other { watchers(backend, true) } else { Vec::new() };
+    if x.trace.is_none() {
+        x.trace = Some(Rc::new(Trace::begin(x.txn.id, http, Vec::new(), 0)));
+    }
+    let steps = bits(&[
+        (true, bit::REQUEST_DATA | bit::REQUEST_END),
+        (!joining.is_empty(), bit::START_BACKEND),
+        (is_other && !backend.tcp_request.is_empty(), Analyser::InspectBackend.bit()),
+        (http && is_other, Analyser::ProcessBackend.bit()),
+        (http, Analyser::Inner.bit()),
+        (!backend.use_servers.is_empty(), Analyser::ServerRules.bit()),
+        (!http && backend.rdp_persistence.is_some(), Analyser::RdpCookie.bit()),
+    ]);
+    if let Some(trace) = &x.trace {
+        trace.backend(&backend.state.name, joining, steps);
+    }
+}
+
+/// A step begins.
+#[inline]
+pub(crate) fn enter(x: &Exchange, step: Analyser) {
+    if let Some(trace) = &x.trace {
+        trace.enter(step);
+    }
+}
+
+/// A step has ended.
+#[inline]
+pub(crate) fn leave(x: &Exchange, step: Analyser) {
+    if let Some(trace) = &x.trace {
+        trace.leave(step);
+    }
+}
+
+/// A server is chosen, and the request leaves.
+#[inline]
+pub(crate) fn forwards_request(x: &Exchange) {
+    if let Some(trace) = &x.trace {
+        trace.pass(&[Analyser::ServerRules]);
+        trace.forwards_request();
+        trace.pass(&[Analyser::RdpCookie]);
+    }
+}
+
+/// The server's first bytes, or its response's head, are there.
+#[inline]
+pub(crate) fn response(x: &mut Exchange, backend: &Proxy) {
+    if let Some(trace) = &x.trace {
+        if x.upload.is_finished() {
+            // Its end is told before.
+            x.upload.gate = None;
+        }
+        trace.response(bits(&[
+            (!backend.traces.is_empty(), bit::RESPONSE_START_BACKEND),
+            (!backend.tcp_response.is_empty(), Analyser::InspectResponse.bit()),
+            (x.txn.is_http, Analyser::WaitResponse.bit() | Analyser::ProcessResponse.bit()),
+        ]));
+    }
+}
+
+/// The response's head is there, and the rules of HTTP come.
+#[inline]
+pub(crate) fn process_response(x: &Exchange) {
+    if let Some(trace) = &x.trace {
+        trace.pass(&[Analyser::WaitResponse]);
+        trace.enter(Analyser::ProcessResponse);
+    }
+}
+
+/// The response goes on to the client.
+#[inline]
+pub(crate) fn forwards_response(x: &Exchange) {
+    if let Some(trace) = &x.trace {
+        trace.forwards_response();
+    }
+}
+
+/// The stream is over.
+#[inline]
+pub(crate) fn end(x: &mut Exchange) {
+    if let Some(trace) = x.trace.take() {
+        (x.upload.gate, x.download.gate) = (None, None);
+        trace.end();
+    }
+}
