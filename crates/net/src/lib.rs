@@ -8,7 +8,9 @@ pub mod dial;
 pub mod listen;
 pub mod netscaler;
 pub mod pass;
+mod place;
 pub mod proxy_protocol;
+mod secure;
 pub mod socks4;
 pub mod splice;
 pub mod stream;
@@ -16,4 +18,4 @@ pub mod sys;
 
 pub use dial::{Dial, Target};
 pub use listen::{Accepted, Listener};
-pub use stream::Stream;
+pub use stream::{Detached, Stream};

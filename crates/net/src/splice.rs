@@ -84,7 +84,7 @@ impl Pipe {
     }
 
     /// Moves up to `limit` bytes from `from` into the pipe; 0 at the end of the stream. Pending too when the
-    /// pipe is full: drain it first.
+    /// pipe is full: drain it first. Fails for a stream with TLS.
     pub fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
@@ -93,6 +93,9 @@ impl Pipe {
     ) -> Poll<io::Result<usize>> {
         let Some((_, write)) = &self.ends else { return Poll::Ready(Ok(0)) };
         let limit = limit.min(CHUNK as u64) as usize;
+        if from.kernel_fd().is_none() {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        }
         loop {
             ready!(from.poll_read_ready(context))?;
             let moved = from.try_io(Interest::READABLE, || {
@@ -113,7 +116,7 @@ impl Pipe {
         }
     }
 
-    /// Moves bytes from the pipe to `to`. `more` tells the kernel that others follow.
+    /// Moves bytes from the pipe to `to`. `more` tells the kernel that others follow. Fails for a stream with TLS.
     pub fn poll_drain(
         &mut self,
         context: &mut Context<'_>,
@@ -124,6 +127,9 @@ impl Pipe {
         let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         if more {
             flags |= SpliceFlags::MORE;
+        }
+        if to.kernel_fd().is_none() {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         }
         loop {
             ready!(to.poll_write_ready(context))?;

@@ -3,85 +3,64 @@
 //! A socket is tried before it is waited for: the reactor learns of it when there is nothing to read for the first time, and is
 //! asked for room to write once there was none. Reads that fill less than they were given clear the reactor's readiness, so the next read waits for
 //! the kernel instead of asking it in vain: one system call a direction a message.
+//!
+//! A stream may speak TLS ([`Stream::accept_tls`], [`Stream::connect_tls`]). What a write accepted is then sealed, but perhaps not
+//! sent: whoever waits for an answer calls [`Stream::poll_flush`] first, and whoever ends our side [`Stream::poll_shutdown`].
+//! Both are nothing on a plain stream.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::SockRef;
+use tls::{Acceptor, Connector, Session};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::task::coop;
 
-use crate::sys::{self, Plain};
-
-/// Calls that move so much use up the task's turn: a peer that always has more must not keep the worker for itself.
-/// Smaller ones are messages, behind each of which the peer waits.
-const LARGE: usize = 4096;
+use crate::place::Place;
+use crate::sys::Plain;
+use crate::{secure, sys};
 
 /// A connected socket of the calling worker.
 #[derive(Debug)]
-pub struct Stream(Place);
+pub struct Stream {
+    place: Place,
+    /// What encrypts, where something does.
+    tls: Option<Box<Session>>,
+}
 
-/// Where a socket is.
+/// A connection between two workers: out of the reactor of one, and not yet in that of the other.
 #[derive(Debug)]
-enum Place {
-    /// Nobody had to wait for it yet. `None` only while it moves into the reactor.
-    Apart(Option<Plain>),
-    /// In the reactor of the worker.
-    Watched(AsyncFd<Plain>),
+pub struct Detached {
+    socket: OwnedFd,
+    is_tcp: bool,
+    tls: Option<Box<Session>>,
 }
 
 impl Stream {
     /// A connected, non-blocking socket, for the calling worker.
     pub fn from_fd(socket: OwnedFd, is_tcp: bool) -> Self {
-        Self(Place::Apart(Some(Plain { socket, is_tcp, blocks: false })))
+        Self { place: Place::apart(socket, is_tcp), tls: None }
     }
 
     /// Whether it speaks TCP: no UNIX or abstract socket, nor one end of a pair.
     #[inline]
     pub fn is_tcp(&self) -> bool {
-        self.plain().is_tcp
-    }
-
-    #[inline]
-    fn plain(&self) -> &Plain {
-        match &self.0 {
-            Place::Watched(watched) => watched.get_ref(),
-            Place::Apart(Some(plain)) => plain,
-            Place::Apart(None) => unreachable!("whoever takes it puts it back"),
-        }
-    }
-
-    /// The socket in the reactor, where it is put now if it was not.
-    fn watched(&mut self) -> io::Result<&AsyncFd<Plain>> {
-        if let Place::Apart(apart) = &mut self.0
-            && let Some(plain) = apart.take()
-        {
-            match sys::watch(plain) {
-                Ok(watched) => self.0 = Place::Watched(watched),
-                Err((plain, error)) => {
-                    self.0 = Place::Apart(Some(plain));
-                    return Err(error);
-                }
-            }
-        }
-        match &self.0 {
-            Place::Watched(watched) => Ok(watched),
-            Place::Apart(_) => Err(io::ErrorKind::NotConnected.into()),
-        }
+        self.place.plain().is_tcp
     }
 
     /// Reads into `room`; 0 at the end of the stream. `room` must not be empty.
     #[inline]
     pub fn poll_read(&mut self, context: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         debug_assert!(!room.is_empty());
+        if let Some(tls) = &mut self.tls {
+            return secure::poll_read(&mut self.place, tls, context, room);
+        }
         let wanted = room.len();
-        self.poll_move(context, Interest::READABLE, wanted, |socket| {
+        self.place.poll_move(context, Interest::READABLE, wanted, |socket| {
             Ok(recv(socket, &mut *room, RecvFlags::empty())?.0)
         })
     }
@@ -89,6 +68,9 @@ impl Stream {
     /// Writes some of `bytes`.
     #[inline]
     pub fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(tls) = &mut self.tls {
+            return secure::poll_write(&mut self.place, tls, context, [bytes, &[]], SendFlags::NOSIGNAL);
+        }
         self.poll_send(context, bytes, SendFlags::NOSIGNAL)
     }
 
@@ -104,11 +86,14 @@ impl Stream {
         more: bool,
     ) -> Poll<io::Result<usize>> {
         let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+        if let Some(tls) = &mut self.tls {
+            return secure::poll_write(&mut self.place, tls, context, [first, second], flags);
+        }
         if first.is_empty() || second.is_empty() {
             return self.poll_send(context, if first.is_empty() { second } else { first }, flags);
         }
         let parts = [IoSlice::new(first), IoSlice::new(second)];
-        self.poll_move(context, Interest::WRITABLE, first.len() + second.len(), |socket| {
+        self.place.poll_move(context, Interest::WRITABLE, first.len() + second.len(), |socket| {
             sendmsg(socket, &parts, &mut SendAncillaryBuffer::default(), flags)
         })
     }
@@ -120,111 +105,26 @@ impl Stream {
         bytes: &[u8],
         flags: SendFlags,
     ) -> Poll<io::Result<usize>> {
-        self.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| send(socket, bytes, flags))
-    }
-
-    /// Moves up to `wanted` bytes by `call` as soon as the socket is ready. Tries before it registers: a ready socket,
-    /// the usual case, costs a look at one word.
-    #[inline]
-    fn poll_move(
-        &mut self,
-        context: &mut Context<'_>,
-        interest: Interest,
-        wanted: usize,
-        mut call: impl FnMut(BorrowedFd<'_>) -> Result<usize, Errno>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            // A task that has used up its turn is told to wait by the registration below.
-            if coop::has_budget_remaining() {
-                match self.try_move(interest, wanted, || call(self.as_fd())) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    moved => {
-                        if moved.as_ref().is_ok_and(|n| *n >= LARGE)
-                            && let Poll::Ready(turn) = coop::poll_proceed(context)
-                        {
-                            turn.made_progress();
-                        }
-                        return Poll::Ready(moved);
-                    }
-                }
-            }
-            ready!(self.poll_event(context, interest))?;
-        }
-    }
-
-    /// Moves up to `wanted` bytes by `call` if the socket is believed ready, or nothing is known of it. Fewer end that belief: the kernel had no
-    /// more, and need not be asked to say so.
-    #[inline]
-    fn try_move(
-        &self,
-        interest: Interest,
-        wanted: usize,
-        mut call: impl FnMut() -> Result<usize, Errno>,
-    ) -> io::Result<usize> {
-        let Some(watched) = self.told_of(interest) else { return Ok(retry_on_intr(&mut call)?) };
-        let mut moved = None;
-        let outcome = watched.try_io(interest, |_| {
-            let n = retry_on_intr(&mut call)?;
-            moved = Some(n);
-            if 0 < n && n < wanted { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-        });
-        match moved {
-            Some(n) => Ok(n),
-            None => outcome.map(|()| 0),
-        }
+        self.place.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| send(socket, bytes, flags))
     }
 
     /// Ready when a read would not wait (data, end of stream, or an error), as far as the reactor was told.
     #[inline]
     pub fn poll_read_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_quiet() { self.poll_event(context, Interest::READABLE) } else { Poll::Ready(Ok(())) }
+        if let Some(tls) = &mut self.tls {
+            return secure::poll_read_ready(&mut self.place, tls, context);
+        }
+        if self.place.is_quiet() {
+            self.place.poll_event(context, Interest::READABLE)
+        } else {
+            Poll::Ready(Ok(()))
+        }
     }
 
     /// Ready when a write would not wait.
     #[inline]
     pub fn poll_write_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_event(context, Interest::WRITABLE)
-    }
-
-    /// The socket in the reactor, if that tells of `interest`.
-    #[inline]
-    fn told_of(&self, interest: Interest) -> Option<&AsyncFd<Plain>> {
-        match &self.0 {
-            Place::Watched(watched) if interest != Interest::WRITABLE || watched.get_ref().blocks => {
-                Some(watched)
-            }
-            _ => None,
-        }
-    }
-
-    /// Has the reactor tell of room to write too: most sockets never need it, and each that has room would be an event.
-    fn ask_for_room(&mut self, context: &mut Context<'_>) {
-        if self.plain().blocks {
-            return;
-        }
-        let (mut plain, waited) = match std::mem::replace(&mut self.0, Place::Apart(None)) {
-            Place::Watched(watched) => (watched.into_inner(), true),
-            Place::Apart(Some(plain)) => (plain, false),
-            Place::Apart(None) => return,
-        };
-        plain.blocks = true;
-        self.0 = Place::Apart(Some(plain));
-        if waited {
-            // Perhaps for something to read, in the place that the socket has left: the task is to ask again.
-            context.waker().wake_by_ref();
-        }
-    }
-
-    /// Waits for what the reactor says of the socket, to which it is made known if it was not.
-    fn poll_event(&mut self, context: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
-        if interest == Interest::WRITABLE {
-            self.ask_for_room(context);
-        }
-        let watched = self.watched()?;
-        match interest {
-            Interest::READABLE => watched.poll_read_ready(context).map_ok(drop),
-            _ => watched.poll_write_ready(context).map_ok(drop),
-        }
+        self.place.poll_event(context, Interest::WRITABLE)
     }
 
     /// Has what happens to the socket from now on known to [`is_quiet`](Self::is_quiet).
@@ -232,13 +132,13 @@ impl Stream {
     /// # Errors
     /// The kernel has no room for another socket in the reactor.
     pub fn watch(&mut self) -> io::Result<()> {
-        self.watched().map(drop)
+        self.place.watched().map(drop)
     }
 
     /// Runs `call` if the socket is believed ready, or nothing is known of it; clears that belief when it would block.
     #[inline]
     pub fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        match self.told_of(interest) {
+        match self.place.told_of(interest) {
             Some(watched) => watched.try_io(interest, |_| call()),
             None => call(),
         }
@@ -248,13 +148,100 @@ impl Stream {
     /// far as the reactor was told. No system call.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        match &self.0 {
-            Place::Watched(watched) => watched.try_io(Interest::READABLE, |_| Ok(())).is_err(),
-            Place::Apart(_) => true,
+        self.place.is_quiet() && self.tls.as_ref().is_none_or(|tls| !tls.has_waiting())
+    }
+
+    /// Whether an idle connection is still idle: nothing has happened on it, or nothing but what TLS has between two messages
+    /// (session tickets, new keys), which is dealt with.
+    #[inline]
+    pub fn is_idle(&mut self) -> bool {
+        match &mut self.tls {
+            None => self.place.is_quiet(),
+            Some(tls) => secure::is_idle(&mut self.place, tls),
         }
     }
 
-    /// Sends the end of our side; what the peer sends can still be read.
+    /// Ready once an idle connection is no longer idle: there is data, its end, or an error, all of which the next read tells.
+    #[inline]
+    pub fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.tls {
+            None => self.poll_read_ready(context),
+            Some(tls) => secure::poll_idle(&mut self.place, tls, context),
+        }
+    }
+
+    /// Ready once all that was written has left for the kernel.
+    #[inline]
+    pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.tls {
+            None => Poll::Ready(Ok(())),
+            Some(tls) => secure::poll_flush(&mut self.place, tls, context),
+        }
+    }
+
+    /// Sends what was written and the end of our side, with TLS in its own words first (close_notify). What the peer sends can
+    /// still be read.
+    #[inline]
+    pub fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(tls) = &mut self.tls {
+            tls.close();
+            std::task::ready!(secure::poll_flush(&mut self.place, tls, context))?;
+        }
+        self.shutdown_write();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Begins TLS as a listener; [`poll_handshake`](Self::poll_handshake) does the rest.
+    pub fn accept_tls(&mut self, acceptor: &Arc<Acceptor>) {
+        self.tls = Some(Box::new(Session::accept(acceptor)));
+    }
+
+    /// Begins TLS as a client; `name` is sent as SNI where there is one.
+    ///
+    /// # Errors
+    /// The line's settings leave nothing to offer.
+    pub fn connect_tls(&mut self, connector: &Connector, name: Option<&str>) -> Result<(), tls::Error> {
+        self.tls = Some(Box::new(Session::connect(connector, name)?));
+        Ok(())
+    }
+
+    /// Ready once the handshake is complete. On a plain stream it is.
+    ///
+    /// # Errors
+    /// The handshake failed, or the connection did. The peer was told where it can be.
+    pub fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<Result<(), tls::Error>> {
+        match &mut self.tls {
+            None => Poll::Ready(Ok(())),
+            Some(tls) => secure::poll_handshake(&mut self.place, tls, context),
+        }
+    }
+
+    /// The TLS session, where there is one.
+    #[inline]
+    pub fn tls(&self) -> Option<&Session> {
+        self.tls.as_deref()
+    }
+
+    /// The descriptor for calls that move the connection's own bytes (splice); `None` where those are encrypted here.
+    #[inline]
+    pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
+        if self.tls.is_none() { Some(self.as_fd()) } else { None }
+    }
+
+    /// Takes the connection out of this worker, to be put into another one.
+    pub fn detach(self) -> Detached {
+        let Plain { socket, is_tcp, .. } = self.place.into_plain();
+        Detached { socket, is_tcp, tls: self.tls }
+    }
+
+    /// A connection that another worker has [detached](Self::detach), for the calling worker.
+    pub fn attach(detached: Detached) -> Self {
+        let Detached { socket, is_tcp, tls } = detached;
+        Self { place: Place::apart(socket, is_tcp), tls }
+    }
+
+    /// Sends the end of our side of the socket; what the peer sends can still be read. Says nothing in TLS: see
+    /// [`poll_shutdown`](Self::poll_shutdown).
     pub fn shutdown_write(&self) {
         // The peer may have closed already, which is as good.
         let _ = SockRef::from(&self.as_fd()).shutdown(std::net::Shutdown::Write);
@@ -361,20 +348,17 @@ impl Stream {
         }
     }
 
-    /// Takes the socket out of this worker's reactor, to be handed to another worker or to another kind of stream.
+    /// Takes the socket of a plain stream out of this worker's reactor, to be handed to another kind of stream.
     pub fn into_fd(self) -> OwnedFd {
-        match self.0 {
-            Place::Watched(watched) => watched.into_inner().socket,
-            Place::Apart(Some(plain)) => plain.socket,
-            Place::Apart(None) => unreachable!("whoever takes it puts it back"),
-        }
+        debug_assert!(self.tls.is_none(), "its session would be lost");
+        self.place.into_plain().socket
     }
 }
 
 impl AsFd for Stream {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.plain().socket.as_fd()
+        self.place.plain().socket.as_fd()
     }
 }
 

@@ -1,3 +1,47 @@
-//! Certificate stores and SNI choice; empty until TLS arrives.
+//! TLS without sockets: sessions, certificates, and what `bind` and `server` lines say of them.
+//!
+//! A [`Session`] is one connection: bytes go in and come out, `net::Stream` moves them. Listeners make sessions from an
+//! [`Acceptor`], which chooses the certificate by the ClientHello; servers from a [`Connector`]. Everything that a
+//! configuration says is numbers and contents here ([`settings`]); [`names`] has OpenSSL's names for them.
+//!
+//! rustls is the engine and is named in [`engine`] alone. It makes handshakes; records are sealed and opened by [`record`].
+//! Called by `net`, `config` and `proxy`.
 
 #![forbid(unsafe_code)]
+
+pub mod acceptor;
+mod buffer;
+mod choice;
+pub mod connector;
+pub mod details;
+mod engine;
+pub mod error;
+pub mod hello;
+pub mod names;
+pub mod pem;
+pub mod record;
+mod records;
+pub mod session;
+pub mod settings;
+pub mod store;
+pub mod tickets;
+pub mod verify_code;
+pub mod x509;
+
+pub use acceptor::{Acceptor, Entry, Listening, Options};
+pub use connector::{Connecting, Connector};
+pub use details::Details;
+pub use engine::key::{KeyKind, PrivateKey};
+pub use engine::provider::{has_group, has_suite};
+pub use engine::verify::Outcome;
+pub use error::{Error, Kind, Reason};
+pub use session::{Ended, Opened, Session};
+pub use settings::{ClientVerify, Parameters, Trust, VerifyMode};
+pub use store::{Certificate, LoadError};
+pub use tickets::Resumption;
+pub use verify_code::{VerifyCode, VerifyCodes};
+
+/// TLS 1.2.
+pub const TLS12: u16 = 0x0303;
+/// TLS 1.3.
+pub const TLS13: u16 = 0x0304;

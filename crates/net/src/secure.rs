@@ -1,0 +1,220 @@
+//! Reading and writing where TLS stands between the socket and the caller.
+//!
+//! Ciphertext is received into a buffer of the thread and opened from there into the caller's; what is written is sealed into the
+//! same buffer and leaves in one call. A connection keeps memory of its own only for what waits: part of a record, or bytes
+//! that the kernel did not take. Called by [`crate::stream`].
+
+use std::cell::RefCell;
+use std::io;
+use std::task::{Context, Poll, Waker, ready};
+
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tls::record::{OVERHEAD_MAX, PLAINTEXT_MAX, RECORD_MAX};
+use tls::{Ended, Session};
+use tokio::io::Interest;
+
+use crate::place::Place;
+
+/// How much is sealed for one call that sends: a few records as long as can be.
+const SEALED_MAX: usize = 4 * (PLAINTEXT_MAX + OVERHEAD_MAX);
+
+/// Room for what is received at once, behind a record that is not whole yet.
+const SCRATCH: usize = SEALED_MAX + RECORD_MAX;
+
+thread_local! {
+    /// What is received or sealed within one call.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
+}
+
+/// The session's failure as an error of the connection.
+fn failure(error: tls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// As [`crate::Stream::poll_read`].
+pub(crate) fn poll_read(
+    place: &mut Place,
+    tls: &mut Session,
+    context: &mut Context<'_>,
+    room: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    let read = poll_open(place, tls, context, room);
+    if read.is_pending() {
+        // Who waits for an answer may have left the question unsent. Why it cannot be sent is told by reading.
+        let _ = poll_flush(place, tls, context);
+    }
+    read
+}
+
+/// Receives and opens until there is plaintext, the end or a failure. Plaintext for which `room` is too small, even empty,
+/// is kept: [`Session::has_waiting`] tells of it.
+fn poll_open(
+    place: &mut Place,
+    tls: &mut Session,
+    context: &mut Context<'_>,
+    room: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    loop {
+        let n = tls.take_plain(room);
+        if n > 0 {
+            return Poll::Ready(Ok(n));
+        }
+        if tls.ended() != Ended::No {
+            return Poll::Ready(Ok(0));
+        }
+        if let Some(error) = tls.failure() {
+            return Poll::Ready(Err(failure(error)));
+        }
+        let opened = BUFFER.with_borrow_mut(|buffer| {
+            let kept = tls.kept();
+            let n = if tls.has_waiting() {
+                0
+            } else {
+                let wanted = tls.wanted(room.len()).min(buffer.len() - kept);
+                let received = &mut buffer[kept..kept + wanted];
+                let n = ready!(place.poll_move(context, Interest::READABLE, wanted, |socket| {
+                    Ok(recv(socket, &mut *received, RecvFlags::empty())?.0)
+                }))?;
+                if n == 0 {
+                    tls.transport_ended();
+                }
+                n
+            };
+            let kept = tls.take_kept(buffer);
+            Poll::Ready(tls.open(&mut buffer[..kept + n], room).map_err(failure))
+        });
+        let opened = match ready!(opened) {
+            Ok(opened) => opened,
+            Err(error) => {
+                // The alert goes out if there is room for it.
+                let _ = poll_flush(place, tls, context);
+                return Poll::Ready(Err(error));
+            }
+        };
+        if opened.filled > 0 || opened.is_end {
+            return Poll::Ready(Ok(opened.filled));
+        }
+        if room.is_empty() && tls.has_waiting() {
+            return Poll::Ready(Ok(0));
+        }
+    }
+}
+
+/// As [`crate::Stream::poll_write_both`].
+pub(crate) fn poll_write(
+    place: &mut Place,
+    tls: &mut Session,
+    context: &mut Context<'_>,
+    [first, second]: [&[u8]; 2],
+    flags: SendFlags,
+) -> Poll<io::Result<usize>> {
+    ready!(poll_flush(place, tls, context))?;
+    if first.is_empty() && second.is_empty() {
+        return Poll::Ready(Ok(0));
+    }
+    BUFFER.with_borrow_mut(|buffer| {
+        let (taken, sealed) = tls.seal(first, second, &mut buffer[..SEALED_MAX]).map_err(failure)?;
+        let sealed = &buffer[..sealed];
+        let sent = match place
+            .poll_move(context, Interest::WRITABLE, sealed.len(), |socket| send(socket, sealed, flags))
+        {
+            Poll::Ready(sent) => sent?,
+            Poll::Pending => 0,
+        };
+        tls.keep_unsent(&sealed[sent..]);
+        Poll::Ready(Ok(taken))
+    })
+}
+
+/// As [`crate::Stream::poll_flush`].
+#[inline]
+pub(crate) fn poll_flush(
+    place: &mut Place,
+    tls: &mut Session,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    while !tls.unsent().is_empty() {
+        let unsent = tls.unsent();
+        let n = ready!(place.poll_move(context, Interest::WRITABLE, unsent.len(), |socket| {
+            send(socket, unsent, SendFlags::NOSIGNAL)
+        }))?;
+        tls.sent(n);
+    }
+    Poll::Ready(Ok(()))
+}
+
+/// As [`crate::Stream::poll_read_ready`]: what has come may yet turn out to be nothing for the caller.
+#[inline]
+pub(crate) fn poll_read_ready(
+    place: &mut Place,
+    tls: &mut Session,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    if tls.has_waiting() || !place.is_quiet() {
+        return Poll::Ready(Ok(()));
+    }
+    let _ = poll_flush(place, tls, context);
+    place.poll_event(context, Interest::READABLE)
+}
+
+/// As [`crate::Stream::poll_idle`].
+pub(crate) fn poll_idle(
+    place: &mut Place,
+    tls: &mut Session,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    if tls.has_waiting() {
+        return Poll::Ready(Ok(()));
+    }
+    poll_read(place, tls, context, &mut []).map_ok(drop)
+}
+
+/// As [`crate::Stream::is_idle`].
+pub(crate) fn is_idle(place: &mut Place, tls: &mut Session) -> bool {
+    if tls.has_waiting() {
+        return false;
+    }
+    if place.is_quiet() {
+        return true;
+    }
+    // It is in the reactor, which has told of something: nobody else waits for it now.
+    poll_idle(place, tls, &mut Context::from_waker(Waker::noop())).is_pending()
+}
+
+/// As [`crate::Stream::poll_handshake`].
+pub(crate) fn poll_handshake(
+    place: &mut Place,
+    tls: &mut Session,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), tls::Error>> {
+    if tls.is_established() {
+        return Poll::Ready(Ok(()));
+    }
+    // A client speaks first.
+    let mut outcome = tls.handshake(&[]);
+    loop {
+        let flushed = poll_flush(place, tls, context);
+        match outcome {
+            Ok(false) => {}
+            // The last flight goes out with what is written next, if it could not yet.
+            Ok(true) => return Poll::Ready(Ok(())),
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+        if let Poll::Ready(Err(_)) = flushed {
+            return Poll::Ready(Err(tls.cut_off(true)));
+        }
+        let received = BUFFER.with_borrow_mut(|buffer| {
+            let wanted = RECORD_MAX.min(buffer.len());
+            let received = &mut buffer[..wanted];
+            let n = ready!(place.poll_move(context, Interest::READABLE, wanted, |socket| {
+                Ok(recv(socket, &mut *received, RecvFlags::empty())?.0)
+            }));
+            Poll::Ready(match n {
+                Ok(0) => Err(tls.cut_off(false)),
+                Ok(n) => tls.handshake(&buffer[..n]),
+                Err(_) => Err(tls.cut_off(true)),
+            })
+        });
+        outcome = ready!(received);
+    }
+}

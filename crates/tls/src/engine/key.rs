@@ -1,0 +1,108 @@
+//! Private keys and the certificates that belong to them, as rustls signs with them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, Signer, SigningKey};
+use rustls::{InconsistentKeys, SignatureAlgorithm, SignatureScheme};
+
+/// What a key signs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// RSA.
+    Rsa,
+    /// ECDSA, over whichever curve.
+    Ecdsa,
+    /// Ed25519 or another of EdDSA.
+    Ed25519,
+}
+
+/// A private key.
+#[derive(Clone)]
+pub struct PrivateKey {
+    key: Arc<dyn SigningKey>,
+    kind: KeyKind,
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({:?})", self.kind)
+    }
+}
+
+impl PrivateKey {
+    /// Takes a key as DER: PKCS #8, PKCS #1 or SEC 1.
+    ///
+    /// # Errors
+    /// Why not, in a few words.
+    pub fn from_der(der: &[u8]) -> Result<Self, &'static str> {
+        let der = PrivateKeyDer::try_from(der).map_err(|_| "no private key")?;
+        let key = any_supported_type(&der).map_err(|_| "a private key of an unsupported type or size")?;
+        let kind = match key.algorithm() {
+            SignatureAlgorithm::RSA => KeyKind::Rsa,
+            SignatureAlgorithm::ECDSA => KeyKind::Ecdsa,
+            _ => KeyKind::Ed25519,
+        };
+        Ok(Self { key, kind })
+    }
+
+    /// What it signs with.
+    pub fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// Whether it can sign for a peer that takes `schemes`, by their numbers in TLS.
+    pub fn serves(&self, schemes: impl Iterator<Item = u16>) -> bool {
+        let schemes: Vec<SignatureScheme> = schemes.map(SignatureScheme::from).collect();
+        self.key.choose_scheme(&schemes).is_some()
+    }
+
+    /// Whether it is the key of this certificate. `None` where that cannot be told.
+    pub fn belongs_to(&self, certificate: &[u8]) -> Option<bool> {
+        let certificate = vec![CertificateDer::from(certificate.to_vec())];
+        match CertifiedKey::new(certificate, self.key.clone()).keys_match() {
+            Ok(()) => Some(true),
+            Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Some(false),
+            Err(_) => None,
+        }
+    }
+
+    /// The key with its chain, for a handshake. `schemes` limits what it signs with, unless it is empty.
+    pub(super) fn certified(
+        &self,
+        chain: &[Arc<[u8]>],
+        ocsp: Option<&[u8]>,
+        schemes: &[u16],
+    ) -> Arc<CertifiedKey> {
+        let chain = chain.iter().map(|der| CertificateDer::from(der.to_vec())).collect();
+        let key = if schemes.is_empty() {
+            self.key.clone()
+        } else {
+            let schemes = schemes.iter().copied().map(SignatureScheme::from).collect();
+            Arc::new(Limited { key: self.key.clone(), schemes })
+        };
+        let mut certified = CertifiedKey::new(chain, key);
+        certified.ocsp = ocsp.map(<[u8]>::to_vec);
+        Arc::new(certified)
+    }
+}
+
+/// A key that signs with some of its schemes only (`sigalgs`), in that order.
+#[derive(Debug)]
+struct Limited {
+    key: Arc<dyn SigningKey>,
+    schemes: Vec<SignatureScheme>,
+}
+
+impl SigningKey for Limited {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let both = self.schemes.iter().filter(|scheme| offered.contains(scheme));
+        both.copied().find_map(|scheme| self.key.choose_scheme(&[scheme]))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.key.algorithm()
+    }
+}

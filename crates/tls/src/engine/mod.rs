@@ -1,0 +1,315 @@
+//! All of rustls is named in this module and those below it: handshakes, their configurations, verification by webpki, keys.
+//!
+//! The engine makes handshakes. The keys that come out of one go to the record layer ([`crate::record`]); what is left of the
+//! engine then is what replaces keys and takes tickets.
+
+mod error;
+pub(crate) mod key;
+pub(crate) mod provider;
+pub(crate) mod side;
+pub(crate) mod tickets;
+pub(crate) mod verify;
+
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::kernel::KernelConnection;
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, UnbufferedStatus};
+use rustls::{CommonState, ConnectionTrafficSecrets, HandshakeKind};
+
+use crate::error::{Error, Reason};
+use crate::record::{self, Aead, Direction};
+
+pub(crate) use error::error_of;
+
+/// No handshake has more unread bytes than this: rustls takes messages up to 64 KiB.
+const INCOMING_MAX: usize = 1 << 18;
+
+/// A handshake under way.
+pub(crate) struct Handshake {
+    end: End,
+    /// What was received and is not used up. rustls sees the first `window` bytes, which end with a record.
+    incoming: Vec<u8>,
+    window: usize,
+    /// Early data of the client, in order.
+    early: Vec<u8>,
+}
+
+enum End {
+    Server(Box<UnbufferedServerConnection>),
+    Client(Box<UnbufferedClientConnection>),
+}
+
+/// What a handshake came to.
+pub(crate) struct Finished {
+    pub(crate) version: u16,
+    pub(crate) suite: u16,
+    /// 0 where no key was exchanged.
+    pub(crate) group: u16,
+    pub(crate) alpn: Option<Box<[u8]>>,
+    pub(crate) is_resumed: bool,
+    pub(crate) peer: Vec<Box<[u8]>>,
+    pub(crate) seal: Direction,
+    pub(crate) open: Direction,
+    pub(crate) kernel: Kernel,
+    /// What was received behind the handshake.
+    pub(crate) rest: Vec<u8>,
+    pub(crate) early: Vec<u8>,
+}
+
+enum Step {
+    Again,
+    Blocked,
+    Complete,
+    PeerClosed,
+}
+
+impl Handshake {
+    /// The side of a server. `incoming` was received already.
+    pub(crate) fn server(config: &side::ServerSide, incoming: Vec<u8>) -> Result<Self, Error> {
+        let end = UnbufferedServerConnection::new(config.0.clone()).map_err(|error| error_of(&error))?;
+        Ok(Self::new(End::Server(Box::new(end)), incoming))
+    }
+
+    /// The side of a client; `name` is sent as SNI where there is one.
+    pub(crate) fn client(config: &side::ClientSide, name: Option<&str>) -> Result<Self, Error> {
+        Ok(Self::new(End::Client(Box::new(config.connect(name)?)), Vec::new()))
+    }
+
+    fn new(end: End, incoming: Vec<u8>) -> Self {
+        Self { end, incoming, window: 0, early: Vec::new() }
+    }
+
+    /// Takes `received` and goes on as far as that allows. What has to be sent is appended to `out`, after an error too. `true`
+    /// once the handshake is complete.
+    pub(crate) fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
+        if self.incoming.len() + received.len() > INCOMING_MAX {
+            return Err(Error::handshake(Reason::PacketLengthTooLong));
+        }
+        self.incoming.extend_from_slice(received);
+        loop {
+            let incoming = &mut self.incoming[..self.window];
+            let (discard, step) = match &mut self.end {
+                End::Server(end) => turn(&mut **end, incoming, &mut self.early, out),
+                End::Client(end) => turn(&mut **end, incoming, &mut self.early, out),
+            };
+            self.incoming.drain(..discard);
+            self.window -= discard;
+            match step {
+                Ok(Step::Again) => {}
+                Ok(Step::Complete) => return Ok(true),
+                Ok(Step::PeerClosed) => return Err(Error::handshake(Reason::None)),
+                Ok(Step::Blocked) => match record::frame(&self.incoming[self.window..]) {
+                    Ok(Some(framed)) if self.incoming.len() >= self.window + framed.length => {
+                        self.window += framed.length;
+                    }
+                    Ok(_) => return Ok(false),
+                    Err(reason) => {
+                        if let Some(alert) = reason.alert() {
+                            out.extend_from_slice(&[record::ALERT, 3, 3, 0, 2, 2, alert]);
+                        }
+                        return Err(Error::handshake(reason));
+                    }
+                },
+                Err(error) => {
+                    self.last_words(out);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Appends the alert that the engine has for the peer.
+    fn last_words(&mut self, out: &mut Vec<u8>) {
+        // It has one, perhaps behind messages that it had not yet given out.
+        for _ in 0..16 {
+            let (_, step) = match &mut self.end {
+                End::Server(end) => turn(&mut **end, &mut [], &mut Vec::new(), out),
+                End::Client(end) => turn(&mut **end, &mut [], &mut Vec::new(), out),
+            };
+            if !matches!(step, Ok(Step::Again)) {
+                return;
+            }
+        }
+    }
+
+    /// Takes keys and facts out of a handshake that is complete.
+    pub(crate) fn finish(self) -> Result<Finished, Error> {
+        let internal = |_| Error::handshake(Reason::InternalError);
+        let (mut facts, secrets, kernel) = match self.end {
+            End::Server(end) => {
+                let facts = Facts::of(&end)?;
+                let (secrets, kernel) = end.dangerous_into_kernel_connection().map_err(internal)?;
+                (facts, secrets, Kernel::Server(Box::new(kernel)))
+            }
+            End::Client(end) => {
+                let facts = Facts::of(&end)?;
+                let (secrets, kernel) = end.dangerous_into_kernel_connection().map_err(internal)?;
+                (facts, secrets, Kernel::Client(Box::new(kernel)))
+            }
+        };
+        let is_tls13 = facts.version == crate::TLS13;
+        let direction = |(sequence, secrets): (u64, ConnectionTrafficSecrets)| {
+            direction(sequence, &secrets, is_tls13).ok_or(Error::handshake(Reason::InternalError))
+        };
+        Ok(Finished {
+            version: facts.version,
+            suite: facts.suite,
+            group: facts.group,
+            alpn: facts.alpn.take(),
+            is_resumed: facts.is_resumed,
+            peer: facts.peer,
+            seal: direction(secrets.tx)?,
+            open: direction(secrets.rx)?,
+            // Nothing happens to the keys of TLS 1.2.
+            kernel: if is_tls13 { kernel } else { Kernel::None },
+            rest: self.incoming,
+            early: self.early,
+        })
+    }
+}
+
+/// What rustls knows of a complete handshake.
+struct Facts {
+    version: u16,
+    suite: u16,
+    group: u16,
+    alpn: Option<Box<[u8]>>,
+    is_resumed: bool,
+    peer: Vec<Box<[u8]>>,
+}
+
+impl Facts {
+    fn of(state: &CommonState) -> Result<Self, Error> {
+        let missing = Error::handshake(Reason::InternalError);
+        Ok(Self {
+            version: state.protocol_version().ok_or(missing)?.into(),
+            suite: state.negotiated_cipher_suite().ok_or(missing)?.suite().into(),
+            group: state.negotiated_key_exchange_group().map_or(0, |group| group.name().into()),
+            alpn: state.alpn_protocol().map(Box::from),
+            is_resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
+            peer: state
+                .peer_certificates()
+                .unwrap_or_default()
+                .iter()
+                .map(|certificate: &CertificateDer<'_>| Box::from(certificate.as_ref()))
+                .collect(),
+        })
+    }
+}
+
+fn direction(sequence: u64, secrets: &ConnectionTrafficSecrets, is_tls13: bool) -> Option<Direction> {
+    let (aead, key, iv) = match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Aead::Aes128Gcm, key, iv),
+        ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Aead::Aes256Gcm, key, iv),
+        ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (Aead::Chacha20Poly1305, key, iv),
+        _ => return None,
+    };
+    Direction::new(aead, key.as_ref(), iv.as_ref().try_into().ok()?, sequence, is_tls13)
+}
+
+/// What is left of rustls once a handshake is complete.
+pub(crate) enum Kernel {
+    Server(Box<KernelConnection<ServerConnectionData>>),
+    Client(Box<KernelConnection<ClientConnectionData>>),
+    None,
+}
+
+impl Kernel {
+    /// The next key for what is sent.
+    pub(crate) fn next_seal(&mut self) -> Option<Direction> {
+        let (sequence, secrets) = match self {
+            Self::Server(kernel) => kernel.update_tx_secret().ok()?,
+            Self::Client(kernel) => kernel.update_tx_secret().ok()?,
+            Self::None => return None,
+        };
+        direction(sequence, &secrets, true)
+    }
+
+    /// The next key for what is received.
+    pub(crate) fn next_open(&mut self) -> Option<Direction> {
+        let (sequence, secrets) = match self {
+            Self::Server(kernel) => kernel.update_rx_secret().ok()?,
+            Self::Client(kernel) => kernel.update_rx_secret().ok()?,
+            Self::None => return None,
+        };
+        direction(sequence, &secrets, true)
+    }
+
+    /// Takes the body of a NewSessionTicket. `None` where none may come.
+    pub(crate) fn take_ticket(&mut self, body: &[u8]) -> Option<Result<(), Reason>> {
+        match self {
+            Self::Client(kernel) => {
+                Some(kernel.handle_new_session_ticket(body).map_err(|_| Reason::LengthMismatch))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Both ends, as far as a turn is concerned.
+trait Turn {
+    type Data;
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+    fn early(data: ReadEarlyData<'_, '_, Self::Data>, into: &mut Vec<u8>);
+}
+
+impl Turn for UnbufferedServerConnection {
+    type Data = ServerConnectionData;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+
+    fn early(mut data: ReadEarlyData<'_, '_, Self::Data>, into: &mut Vec<u8>) {
+        while let Some(Ok(record)) = data.next_record() {
+            into.extend_from_slice(record.payload);
+        }
+    }
+}
+
+impl Turn for UnbufferedClientConnection {
+    type Data = ClientConnectionData;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+
+    fn early(_: ReadEarlyData<'_, '_, Self::Data>, _: &mut Vec<u8>) {}
+}
+
+/// One turn of the engine: how many bytes of `incoming` are used up, and what comes next.
+fn turn<T: Turn>(
+    end: &mut T,
+    incoming: &mut [u8],
+    early: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> (usize, Result<Step, Error>) {
+    let UnbufferedStatus { discard, state } = end.process(incoming);
+    let step = match state {
+        Err(error) => Err(error_of(&error)),
+        Ok(ConnectionState::EncodeTlsData(mut data)) => {
+            let start = out.len();
+            if let Err(EncodeError::InsufficientSize(needed)) = data.encode(&mut []) {
+                out.resize(start + needed.required_size, 0);
+                let written = data.encode(&mut out[start..]).unwrap_or(0);
+                out.truncate(start + written);
+            }
+            Ok(Step::Again)
+        }
+        Ok(ConnectionState::TransmitTlsData(data)) => {
+            data.done();
+            Ok(Step::Again)
+        }
+        Ok(ConnectionState::ReadEarlyData(data)) => {
+            T::early(data, early);
+            Ok(Step::Again)
+        }
+        Ok(ConnectionState::BlockedHandshake) => Ok(Step::Blocked),
+        Ok(ConnectionState::WriteTraffic(_)) => Ok(Step::Complete),
+        Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::PeerClosed),
+        // Records of data come one at a time, and only behind the end of the handshake.
+        Ok(_) => Err(Error::handshake(Reason::InternalError)),
+    };
+    (discard, step)
+}

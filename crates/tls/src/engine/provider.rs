@@ -1,0 +1,57 @@
+//! Suites, groups and versions as rustls has them, by their numbers in TLS.
+
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs::{self, kx_group};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
+use rustls::{SupportedCipherSuite, SupportedProtocolVersion, version};
+
+use crate::settings::Parameters;
+
+/// The groups that rustls has, by number.
+static GROUPS: &[&dyn SupportedKxGroup] = &[
+    kx_group::X25519MLKEM768,
+    kx_group::SECP256R1MLKEM768,
+    kx_group::MLKEM768,
+    kx_group::MLKEM1024,
+    kx_group::X25519,
+    kx_group::SECP256R1,
+    kx_group::SECP384R1,
+];
+
+fn suite(number: u16) -> Option<SupportedCipherSuite> {
+    aws_lc_rs::ALL_CIPHER_SUITES.iter().copied().find(|suite| u16::from(suite.suite()) == number)
+}
+
+fn group(number: u16) -> Option<&'static dyn SupportedKxGroup> {
+    GROUPS.iter().copied().find(|group| u16::from(group.name()) == number)
+}
+
+/// Whether the engine has this cipher suite.
+pub fn has_suite(number: u16) -> bool {
+    suite(number).is_some()
+}
+
+/// Whether the engine has this group.
+pub fn has_group(number: u16) -> bool {
+    group(number).is_some()
+}
+
+/// The versions between both, of those that rustls has.
+pub(crate) fn versions(parameters: &Parameters) -> Vec<&'static SupportedProtocolVersion> {
+    [(crate::TLS13, &version::TLS13), (crate::TLS12, &version::TLS12)]
+        .into_iter()
+        .filter(|(number, _)| (parameters.min..=parameters.max).contains(number))
+        .map(|(_, version)| version)
+        .collect()
+}
+
+/// The cryptography of a line. What the engine has not is left out.
+pub(crate) fn provider(parameters: &Parameters) -> Arc<CryptoProvider> {
+    let suites = parameters.suites13.iter().chain(&parameters.suites12);
+    Arc::new(CryptoProvider {
+        cipher_suites: suites.filter_map(|number| suite(*number)).collect(),
+        kx_groups: parameters.groups.iter().filter_map(|number| group(*number)).collect(),
+        ..aws_lc_rs::default_provider()
+    })
+}

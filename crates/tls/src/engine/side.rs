@@ -1,0 +1,174 @@
+//! Configurations of rustls, for a listener's certificate and for a server line.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::{ClientSessionMemoryCache, Resumption, Tls12Resumption, UnbufferedClientConnection};
+use rustls::pki_types::{IpAddr, Ipv4Addr, ServerName};
+use rustls::server::{
+    ClientHello, NoClientAuth, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
+    StoresServerSessions,
+};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, ServerConfig};
+
+use super::key::PrivateKey;
+use super::{provider, verify};
+use crate::error::Error;
+use crate::settings::{ClientVerify, Parameters, Trust, VerifyMode};
+
+/// What a listener says with one certificate.
+#[derive(Clone)]
+pub(crate) struct ServerSide(pub(super) Arc<ServerConfig>);
+
+impl fmt::Debug for ServerSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerSide")
+    }
+}
+
+/// What is shared by the certificates of a listener, or by all listeners.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    /// Sessions kept here, for clients that cannot keep them.
+    pub(crate) sessions: Arc<dyn StoresServerSessions>,
+    /// What makes tickets; `None` with `no-tls-tickets`.
+    pub(crate) tickets: Option<Arc<dyn ProducesTickets>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+/// What one certificate needs beside its line's parameters.
+pub(crate) struct Served<'a> {
+    pub(crate) chain: &'a [Arc<[u8]>],
+    pub(crate) key: &'a PrivateKey,
+    pub(crate) ocsp: Option<&'a [u8]>,
+    pub(crate) alpn: &'a [Box<[u8]>],
+    pub(crate) verify: &'a ClientVerify,
+    /// How many bytes of early data are taken (`allow-0rtt`).
+    pub(crate) early_data: u32,
+}
+
+#[derive(Debug)]
+struct One(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for One {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
+
+#[derive(Debug)]
+struct NoTickets;
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+    fn lifetime(&self) -> u32 {
+        0
+    }
+    fn encrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+    fn decrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+impl ServerSide {
+    /// # Errors
+    /// What rustls says against it.
+    pub(crate) fn new(parameters: &Parameters, served: &Served<'_>, shared: &Shared) -> Result<Self, String> {
+        let verifier = match served.verify.mode {
+            VerifyMode::None => Arc::new(NoClientAuth),
+            _ => verify::of_clients(served.verify, &parameters.peer_sigalgs)?,
+        };
+        let certified = served.key.certified(served.chain, served.ocsp, &parameters.sigalgs);
+        let mut config = ServerConfig::builder_with_provider(provider::provider(parameters))
+            .with_protocol_versions(&provider::versions(parameters))
+            .map_err(|error| error.to_string())?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(One(certified)));
+        config.alpn_protocols = served.alpn.iter().map(|name| name.to_vec()).collect();
+        config.ignore_client_order = !parameters.prefer_client;
+        config.enable_secret_extraction = true;
+        // Early data may come once only: rustls takes it from sessions that are kept here, not from tickets.
+        config.max_early_data_size = served.early_data;
+        config.ticketer = match &shared.tickets {
+            Some(tickets) if served.early_data == 0 => tickets.clone(),
+            _ => Arc::new(NoTickets),
+        };
+        config.session_storage = shared.sessions.clone();
+        Ok(Self(Arc::new(config)))
+    }
+}
+
+/// What a server line says.
+#[derive(Clone)]
+pub(crate) struct ClientSide(Arc<ClientConfig>);
+
+impl fmt::Debug for ClientSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientSide")
+    }
+}
+
+/// What a server line says beside its parameters.
+pub(crate) struct Asked<'a> {
+    /// Whom to trust; `None` with `verify none`.
+    pub(crate) trust: Option<&'a Trust>,
+    /// The name that the certificate must have, where it is not the one that is sent (`verifyhost`).
+    pub(crate) host: Option<&'a str>,
+    pub(crate) alpn: &'a [Box<[u8]>],
+    /// Our own chain and key (`crt`).
+    pub(crate) own: Option<(&'a [Arc<[u8]>], &'a PrivateKey)>,
+    /// For how many names sessions are kept; 0 with `no-ssl-reuse`.
+    pub(crate) sessions: usize,
+    pub(crate) early_data: bool,
+}
+
+impl ClientSide {
+    /// # Errors
+    /// What rustls says against it.
+    pub(crate) fn new(parameters: &Parameters, asked: &Asked<'_>) -> Result<Self, String> {
+        let verifier = verify::of_server(asked.trust, asked.host, &parameters.peer_sigalgs)?;
+        let builder = ClientConfig::builder_with_provider(provider::provider(parameters))
+            .with_protocol_versions(&provider::versions(parameters))
+            .map_err(|error| error.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match asked.own {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => {
+                let certified = key.certified(chain, None, &parameters.sigalgs);
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
+            }
+        };
+        config.alpn_protocols = asked.alpn.iter().map(|name| name.to_vec()).collect();
+        config.enable_secret_extraction = true;
+        config.enable_early_data = asked.early_data;
+        config.resumption = match asked.sessions {
+            0 => Resumption::disabled(),
+            most => Resumption::store(Arc::new(ClientSessionMemoryCache::new(most)))
+                .tls12_resumption(Tls12Resumption::SessionIdOrTickets),
+        };
+        Ok(Self(Arc::new(config)))
+    }
+
+    pub(super) fn connect(&self, name: Option<&str>) -> Result<UnbufferedClientConnection, Error> {
+        // An address is never sent as SNI; sessions without a name are kept under this one.
+        let nameless = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4])));
+        let name = name.and_then(|name| ServerName::try_from(name.to_owned()).ok()).unwrap_or(nameless);
+        UnbufferedClientConnection::new(self.0.clone(), name).map_err(|error| super::error_of(&error))
+    }
+}
+
+/// A store that keeps nothing.
+pub(crate) fn no_sessions() -> Arc<dyn StoresServerSessions> {
+    Arc::new(NoServerSessionStorage {})
+}

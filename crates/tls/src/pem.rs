@@ -1,0 +1,102 @@
+//! PEM (RFC 7468): blocks of base64 between their marks, whatever stands around them ignored.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// One block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// What the marks say: `CERTIFICATE`, `PRIVATE KEY`.
+    pub label: &'a str,
+    /// Whether headers before the data say that it is encrypted, as old formats of keys do.
+    pub is_encrypted: bool,
+    /// The data.
+    pub data: Vec<u8>,
+    /// The line of its first mark, counted from 1.
+    pub line: usize,
+}
+
+/// What is wrong with a PEM file, and at which line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// Counted from 1.
+    pub line: usize,
+    /// In a few words.
+    pub what: &'static str,
+}
+
+/// All blocks of a text, in order.
+///
+/// # Errors
+/// A block without its end, or one that is no base64.
+pub fn blocks(text: &[u8]) -> Result<Vec<Block<'_>>, Malformed> {
+    let mut found = Vec::new();
+    let mut open: Option<(Block<'_>, Vec<u8>)> = None;
+    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        let number = index + 1;
+        match &mut open {
+            None => {
+                if let Some(label) = mark(line, "-----BEGIN ") {
+                    let block = Block { label, is_encrypted: false, data: Vec::new(), line: number };
+                    open = Some((block, Vec::new()));
+                }
+            }
+            Some((block, coded)) => {
+                if let Some(label) = mark(line, "-----END ") {
+                    if label != block.label {
+                        return Err(Malformed { line: number, what: "the end of another PEM block" });
+                    }
+                    let decoded = STANDARD.decode(coded);
+                    let Ok(data) = decoded else {
+                        return Err(Malformed { line: block.line, what: "a PEM block that is no base64" });
+                    };
+                    if let Some((mut block, _)) = open.take() {
+                        block.data = data;
+                        found.push(block);
+                    }
+                } else if line.contains(&b':') {
+                    // A header of RFC 1421, which old encrypted keys have.
+                    block.is_encrypted |= line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED");
+                    block.is_encrypted |= line.starts_with(b"DEK-Info:");
+                } else if line.starts_with(b"-----") {
+                    return Err(Malformed { line: block.line, what: "a PEM block without its end" });
+                } else {
+                    coded.extend_from_slice(line);
+                }
+            }
+        }
+    }
+    match open {
+        Some((block, _)) => Err(Malformed { line: block.line, what: "a PEM block without its end" }),
+        None => Ok(found),
+    }
+}
+
+/// What the mark in `line` says, if it is one.
+fn mark<'a>(line: &'a [u8], begin: &str) -> Option<&'a str> {
+    let label = line.strip_prefix(begin.as_bytes())?.strip_suffix(b"-----")?;
+    str::from_utf8(label).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_among_other_text_and_faults_name_their_line() {
+        let text = b"Bag Attributes\n-----BEGIN A-----\r\nAQID\r\n-----END A-----\nx\n-----BEGIN B-----\nProc-Type: 4,ENCRYPTED\n\nAQ==\n-----END B-----";
+        let found = blocks(text).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].label, &*found[0].data, found[0].line), ("A", &[1, 2, 3][..], 2));
+        assert!(found[1].is_encrypted && !found[0].is_encrypted);
+        for (text, line) in [
+            ("\n-----BEGIN A-----\nAQID\n", 2),
+            ("-----BEGIN A-----\n*\n-----END A-----\n", 1),
+            ("-----BEGIN A-----\n-----BEGIN A-----\n", 1),
+            ("-----BEGIN A-----\n-----END B-----\n", 2),
+        ] {
+            assert_eq!(blocks(text.as_bytes()).unwrap_err().line, line, "{text}");
+        }
+    }
+}

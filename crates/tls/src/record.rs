@@ -1,0 +1,291 @@
+//! The record layer of an established connection (RFC 8446, 5; RFC 5246, 6.2 with RFC 5288 and RFC 7905): one direction each.
+//!
+//! The engine makes the handshake and then hands out its keys. From there on records are sealed and opened here, from one
+//! caller's buffer into another's, with no allocation and no copy of the engine's own in between.
+
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+
+use crate::error::Reason;
+
+/// The header of a record: type, version, length.
+pub const HEADER: usize = 5;
+
+/// The longest plaintext of a record.
+pub const PLAINTEXT_MAX: usize = 16384;
+
+/// What any record here adds to its plaintext at most: header, explicit nonce or type, tag.
+pub const OVERHEAD_MAX: usize = HEADER + 8 + TAG;
+
+/// The longest record that a peer may send: TLS 1.3 allows 256 bytes beyond the plaintext, TLS 1.2 2048.
+pub const RECORD_MAX: usize = HEADER + PLAINTEXT_MAX + 2048;
+
+const TAG: usize = 16;
+const EXPLICIT_NONCE: usize = 8;
+
+/// Content types.
+pub(crate) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(crate) const ALERT: u8 = 21;
+pub(crate) const HANDSHAKE: u8 = 22;
+pub(crate) const APPLICATION_DATA: u8 = 23;
+
+/// How nonce and content type travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// TLS 1.3: nothing of the nonce; the type is encrypted behind the plaintext.
+    Tls13,
+    /// TLS 1.2 with AES-GCM: half of the nonce stands before the ciphertext.
+    Explicit,
+    /// TLS 1.2 with ChaCha20-Poly1305: nothing of the nonce.
+    Implicit,
+}
+
+/// The algorithm of a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aead {
+    Aes128Gcm,
+    Aes256Gcm,
+    Chacha20Poly1305,
+}
+
+impl Aead {
+    /// How many records one key may seal: 2^24.5 for AES-GCM (RFC 8446, 5.5), of which less is used.
+    fn limit(self) -> u64 {
+        match self {
+            Self::Aes128Gcm | Self::Aes256Gcm => 1 << 24,
+            Self::Chacha20Poly1305 => u64::MAX,
+        }
+    }
+}
+
+/// The key of one direction, its vector and the number of its next record.
+#[derive(Debug)]
+pub(crate) struct Direction {
+    key: LessSafeKey,
+    vector: [u8; 12],
+    sequence: u64,
+    aead: Aead,
+    form: Form,
+}
+
+/// A record as it stands in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Framed {
+    pub(crate) content: u8,
+    /// With its header.
+    pub(crate) length: usize,
+}
+
+/// The record that `bytes` begin with; `None` while its header is incomplete. The record itself may be.
+///
+/// # Errors
+/// No record begins so.
+pub(crate) fn frame(bytes: &[u8]) -> Result<Option<Framed>, Reason> {
+    let Some(&[content, major, _, high, low]) = bytes.first_chunk() else {
+        // What is there of the header is judged as early as can be: plain text may end before it is complete.
+        let wrong = bytes.first().is_some_and(|content| !is_content(*content));
+        return if wrong { Err(Reason::WrongVersionNumber) } else { Ok(None) };
+    };
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if !is_content(content) || major != 3 {
+        Err(Reason::WrongVersionNumber)
+    } else if HEADER + length > RECORD_MAX {
+        Err(Reason::PacketLengthTooLong)
+    } else {
+        Ok(Some(Framed { content, length: HEADER + length }))
+    }
+}
+
+fn is_content(content: u8) -> bool {
+    (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&content)
+}
+
+/// What was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) content: u8,
+    /// How many bytes of plaintext there are.
+    pub(crate) length: usize,
+}
+
+impl Direction {
+    /// `None` where the key has not the length of the algorithm.
+    pub(crate) fn new(
+        aead: Aead,
+        key: &[u8],
+        vector: [u8; 12],
+        sequence: u64,
+        is_tls13: bool,
+    ) -> Option<Self> {
+        let algorithm = match aead {
+            Aead::Aes128Gcm => &AES_128_GCM,
+            Aead::Aes256Gcm => &AES_256_GCM,
+            Aead::Chacha20Poly1305 => &CHACHA20_POLY1305,
+        };
+        let form = match aead {
+            _ if is_tls13 => Form::Tls13,
+            Aead::Chacha20Poly1305 => Form::Implicit,
+            _ => Form::Explicit,
+        };
+        let key = LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?);
+        Some(Self { key, vector, sequence, aead, form })
+    }
+
+    /// Whether it speaks TLS 1.3.
+    pub(crate) fn is_tls13(&self) -> bool {
+        self.form == Form::Tls13
+    }
+
+    /// Whether the key has sealed as many records as it should, and can be replaced.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.is_tls13() && self.sequence >= self.aead.limit()
+    }
+
+    /// How many bytes a record has beyond its plaintext.
+    #[inline]
+    pub(crate) fn overhead(&self) -> usize {
+        HEADER
+            + TAG
+            + match self.form {
+                Form::Tls13 => 1,
+                Form::Explicit => EXPLICIT_NONCE,
+                Form::Implicit => 0,
+            }
+    }
+
+    /// The nonce of the next record, and its number.
+    #[inline]
+    fn next(&mut self) -> Option<(u64, [u8; 12])> {
+        let sequence = self.sequence;
+        // No number may come twice; 2^64 records are out of reach.
+        self.sequence = sequence.checked_add(1)?;
+        let mut nonce = self.vector;
+        for (byte, number) in nonce[4..].iter_mut().zip(sequence.to_be_bytes()) {
+            *byte ^= number;
+        }
+        Some((sequence, nonce))
+    }
+
+    /// Seals `first` and `second`, together at most [`PLAINTEXT_MAX`] bytes, into one record at the start of `out`, which has
+    /// room for them and [`overhead`](Self::overhead). `None` only where the key is used up.
+    pub(crate) fn seal(&mut self, content: u8, first: &[u8], second: &[u8], out: &mut [u8]) -> Option<usize> {
+        let plain = first.len() + second.len();
+        let total = plain + self.overhead();
+        let form = self.form;
+        let (sequence, nonce) = self.next()?;
+        let (header, body) = out.get_mut(..total)?.split_at_mut(HEADER);
+        let outer = if form == Form::Tls13 { APPLICATION_DATA } else { content };
+        let [high, low] = u16::try_from(total - HEADER).ok()?.to_be_bytes();
+        header.copy_from_slice(&[outer, 3, 3, high, low]);
+        let aad = Associated::new(form, sequence, content, plain, total - HEADER);
+        let body = if form == Form::Explicit {
+            let (explicit, body) = body.split_at_mut(EXPLICIT_NONCE);
+            explicit.copy_from_slice(&nonce[4..]);
+            body
+        } else {
+            body
+        };
+        let (text, trailer) = body.split_at_mut(plain);
+        let extra: &[u8] = if form == Form::Tls13 { &[content] } else { &[] };
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let sealed = if second.is_empty() {
+            self.key.seal_out_of_place_scatter(nonce, Aad::from(aad), first, text, extra, trailer)
+        } else {
+            text[..first.len()].copy_from_slice(first);
+            text[first.len()..].copy_from_slice(second);
+            self.key.seal_in_place_scatter(nonce, Aad::from(aad), text, extra, trailer)
+        };
+        sealed.ok()?;
+        Some(total)
+    }
+
+    /// Opens one whole record. The plaintext is written to the start of `room` if that has at least
+    /// [`room_for`](Self::room_for) bytes, else it stands at the returned offset of `record`.
+    ///
+    /// # Errors
+    /// The record is no record of this connection.
+    pub(crate) fn open(
+        &mut self,
+        record: &mut [u8],
+        room: &mut [u8],
+    ) -> Result<(Opened, Option<usize>), Reason> {
+        let (header, body) = record.split_at_mut(HEADER);
+        let outer = header[0];
+        let offset = if self.form == Form::Explicit { EXPLICIT_NONCE } else { 0 };
+        if self.form == Form::Tls13 && outer != APPLICATION_DATA {
+            return Err(Reason::BadRecordType);
+        }
+        let Some(length) = body.len().checked_sub(offset + TAG) else {
+            return Err(Reason::DecryptionFailed);
+        };
+        let most = PLAINTEXT_MAX + if self.form == Form::Tls13 { 1 } else { 0 };
+        if length > most {
+            return Err(Reason::PacketLengthTooLong);
+        }
+        let (sequence, mut nonce) = self.next().ok_or(Reason::InternalError)?;
+        let aad = Aad::from(Associated::new(self.form, sequence, outer, length, body.len()));
+        let (explicit, body) = body.split_at_mut(offset);
+        if !explicit.is_empty() {
+            nonce[4..].copy_from_slice(explicit);
+        }
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let (text, tag) = body.split_at_mut(length);
+        let direct = room.len() >= length;
+        let plain: &[u8] = if direct {
+            self.key
+                .open_separate_gather(nonce, aad, text, tag, &mut room[..length])
+                .map_err(|_| Reason::DecryptionFailed)?;
+            &room[..length]
+        } else {
+            self.key
+                .open_in_place_separate_tag(nonce, aad, tag, text)
+                .map_err(|_| Reason::DecryptionFailed)?;
+            text
+        };
+        let opened = match self.form {
+            Form::Tls13 => {
+                // The type is the last byte that is not padding.
+                let end = plain.iter().rposition(|byte| *byte != 0).ok_or(Reason::BadRecordType)?;
+                Opened { content: plain[end], length: end }
+            }
+            _ => Opened { content: outer, length },
+        };
+        Ok((opened, (!direct).then_some(HEADER + offset)))
+    }
+
+    /// How many bytes of room the record needs to be opened into it.
+    #[inline]
+    pub(crate) fn room_for(&self, record: usize) -> usize {
+        let offset = if self.form == Form::Explicit { EXPLICIT_NONCE } else { 0 };
+        record.saturating_sub(HEADER + offset + TAG)
+    }
+}
+
+/// What is authenticated beside the plaintext.
+#[derive(Clone, Copy)]
+struct Associated {
+    bytes: [u8; 13],
+    length: usize,
+}
+
+impl Associated {
+    #[inline]
+    fn new(form: Form, sequence: u64, content: u8, plain: usize, body: usize) -> Self {
+        let mut bytes = [0; 13];
+        if form == Form::Tls13 {
+            let [high, low] = (body as u16).to_be_bytes();
+            bytes[..HEADER].copy_from_slice(&[APPLICATION_DATA, 3, 3, high, low]);
+            return Self { bytes, length: HEADER };
+        }
+        let [high, low] = (plain as u16).to_be_bytes();
+        bytes[..8].copy_from_slice(&sequence.to_be_bytes());
+        bytes[8..].copy_from_slice(&[content, 3, 3, high, low]);
+        Self { bytes, length: 13 }
+    }
+}
+
+impl AsRef<[u8]> for Associated {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}

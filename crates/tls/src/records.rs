@@ -1,0 +1,240 @@
+//! An established connection's records of all kinds: data, alerts, and the handshake messages that may still come.
+
+use crate::buffer::Waiting;
+use crate::engine::Kernel;
+use crate::error::{Error, Reason};
+use crate::record::{ALERT, APPLICATION_DATA, Direction, HANDSHAKE, HEADER, PLAINTEXT_MAX};
+
+/// OpenSSL gives up at so many empty records, key updates or warnings with no data between them.
+const IDLE_RECORDS_MAX: u8 = 32;
+const WARNINGS_MAX: u8 = 5;
+
+/// A NewSessionTicket is the longest message that may come (RFC 8446, 4.6.1): its fields, and 64 KiB twice.
+const MESSAGE_MAX: usize = 4 + 16 + 255 + 2 * 65536;
+
+const CLOSE_NOTIFY: u8 = 0;
+const USER_CANCELED: u8 = 90;
+const NO_RENEGOTIATION: u8 = 100;
+const WARNING: u8 = 1;
+
+const HELLO_REQUEST: u8 = 0;
+const CLIENT_HELLO: u8 = 1;
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+
+/// Both directions, and what is left of the engine.
+pub(crate) struct Records {
+    seal: Direction,
+    open: Direction,
+    kernel: Kernel,
+    /// A handshake message that did not come in one record.
+    joint: Vec<u8>,
+    /// Records in a row that brought no data.
+    idle: u8,
+    warnings: u8,
+    is_closed: bool,
+    /// Whether the unsent bytes hold an answer to a key update.
+    answered: bool,
+}
+
+/// What a record was.
+pub(crate) enum Seen<'a> {
+    /// Data, so much of it at the start of the room.
+    Filled(usize),
+    /// Data, where the record was.
+    InPlace(&'a [u8]),
+    /// Nothing for the caller.
+    Nothing,
+    /// The peer's close_notify.
+    Close,
+}
+
+impl Records {
+    pub(crate) fn new(seal: Direction, open: Direction, kernel: Kernel) -> Self {
+        let (joint, idle, warnings, is_closed, answered) = (Vec::new(), 0, 0, false, false);
+        Self { seal, open, kernel, joint, idle, warnings, is_closed, answered }
+    }
+
+    /// Opens one whole record. What has to be answered is appended to `unsent`.
+    pub(crate) fn open<'a>(
+        &mut self,
+        record: &'a mut [u8],
+        room: &mut [u8],
+        unsent: &mut Waiting,
+    ) -> Result<Seen<'a>, Reason> {
+        let direct = room.len() >= self.open.room_for(record.len());
+        let (opened, offset) = self.open.open(record, if direct { room } else { &mut [] })?;
+        let length = opened.length;
+        let is_data = opened.content == APPLICATION_DATA;
+        if is_data && length > 0 && self.joint.is_empty() {
+            self.idle = 0;
+            return Ok(match offset {
+                None => Seen::Filled(length),
+                Some(offset) => Seen::InPlace(&record[offset..offset + length]),
+            });
+        }
+        if !self.joint.is_empty() && opened.content != HANDSHAKE {
+            return Err(Reason::UnexpectedMessage);
+        }
+        self.idle += 1;
+        if self.idle > IDLE_RECORDS_MAX {
+            return Err(if opened.content == HANDSHAKE {
+                Reason::TooManyKeyUpdates
+            } else {
+                Reason::RecordTooSmall
+            });
+        }
+        let text = match offset {
+            None => &room[..length],
+            Some(offset) => &record[offset..offset + length],
+        };
+        match opened.content {
+            APPLICATION_DATA => Ok(Seen::Nothing),
+            ALERT => self.take_alert(text),
+            HANDSHAKE => self.take_messages(text, unsent).map(|()| Seen::Nothing),
+            _ => Err(Reason::UnexpectedRecord),
+        }
+    }
+
+    fn take_alert<'a>(&mut self, text: &[u8]) -> Result<Seen<'a>, Reason> {
+        let [level, alert] = *text else { return Err(Reason::InvalidAlert) };
+        if alert == CLOSE_NOTIFY {
+            return Ok(Seen::Close);
+        }
+        let is_warning = if self.open.is_tls13() { alert == USER_CANCELED } else { level == WARNING };
+        if !is_warning {
+            return Err(Reason::Alert(alert));
+        }
+        self.warnings += 1;
+        if self.warnings >= WARNINGS_MAX { Err(Reason::TooManyWarnAlerts) } else { Ok(Seen::Nothing) }
+    }
+
+    fn take_messages(&mut self, text: &[u8], unsent: &mut Waiting) -> Result<(), Reason> {
+        if text.is_empty() {
+            return Err(Reason::BadPacket);
+        }
+        let mut joint = std::mem::take(&mut self.joint);
+        let mut rest = if joint.is_empty() {
+            text
+        } else {
+            joint.extend_from_slice(text);
+            &joint
+        };
+        while let [kind, a, b, c, ref behind @ ..] = *rest {
+            let length = u32::from_be_bytes([0, a, b, c]) as usize;
+            if 4 + length > MESSAGE_MAX {
+                return Err(Reason::BadHandshakeLength);
+            }
+            let Some((body, behind)) = behind.split_at_checked(length) else { break };
+            self.take_message(kind, body, behind.is_empty(), unsent)?;
+            rest = behind;
+        }
+        self.joint = rest.to_vec();
+        Ok(())
+    }
+
+    fn take_message(
+        &mut self,
+        kind: u8,
+        body: &[u8],
+        is_last: bool,
+        unsent: &mut Waiting,
+    ) -> Result<(), Reason> {
+        let is_tls13 = self.open.is_tls13();
+        match kind {
+            NEW_SESSION_TICKET if is_tls13 => {
+                self.kernel.take_ticket(body).unwrap_or(Err(Reason::UnexpectedMessage))
+            }
+            KEY_UPDATE if is_tls13 => {
+                // Bytes behind it would be of the old key.
+                if !is_last {
+                    return Err(Reason::NotOnRecordBoundary);
+                }
+                let asked = match body {
+                    [0] => false,
+                    [1] => true,
+                    _ => return Err(Reason::BadPacket),
+                };
+                self.open = self.kernel.next_open().ok_or(Reason::InternalError)?;
+                // One answer will do for several, until it has left.
+                if asked && !self.is_closed && (!self.answered || unsent.is_empty()) {
+                    self.update(unsent)?;
+                    self.answered = true;
+                }
+                Ok(())
+            }
+            HELLO_REQUEST if !is_tls13 && body.is_empty() => {
+                self.alert(WARNING, NO_RENEGOTIATION, unsent);
+                Ok(())
+            }
+            CLIENT_HELLO if !is_tls13 => Err(Reason::NoRenegotiation),
+            _ => Err(Reason::UnexpectedMessage),
+        }
+    }
+
+    /// Tells the peer that the next record is sealed with the next key, and seals it so.
+    fn update(&mut self, unsent: &mut Waiting) -> Result<(), Reason> {
+        let mut out = [0; 64];
+        let message = [KEY_UPDATE, 0, 0, 1, 0];
+        let n = self.seal.seal(HANDSHAKE, &message, &[], &mut out).ok_or(Reason::InternalError)?;
+        unsent.append(&out[..n]);
+        self.seal = self.kernel.next_seal().ok_or(Reason::InternalError)?;
+        Ok(())
+    }
+
+    /// Appends an alert to the unsent bytes. Nothing follows close_notify or a fatal one.
+    pub(crate) fn alert(&mut self, level: u8, alert: u8, unsent: &mut Waiting) {
+        let mut out = [0; 64];
+        if self.is_closed {
+            return;
+        }
+        if let Some(n) = self.seal.seal(ALERT, &[level, alert], &[], &mut out) {
+            unsent.append(&out[..n]);
+        }
+        self.is_closed = level != WARNING || alert == CLOSE_NOTIFY;
+    }
+
+    /// Appends close_notify, once.
+    pub(crate) fn close(&mut self, unsent: &mut Waiting) {
+        self.alert(WARNING, CLOSE_NOTIFY, unsent);
+    }
+
+    /// Seals what fits into `out`, in records of at most `longest` bytes of plaintext: how much plaintext, how much ciphertext.
+    pub(crate) fn seal(
+        &mut self,
+        mut first: &[u8],
+        mut second: &[u8],
+        longest: usize,
+        out: &mut [u8],
+    ) -> Result<(usize, usize), Error> {
+        let broken = Error::fatal(Reason::InternalError);
+        if self.is_closed {
+            return Err(broken);
+        }
+        let longest = if longest == 0 { PLAINTEXT_MAX } else { longest.min(PLAINTEXT_MAX) };
+        let (mut taken, mut sealed) = (0, 0);
+        if self.seal.is_worn() {
+            let message = [KEY_UPDATE, 0, 0, 1, 0];
+            sealed = self.seal.seal(HANDSHAKE, &message, &[], out).ok_or(broken)?;
+            self.seal = self.kernel.next_seal().ok_or(broken)?;
+        }
+        let overhead = self.seal.overhead();
+        while !first.is_empty() || !second.is_empty() {
+            let Some(space) = (out.len() - sealed).checked_sub(overhead).filter(|space| *space > 0) else {
+                break;
+            };
+            let most = longest.min(space);
+            let (one, first_rest) = first.split_at(first.len().min(most));
+            let (two, second_rest) = second.split_at(second.len().min(most - one.len()));
+            sealed += self.seal.seal(APPLICATION_DATA, one, two, &mut out[sealed..]).ok_or(broken)?;
+            taken += one.len() + two.len();
+            (first, second) = (first_rest, second_rest);
+            if self.seal.is_worn() {
+                break;
+            }
+        }
+        Ok((taken, sealed))
+    }
+}
+
+const _: () = assert!(HEADER + 5 + 8 + 16 < 64);

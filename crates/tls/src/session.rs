@@ -1,0 +1,369 @@
+//! One TLS connection without its socket: bytes go in, bytes come out.
+//!
+//! Received bytes are opened from the caller's buffer into the caller's buffer, and what is sent is sealed into the caller's
+//! buffer. The session keeps what is not a whole record yet, plaintext that the caller had no room for, and sealed bytes that
+//! were not sent. Called by `net::Stream`.
+
+use std::sync::Arc;
+
+use crate::acceptor::Acceptor;
+use crate::buffer::Waiting;
+use crate::connector::Connector;
+use crate::details::Details;
+use crate::engine::{self, Finished, Handshake};
+use crate::error::{Error, Kind, Reason};
+use crate::hello::{self, Hello};
+use crate::records::{Records, Seen};
+use crate::{TLS13, record};
+
+/// A TLS connection.
+pub struct Session {
+    phase: Phase,
+    /// Ciphertext that was received and is not opened.
+    kept: Waiting,
+    /// Plaintext that the caller had no room for.
+    plain: Waiting,
+    /// Ciphertext that was not sent.
+    unsent: Waiting,
+    details: Box<Details>,
+    /// The longest plaintext of a record that is sent.
+    max_record: u16,
+    ended: Ended,
+}
+
+/// How far a session is.
+enum Phase {
+    /// Waits for the whole ClientHello.
+    Hello(Arc<Acceptor>, Vec<u8>),
+    Handshake(Box<Handshake>),
+    Established(Box<Records>),
+    Failed(Error),
+}
+
+/// How the peer's side ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ended {
+    /// It did not.
+    #[default]
+    No,
+    /// By close_notify.
+    Cleanly,
+    /// The transport ended without a word: what was received may not be everything.
+    Cut,
+}
+
+/// What [`Session::open`] gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// How many bytes of plaintext stand at the start of the room.
+    pub filled: usize,
+    /// Whether nothing more will come.
+    pub is_end: bool,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let phase = match &self.phase {
+            Phase::Hello(..) => "hello",
+            Phase::Handshake(_) => "handshake",
+            Phase::Established(_) => "established",
+            Phase::Failed(_) => "failed",
+        };
+        f.debug_struct("Session").field("phase", &phase).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// The side of a listener.
+    pub fn accept(acceptor: &Arc<Acceptor>) -> Self {
+        Self::new(Phase::Hello(acceptor.clone(), Vec::new()), acceptor.max_record())
+    }
+
+    /// The side of a client; `name` is sent as SNI where there is one. The first call of [`handshake`](Self::handshake) needs
+    /// no bytes.
+    ///
+    /// # Errors
+    /// The line's settings leave nothing to offer.
+    pub fn connect(connector: &Connector, name: Option<&str>) -> Result<Self, Error> {
+        let handshake = Box::new(Handshake::client(connector.side(), name)?);
+        let mut session = Self::new(Phase::Handshake(handshake), connector.max_record());
+        session.details.sni = name.map(Box::from);
+        Ok(session)
+    }
+
+    fn new(phase: Phase, max_record: u16) -> Self {
+        Self {
+            phase,
+            kept: Waiting::default(),
+            plain: Waiting::default(),
+            unsent: Waiting::default(),
+            details: Box::default(),
+            max_record,
+            ended: Ended::No,
+        }
+    }
+
+    /// Takes `received` and goes on with the handshake. `true` once it is complete. Whatever it comes to, [`unsent`](Self::unsent)
+    /// bytes are to be sent.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    pub fn handshake(&mut self, received: &[u8]) -> Result<bool, Error> {
+        let mut out = Vec::new();
+        let result = self.advance(received, &mut out);
+        self.unsent.append(&out);
+        let outcome = engine::verify::take_outcome();
+        if outcome != engine::verify::Outcome::default() {
+            self.details.verify = outcome;
+        }
+        if let Err(error) = result {
+            self.phase = Phase::Failed(error);
+        }
+        result
+    }
+
+    fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
+        match &mut self.phase {
+            Phase::Hello(acceptor, gathered) => {
+                gathered.extend_from_slice(received);
+                let acceptor = acceptor.clone();
+                let mut handshake = match begin(&acceptor, gathered, &mut self.details) {
+                    Ok(None) => return Ok(false),
+                    Ok(Some(handshake)) => handshake,
+                    Err(error) => {
+                        out.extend(error.reason.alert().map(fatal_alert).iter().flatten());
+                        return Err(error);
+                    }
+                };
+                let complete = handshake.advance(&[], out);
+                self.phase = Phase::Handshake(handshake);
+                self.conclude(complete?)
+            }
+            Phase::Handshake(handshake) => {
+                let complete = handshake.advance(received, out)?;
+                self.conclude(complete)
+            }
+            Phase::Established(_) => Ok(true),
+            Phase::Failed(error) => Err(*error),
+        }
+    }
+
+    /// Turns a complete handshake into an established connection.
+    fn conclude(&mut self, complete: bool) -> Result<bool, Error> {
+        if !complete {
+            return Ok(false);
+        }
+        let failed = Phase::Failed(Error::handshake(Reason::InternalError));
+        let Phase::Handshake(handshake) = std::mem::replace(&mut self.phase, failed) else {
+            return Err(Error::handshake(Reason::InternalError));
+        };
+        let Finished { version, suite, group, alpn, is_resumed, peer, seal, open, kernel, rest, early } =
+            handshake.finish()?;
+        let details = &mut *self.details;
+        (details.version, details.suite, details.group) = (version, suite, group);
+        (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
+        self.kept.append(&rest);
+        self.plain.append(&early);
+        self.phase = Phase::Established(Box::new(Records::new(seal, open, kernel)));
+        Ok(true)
+    }
+
+    /// Whether the handshake is complete.
+    pub fn is_established(&self) -> bool {
+        matches!(self.phase, Phase::Established(_))
+    }
+
+    /// What was negotiated.
+    pub fn details(&self) -> &Details {
+        &self.details
+    }
+
+    /// Ciphertext that waits to be sent, in front of everything that is sealed later.
+    pub fn unsent(&self) -> &[u8] {
+        self.unsent.bytes()
+    }
+
+    /// Forgets `n` unsent bytes: they were sent.
+    pub fn sent(&mut self, n: usize) {
+        self.unsent.consume(n);
+    }
+
+    /// Keeps sealed bytes that could not be sent, behind those that are kept already.
+    pub fn keep_unsent(&mut self, sealed: &[u8]) {
+        self.unsent.append(sealed);
+    }
+
+    /// How the peer's side ended.
+    pub fn ended(&self) -> Ended {
+        self.ended
+    }
+
+    /// How many bytes of ciphertext to receive, at most, for `room` bytes of plaintext.
+    #[inline]
+    pub fn wanted(&self, room: usize) -> usize {
+        // Whole records of the peer's, if they are as long as can be; and a whole record for the least of rooms.
+        let records = room.div_ceil(record::PLAINTEXT_MAX);
+        (room + records * record::OVERHEAD_MAX).max(4096)
+    }
+
+    /// Whether there is something to read that the socket knows nothing of.
+    #[inline]
+    pub fn has_waiting(&self) -> bool {
+        let whole = || {
+            let kept = self.kept.bytes();
+            match record::frame(kept) {
+                Ok(framed) => framed.is_some_and(|framed| framed.length <= kept.len()),
+                Err(_) => true,
+            }
+        };
+        !self.plain.is_empty() || (!self.kept.is_empty() && whole()) || self.ended != Ended::No
+    }
+
+    /// How many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them in front of those received next.
+    #[inline]
+    pub fn kept(&self) -> usize {
+        self.kept.bytes().len()
+    }
+
+    /// Moves the kept ciphertext to the front of `into`, which has room for it.
+    #[inline]
+    pub fn take_kept(&mut self, into: &mut [u8]) -> usize {
+        if self.kept.is_empty() { 0 } else { self.kept.take(into) }
+    }
+
+    /// Opens the records in `received`, ciphertext that [`take_kept`](Self::take_kept) gave and what came behind it, into
+    /// `room`. What does not make a record, or has no room, is kept.
+    ///
+    /// # Errors
+    /// The connection is broken; an alert for the peer is among the unsent bytes.
+    pub fn open(&mut self, received: &mut [u8], room: &mut [u8]) -> Result<Opened, Error> {
+        let mut filled = self.plain.take(room);
+        let mut rest = received;
+        let mut result = Ok(());
+        let Phase::Established(records) = &mut self.phase else {
+            return Err(Error::fatal(Reason::InternalError));
+        };
+        // An empty room asks whether there is data: one record of it is enough to know.
+        while (filled < room.len() || (room.is_empty() && self.plain.is_empty())) && self.ended == Ended::No {
+            let framed = match record::frame(rest) {
+                Ok(Some(framed)) if framed.length <= rest.len() => framed,
+                Ok(_) => break,
+                Err(reason) => {
+                    result = Err(reason);
+                    break;
+                }
+            };
+            let (one, behind) = std::mem::take(&mut rest).split_at_mut(framed.length);
+            rest = behind;
+            match records.open(one, &mut room[filled..], &mut self.unsent) {
+                Ok(Seen::Filled(n)) => filled += n,
+                Ok(Seen::InPlace(text)) => {
+                    let n = text.len().min(room.len() - filled);
+                    room[filled..filled + n].copy_from_slice(&text[..n]);
+                    filled += n;
+                    self.plain.append(&text[n..]);
+                }
+                Ok(Seen::Nothing) => {}
+                Ok(Seen::Close) => self.ended = Ended::Cleanly,
+                Err(reason) => {
+                    result = Err(reason);
+                    break;
+                }
+            }
+        }
+        if let Err(reason) = result {
+            let kind = if reason == Reason::NoRenegotiation { Kind::Renegotiation } else { Kind::Fatal };
+            let error = Error { kind, reason, verify: 0 };
+            if let Some(alert) = reason.alert() {
+                records.alert(2, alert, &mut self.unsent);
+            }
+            self.phase = Phase::Failed(error);
+            // What came before the failure is still to be had.
+            return if filled > 0 { Ok(Opened { filled, is_end: false }) } else { Err(error) };
+        }
+        if self.ended == Ended::No {
+            self.kept.append(rest);
+        }
+        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
+    }
+
+    /// Plaintext that was opened before: how much of `room` it fills.
+    #[inline]
+    pub fn take_plain(&mut self, room: &mut [u8]) -> usize {
+        if self.plain.is_empty() { 0 } else { self.plain.take(room) }
+    }
+
+    /// Why it failed, if it did.
+    pub fn failure(&self) -> Option<Error> {
+        match &self.phase {
+            Phase::Failed(error) => Some(*error),
+            _ => None,
+        }
+    }
+
+    /// Notes that the transport ended. `true` where the peer had said so before.
+    pub fn transport_ended(&mut self) -> bool {
+        if self.ended == Ended::No {
+            self.ended = Ended::Cut;
+        }
+        self.ended == Ended::Cleanly
+    }
+
+    /// Why a handshake failed whose transport ended.
+    pub fn cut_off(&mut self, failed: bool) -> Error {
+        let said_nothing = matches!(&self.phase, Phase::Hello(_, gathered) if gathered.is_empty());
+        let kind = match failed {
+            true => Kind::Abort,
+            false if said_nothing => Kind::Empty,
+            false => Kind::Handshake,
+        };
+        let reason = if kind == Kind::Handshake { Reason::UnexpectedEof } else { Reason::None };
+        let error = Error { kind, reason, verify: 0 };
+        self.phase = Phase::Failed(error);
+        error
+    }
+
+    /// Seals some of `first` and of `second` behind it at the start of `out`: how many bytes of plaintext that are, and of
+    /// ciphertext. `out` has room for a record at least.
+    ///
+    /// # Errors
+    /// The session failed before, or is not established.
+    pub fn seal(&mut self, first: &[u8], second: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
+        match &mut self.phase {
+            Phase::Established(records) => records.seal(first, second, usize::from(self.max_record), out),
+            Phase::Failed(error) => Err(*error),
+            _ => Err(Error::fatal(Reason::InternalError)),
+        }
+    }
+
+    /// Says that nothing more will be sent (close_notify), once. The bytes are among the unsent ones.
+    pub fn close(&mut self) {
+        if let Phase::Established(records) = &mut self.phase {
+            records.close(&mut self.unsent);
+        }
+    }
+
+    /// Whether it speaks TLS 1.3.
+    pub fn is_tls13(&self) -> bool {
+        self.details.version == TLS13
+    }
+}
+
+/// Chooses a certificate and begins the handshake, once the whole ClientHello is there.
+fn begin(
+    acceptor: &Acceptor,
+    gathered: &mut Vec<u8>,
+    details: &mut Details,
+) -> Result<Option<Box<Handshake>>, Error> {
+    let body = hello::body(gathered).map_err(Error::handshake)?;
+    let Some(body) = body else { return Ok(None) };
+    let hello = Hello::parse(&body).map_err(Error::handshake)?;
+    details.sni = hello.server_name.map(|name| String::from_utf8_lossy(name).into());
+    let side = acceptor.choose(&hello, details)?;
+    drop(body);
+    Ok(Some(Box::new(Handshake::server(&side, std::mem::take(gathered))?)))
+}
+
+fn fatal_alert(alert: u8) -> [u8; 7] {
+    [record::ALERT, 3, 3, 0, 2, 2, alert]
+}

@@ -1,0 +1,79 @@
+//! What a line says of TLS, independent of the engine: numbers of TLS instead of names, contents instead of files.
+
+use std::sync::Arc;
+
+use crate::verify_code::VerifyCodes;
+
+/// Versions, suites, groups and signatures, by their numbers in TLS and in order of preference.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parameters {
+    /// The oldest version that is spoken.
+    pub min: u16,
+    /// The newest one.
+    pub max: u16,
+    /// Cipher suites of TLS 1.2 (`ciphers`).
+    pub suites12: Vec<u16>,
+    /// Cipher suites of TLS 1.3 (`ciphersuites`).
+    pub suites13: Vec<u16>,
+    /// Groups for the exchange of keys (`curves`).
+    pub groups: Vec<u16>,
+    /// What our own key signs with (`sigalgs`); empty for all that it can.
+    pub sigalgs: Vec<u16>,
+    /// What the peer may sign with (`client-sigalgs`); empty for all that are known.
+    pub peer_sigalgs: Vec<u16>,
+    /// Whether the client's order of suites counts (`prefer-client-ciphers`).
+    pub prefer_client: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            min: crate::TLS12,
+            max: crate::TLS13,
+            // ECDHE with AES-256-GCM, AES-128-GCM, ChaCha20-Poly1305; for ECDSA and RSA each.
+            suites12: vec![0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc02b, 0xc02f],
+            suites13: vec![0x1302, 0x1303, 0x1301],
+            // X25519MLKEM768, X25519, P-256, P-384.
+            groups: vec![0x11ec, 0x001d, 0x0017, 0x0018],
+            sigalgs: Vec::new(),
+            peer_sigalgs: Vec::new(),
+            prefer_client: false,
+        }
+    }
+}
+
+/// Whether the peer's certificate is asked for, and has to be there (`verify`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum VerifyMode {
+    /// It is not asked for.
+    #[default]
+    None,
+    /// It is verified where there is one.
+    Optional,
+    /// There must be one.
+    Required,
+}
+
+/// Whom to trust.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// Certificates of authorities, as DER (`ca-file`).
+    pub authorities: Vec<Arc<[u8]>>,
+    /// More of them, whose names are not told to clients (`ca-verify-file`).
+    pub unnamed: Vec<Arc<[u8]>>,
+    /// Revocation lists, as DER (`crl-file`).
+    pub crls: Vec<Arc<[u8]>>,
+}
+
+/// How a listener verifies its clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientVerify {
+    /// Whether at all.
+    pub mode: VerifyMode,
+    /// Whom to trust.
+    pub trust: Arc<Trust>,
+    /// What is forgiven above the client's own certificate (`ca-ignore-err`).
+    pub ca_ignore: VerifyCodes,
+    /// What is forgiven of the client's own certificate (`crt-ignore-err`).
+    pub crt_ignore: VerifyCodes,
+}

@@ -1,0 +1,150 @@
+//! Certificates with their keys, as files hold them (`crt`, `crt-list`, `crt-store`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::engine::key::{KeyKind, PrivateKey};
+use crate::pem::{self, Block};
+use crate::x509;
+
+/// Why something could not be loaded: which file, perhaps which line, and the cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadError {
+    /// The file, or how the configuration calls it.
+    pub file: Box<str>,
+    /// Counted from 1; 0 where the fault has no line.
+    pub line: usize,
+    /// In a few words.
+    pub cause: Box<str>,
+}
+
+impl LoadError {
+    /// A fault of the whole file.
+    pub fn new(file: &str, cause: impl Into<Box<str>>) -> Self {
+        Self { file: file.into(), line: 0, cause: cause.into() }
+    }
+
+    /// A fault at one line.
+    pub fn at(file: &str, line: usize, cause: impl Into<Box<str>>) -> Self {
+        Self { file: file.into(), line, cause: cause.into() }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.cause),
+            line => write!(f, "{}:{line}: {}", self.file, self.cause),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// A certificate, its chain and its key.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// How it is called: the path as it was written.
+    pub name: Box<str>,
+    /// As DER, its own certificate first.
+    pub chain: Vec<Arc<[u8]>>,
+    /// Its key.
+    pub key: PrivateKey,
+    /// The host names it is for, lower case.
+    pub names: Box<[Box<str>]>,
+    /// The answer of an OCSP responder about it, as DER (`.ocsp`).
+    pub ocsp: Option<Arc<[u8]>>,
+    /// Signed certificate timestamps (`.sctl`).
+    pub sctl: Option<Arc<[u8]>>,
+    /// Its issuer where the chain has none (`.issuer`).
+    pub issuer: Option<Arc<[u8]>>,
+}
+
+/// What a PEM file has, in whatever order.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// Certificates, as DER.
+    pub certificates: Vec<Arc<[u8]>>,
+    /// Revocation lists, as DER.
+    pub crls: Vec<Arc<[u8]>>,
+    /// The first private key.
+    pub key: Option<PrivateKey>,
+}
+
+impl Parts {
+    /// Reads the text of the file called `file`. Other blocks (parameters and the like) are passed over.
+    ///
+    /// # Errors
+    /// What cannot be read, with its line.
+    pub fn read(file: &str, text: &[u8]) -> Result<Self, LoadError> {
+        let blocks = pem::blocks(text).map_err(|fault| LoadError::at(file, fault.line, fault.what))?;
+        let mut parts = Self::default();
+        for block in blocks {
+            match block.label {
+                "CERTIFICATE" | "TRUSTED CERTIFICATE" | "X509 CERTIFICATE" => {
+                    x509::Facts::parse(&block.data)
+                        .map_err(|cause| LoadError::at(file, block.line, cause))?;
+                    parts.certificates.push(block.data.into());
+                }
+                "X509 CRL" => parts.crls.push(block.data.into()),
+                // OpenSSL takes the first.
+                "PRIVATE KEY"
+                | "RSA PRIVATE KEY"
+                | "EC PRIVATE KEY"
+                | "ENCRYPTED PRIVATE KEY"
+                | "DSA PRIVATE KEY"
+                    if parts.key.is_none() =>
+                {
+                    parts.key = Some(key(file, &block)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(parts)
+    }
+}
+
+fn key(file: &str, block: &Block<'_>) -> Result<PrivateKey, LoadError> {
+    if block.is_encrypted || block.label == "ENCRYPTED PRIVATE KEY" {
+        return Err(LoadError::at(file, block.line, "the private key is encrypted"));
+    }
+    PrivateKey::from_der(&block.data).map_err(|cause| LoadError::at(file, block.line, cause))
+}
+
+impl Certificate {
+    /// A certificate from the text of one PEM file with everything in it.
+    ///
+    /// # Errors
+    /// What cannot be read or does not belong together.
+    pub fn from_pem(name: &str, text: &[u8]) -> Result<Self, LoadError> {
+        let parts = Parts::read(name, text)?;
+        let key = parts.key.ok_or_else(|| LoadError::new(name, "no private key found"))?;
+        Self::new(name, parts.certificates, key)
+    }
+
+    /// Puts a chain and a key together. The certificate of the key need not stand first.
+    ///
+    /// # Errors
+    /// There is no certificate, or none for the key.
+    pub fn new(name: &str, mut chain: Vec<Arc<[u8]>>, key: PrivateKey) -> Result<Self, LoadError> {
+        if chain.is_empty() {
+            return Err(LoadError::new(name, "no certificate found"));
+        }
+        if key.belongs_to(&chain[0]) == Some(false) {
+            let own = chain.iter().position(|der| key.belongs_to(der) == Some(true));
+            let Some(own) = own else {
+                let cause = "the private key does not belong to the certificate";
+                return Err(LoadError::new(name, cause));
+            };
+            chain[..=own].rotate_right(1);
+        }
+        let facts = x509::Facts::parse(&chain[0]).map_err(|cause| LoadError::new(name, cause))?;
+        let names = facts.names().into_iter().map(|name| name.to_ascii_lowercase().into()).collect();
+        Ok(Self { name: name.into(), chain, key, names, ocsp: None, sctl: None, issuer: None })
+    }
+
+    /// What its key signs with.
+    pub fn kind(&self) -> KeyKind {
+        self.key.kind()
+    }
+}
