@@ -1,12 +1,11 @@
 //! What a `bind` line says of TLS, and the choice of a certificate for each ClientHello.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
-use crate::choice::{Index, Wanted};
+use crate::choice::{Index, Names, Wanted};
 use crate::details::{Captured, Details};
-use crate::engine::key::KeyKind;
 use crate::engine::side::{Served, ServerSide, Shared};
-use crate::error::{Error, Kind, Reason};
+use crate::error::{Error, Reason};
 use crate::hello::{Hello, numbers};
 use crate::settings::{ClientVerify, Parameters};
 use crate::store::Certificate;
@@ -51,15 +50,22 @@ pub struct Listening {
     pub keeps_hello: bool,
 }
 
-/// A `bind` line with TLS.
+/// A `bind` line with TLS. Its certificates may change while it serves.
 #[derive(Debug)]
 pub struct Acceptor {
-    entries: Vec<Prepared>,
-    index: Index,
+    current: RwLock<Current>,
     strict_sni: bool,
     shared: Shared,
     max_record: u16,
     keeps_hello: bool,
+}
+
+/// What a listener has to choose from. Written when a certificate is changed at run time, read once a handshake.
+#[derive(Debug, Default)]
+struct Current {
+    /// By place; `None` where one was taken out.
+    entries: Vec<Option<Arc<Prepared>>>,
+    index: Index,
 }
 
 #[derive(Debug)]
@@ -76,24 +82,70 @@ impl Acceptor {
     /// What the engine says against the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
         let Listening { entries, strict_sni, resumption, max_record, keeps_hello } = listening;
-        let index = Index::new(
-            entries
-                .iter()
-                .map(|entry| (entry.certificate.kind(), &*entry.certificate.names, &*entry.filters)),
-        );
         let shared = resumption.shared();
-        let entries: Vec<_> =
-            entries.into_iter().map(|entry| Prepared { entry, sides: Default::default() }).collect();
-        let acceptor = Self { entries, index, strict_sni, shared, max_record, keeps_hello };
+        let current = RwLock::default();
+        let acceptor = Self { current, strict_sni, shared, max_record, keeps_hello };
         // Lines that share their options share what may be wrong with them.
-        let mut tried: Vec<&Arc<Options>> = Vec::new();
-        for prepared in &acceptor.entries {
-            if !tried.iter().any(|options| Arc::ptr_eq(options, &prepared.entry.options)) {
-                tried.push(&prepared.entry.options);
+        let mut tried: Vec<Arc<Options>> = Vec::new();
+        for entry in entries {
+            let prepared = Prepared { entry, sides: Default::default() };
+            let options = &prepared.entry.options;
+            if !tried.iter().any(|tried| Arc::ptr_eq(tried, options)) {
+                tried.push(options.clone());
                 prepared.make(true, &acceptor.shared)?;
             }
+            acceptor.write().add(prepared);
         }
         Ok(acceptor)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Current> {
+        self.current.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a certificate behind the others (`add ssl crt-list`): its place.
+    ///
+    /// # Errors
+    /// What the engine says against its options.
+    pub fn add(&self, entry: Entry) -> Result<u32, String> {
+        let prepared = Prepared { entry, sides: Default::default() };
+        prepared.make(true, &self.shared)?;
+        Ok(self.write().add(prepared))
+    }
+
+    /// Takes out the certificate at that place (`del ssl crt-list`). Connections that it serves go on.
+    pub fn remove(&self, place: u32) {
+        self.write().remove(place);
+    }
+
+    /// Puts `new` wherever the certificate of that name is served (`commit ssl cert`): at how many places. Connections that are open
+    /// go on with the old one.
+    ///
+    /// # Errors
+    /// What the engine says against it; nothing has changed then.
+    pub fn replace(&self, name: &str, new: &Arc<Certificate>) -> Result<usize, String> {
+        let mut changed = Vec::new();
+        for (place, entry) in self.entries() {
+            if &*entry.certificate.name == name {
+                let entry = Entry { certificate: new.clone(), ..entry };
+                let prepared = Prepared { entry, sides: Default::default() };
+                prepared.make(true, &self.shared)?;
+                changed.push((place, prepared));
+            }
+        }
+        let count = changed.len();
+        let mut current = self.write();
+        for (place, prepared) in changed {
+            current.put(place, prepared);
+        }
+        Ok(count)
+    }
+
+    /// All certificates with their places (`show ssl sni`, `show ssl crt-list`).
+    pub fn entries(&self) -> Vec<(u32, Entry)> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let all = (0..).zip(&current.entries);
+        all.filter_map(|(place, one)| Some((place, one.as_ref()?.entry.clone()))).collect()
     }
 
     pub(crate) fn max_record(&self) -> u16 {
@@ -103,12 +155,12 @@ impl Acceptor {
     /// Chooses what to answer a ClientHello with.
     pub(crate) fn choose(&self, hello: &Hello<'_>, details: &mut Details) -> Result<ServerSide, Error> {
         let name = hello.server_name.and_then(|name| str::from_utf8(name).ok()).unwrap_or("");
-        let place = self.index.choose(name, wanted(hello), self.strict_sni).ok_or(Error {
-            kind: Kind::Handshake,
-            reason: Reason::CallbackFailed,
-            verify: 0,
-        })?;
-        let prepared = &self.entries[place];
+        let prepared = {
+            let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+            let place = current.index.choose(name, wanted(hello), self.strict_sni);
+            place.and_then(|place| current.entries[place].clone())
+        };
+        let prepared = prepared.ok_or(Error::handshake(Reason::CallbackFailed))?;
         let options = &prepared.entry.options;
         details.own = Some(prepared.entry.certificate.clone());
         if self.keeps_hello {
@@ -121,7 +173,39 @@ impl Acceptor {
     }
 }
 
+impl Current {
+    fn add(&mut self, prepared: Prepared) -> u32 {
+        let place = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        self.index.add(place, prepared.names());
+        self.entries.push(Some(Arc::new(prepared)));
+        place
+    }
+
+    fn remove(&mut self, place: u32) {
+        let slot = self.entries.get_mut(place as usize);
+        if let Some(old) = slot.and_then(Option::take) {
+            self.index.remove(place, old.names());
+        }
+    }
+
+    fn put(&mut self, place: u32, prepared: Prepared) {
+        // It may have been taken out meanwhile.
+        if let Some(slot @ Some(_)) = self.entries.get_mut(place as usize) {
+            if let Some(old) = slot {
+                self.index.remove(place, old.names());
+            }
+            self.index.add(place, prepared.names());
+            *slot = Some(Arc::new(prepared));
+        }
+    }
+}
+
 impl Prepared {
+    fn names(&self) -> Names<'_> {
+        let Entry { certificate, filters, .. } = &self.entry;
+        Names { kind: certificate.kind(), own: &certificate.names, filters }
+    }
+
     fn make(&self, agrees: bool, shared: &Shared) -> Result<ServerSide, String> {
         let Entry { certificate, options, .. } = &self.entry;
         let served = Served {
@@ -149,14 +233,4 @@ fn wanted(hello: &Hello<'_>) -> Wanted {
         [0xc02b, 0xc02c, 0xcca9, 0xc023, 0xc024, 0xc009, 0xc00a, 0xc0ac, 0xc0ad, 0xc0ae, 0xc0af];
     let has_suite = numbers(hello.suites).any(|suite| suite >> 8 == 0x13 || ecdsa_suites.contains(&suite));
     Wanted { ecdsa: signs_ecdsa && has_suite, rsa }
-}
-
-impl Wanted {
-    /// Whether a key of that kind is welcome.
-    pub(crate) fn takes(self, kind: KeyKind) -> bool {
-        match kind {
-            KeyKind::Rsa => self.rsa,
-            KeyKind::Ecdsa | KeyKind::Ed25519 => self.ecdsa,
-        }
-    }
 }

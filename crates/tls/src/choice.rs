@@ -8,8 +8,8 @@ use crate::engine::key::KeyKind;
 #[derive(Debug, Default)]
 struct Named {
     entries: Vec<u32>,
-    /// Whether a filter says that the name is none of its certificate's (`!name`).
-    is_excluded: bool,
+    /// Those whose line says that the name is none of theirs (`!name`), whatever their wildcards say.
+    excluded: Vec<u32>,
 }
 
 /// All names of a listener.
@@ -17,7 +17,7 @@ struct Named {
 pub(crate) struct Index {
     exact: HashMap<Box<str>, Named>,
     /// By what stands behind `*`, with its dot.
-    wild: HashMap<Box<str>, Named>,
+    wild: HashMap<Box<str>, Vec<u32>>,
     defaults: Vec<u32>,
     kinds: Vec<KeyKind>,
 }
@@ -29,39 +29,65 @@ pub(crate) struct Wanted {
     pub(crate) rsa: bool,
 }
 
+/// What a certificate answers to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'a> {
+    pub(crate) kind: KeyKind,
+    /// The names in the certificate.
+    pub(crate) own: &'a [Box<str>],
+    /// Those of its line, which stand for them: `*` makes it a default, `!name` is none of its names.
+    pub(crate) filters: &'a [Box<str>],
+}
+
 impl Index {
-    /// Of each certificate the kind of its key, its own names, and the filters that stand for them: `*` makes it a default,
-    /// `!name` is none of its names.
-    pub(crate) fn new<'a>(
-        certificates: impl Iterator<Item = (KeyKind, &'a [Box<str>], &'a [Box<str>])>,
-    ) -> Self {
-        let mut index = Self::default();
-        for (place, (kind, own, filters)) in (0u32..).zip(certificates) {
-            index.kinds.push(kind);
-            let own = if filters.iter().any(|filter| !filter.starts_with('!')) { &[] } else { own };
-            for name in own.iter().chain(filters) {
-                index.add(place, &name.to_ascii_lowercase());
+    /// Adds the certificate at `place`.
+    pub(crate) fn add(&mut self, place: u32, names: Names<'_>) {
+        let at = place as usize;
+        if self.kinds.len() <= at {
+            self.kinds.resize(at + 1, names.kind);
+        }
+        self.kinds[at] = names.kind;
+        each(names, |kind, name| {
+            let list = match kind {
+                Kind::Default => &mut self.defaults,
+                Kind::Wild => self.wild.entry(name.into()).or_default(),
+                Kind::Exact => &mut self.exact.entry(name.into()).or_default().entries,
+                Kind::Excluded => &mut self.exact.entry(name.into()).or_default().excluded,
+            };
+            if let Err(before) = list.binary_search(&place) {
+                list.insert(before, place);
             }
+        });
+        // The first certificate of all is a default, whatever its line says.
+        if place == 0 && !self.defaults.contains(&0) {
+            self.defaults.insert(0, 0);
         }
-        if index.defaults.is_empty() && !index.kinds.is_empty() {
-            index.defaults.push(0);
-        }
-        index
     }
 
-    fn add(&mut self, place: u32, name: &str) {
-        let (is_excluded, name) = name.strip_prefix('!').map_or((false, name), |name| (true, name));
-        let named = match name.strip_prefix('*') {
-            Some("") if is_excluded => return,
-            Some("") => return self.defaults.push(place),
-            Some(domain) => self.wild.entry(domain.into()).or_default(),
-            None => self.exact.entry(name.into()).or_default(),
-        };
-        if is_excluded {
-            named.is_excluded = true;
-        } else if !named.entries.contains(&place) {
-            named.entries.push(place);
-        }
+    /// Takes out the certificate at `place`, which was added with these names.
+    pub(crate) fn remove(&mut self, place: u32, names: Names<'_>) {
+        let without = |list: &mut Vec<u32>| list.retain(|one| *one != place);
+        without(&mut self.defaults);
+        each(names, |kind, name| match kind {
+            Kind::Default => {}
+            Kind::Wild => {
+                if let Some(list) = self.wild.get_mut(name) {
+                    without(list);
+                    if list.is_empty() {
+                        self.wild.remove(name);
+                    }
+                }
+            }
+            Kind::Exact | Kind::Excluded => {
+                if let Some(named) = self.exact.get_mut(name) {
+                    without(&mut named.entries);
+                    without(&mut named.excluded);
+                    if named.entries.is_empty() && named.excluded.is_empty() {
+                        self.exact.remove(name);
+                    }
+                }
+            }
+        });
     }
 
     /// The certificate for `name`, empty where the client named none. `strict` leaves no default.
@@ -71,34 +97,130 @@ impl Index {
         lower.copy_from_slice(name.as_bytes());
         lower.make_ascii_lowercase();
         let name = str::from_utf8(lower).ok()?;
-        self.named(name, wanted).or_else(|| if strict { None } else { self.best(&self.defaults, wanted) })
+        let named = self.named(name, wanted);
+        named.or_else(|| if strict { None } else { self.best(&self.defaults, wanted, &[]) })
     }
 
     fn named(&self, name: &str, wanted: Wanted) -> Option<usize> {
-        if name.is_empty() {
-            return None;
-        }
-        if let Some(named) = self.exact.get(name) {
-            // An excluded name is not looked for among the wildcards.
-            if !named.entries.is_empty() || named.is_excluded {
-                return self.best(&named.entries, wanted);
-            }
-        }
-        let domain = &name[name.find('.')?..];
-        self.best(&self.wild.get(domain)?.entries, wanted)
+        let named = self.exact.get(name);
+        let exact = named.and_then(|named| self.best(&named.entries, wanted, &[]));
+        exact.or_else(|| {
+            let domain = &name[name.find('.')?..];
+            let excluded = named.map_or(&[][..], |named| &named.excluded);
+            self.best(self.wild.get(domain)?, wanted, excluded)
+        })
     }
 
-    /// The first ECDSA certificate where the client takes it, else the first RSA one, else any.
-    fn best(&self, places: &[u32], wanted: Wanted) -> Option<usize> {
+    /// The first ECDSA certificate where the client takes it, else the first RSA one where it takes that, else any.
+    fn best(&self, places: &[u32], wanted: Wanted, excluded: &[u32]) -> Option<usize> {
         let first = |is_rsa: bool| {
-            let of_kind = |place: &&u32| (self.kinds[**place as usize] == KeyKind::Rsa) == is_rsa;
-            places.iter().find(of_kind).map(|place| *place as usize)
+            places
+                .iter()
+                .filter(|place| !excluded.contains(place))
+                .map(|place| *place as usize)
+                .find(|place| (self.kinds[*place] == KeyKind::Rsa) == is_rsa)
         };
         let (ecdsa, rsa) = (first(false), first(true));
-        ecdsa
-            .filter(|place| wanted.takes(self.kinds[*place]))
-            .or_else(|| rsa.filter(|_| wanted.rsa))
-            .or(ecdsa)
-            .or(rsa)
+        ecdsa.filter(|_| wanted.ecdsa).or_else(|| rsa.filter(|_| wanted.rsa)).or(ecdsa).or(rsa)
+    }
+}
+
+enum Kind {
+    Default,
+    Wild,
+    Exact,
+    Excluded,
+}
+
+/// Hands over each name, in lower case, and what it is.
+fn each(names: Names<'_>, mut take: impl FnMut(Kind, &str)) {
+    let own = if names.filters.is_empty() { names.own } else { &[] };
+    for name in own.iter().chain(names.filters) {
+        let name = name.to_ascii_lowercase();
+        let (is_excluded, name) = name.strip_prefix('!').map_or((false, &*name), |name| (true, name));
+        match name.strip_prefix('*') {
+            // A `!` before a `*` means nothing.
+            Some("") if is_excluded => {}
+            Some("") => take(Kind::Default, ""),
+            Some(domain) => take(Kind::Wild, domain),
+            None if is_excluded => take(Kind::Excluded, name),
+            None => take(Kind::Exact, name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: Wanted = Wanted { ecdsa: true, rsa: true };
+    const RSA: Wanted = Wanted { ecdsa: false, rsa: true };
+
+    fn index(rows: &[(KeyKind, &str, &str)]) -> Index {
+        let words = |text: &str| text.split_whitespace().map(Box::from).collect::<Vec<Box<str>>>();
+        let mut index = Index::default();
+        for (place, (kind, own, filters)) in (0u32..).zip(rows) {
+            let (own, filters) = (words(own), words(filters));
+            index.add(place, Names { kind: *kind, own: &own, filters: &filters });
+        }
+        index
+    }
+
+    #[test]
+    fn names_find_their_certificate() {
+        use KeyKind::{Ecdsa, Rsa};
+        let index = index(&[
+            (Rsa, "default.test", ""),
+            (Rsa, "a.test *.w.test", ""),
+            (Ecdsa, "a.test", ""),
+            (Ecdsa, "x.test", "*.f.test !no.f.test"),
+            (Rsa, "y.test", "exact.w.test"),
+            (Ecdsa, "z.test", "*"),
+            (Rsa, "no.f.test", ""),
+            (Rsa, "q.test", "!other.test"),
+        ]);
+        for (name, wanted, strict, place) in [
+            ("default.test", BOTH, true, Some(0)),
+            ("a.test", BOTH, true, Some(2)),
+            ("A.TEST", RSA, true, Some(1)),
+            ("b.w.test", BOTH, true, Some(1)),
+            ("b.c.w.test", BOTH, true, None),
+            ("w.test", BOTH, true, None),
+            ("exact.w.test", BOTH, true, Some(4)),
+            ("yes.f.test", BOTH, true, Some(3)),
+            ("yes.f.test", RSA, true, Some(3)),
+            ("no.f.test", BOTH, true, Some(6)),
+            ("x.test", BOTH, true, None),
+            ("q.test", BOTH, true, None),
+            ("y.test", BOTH, true, None),
+            ("", BOTH, true, None),
+            ("", BOTH, false, Some(5)),
+            ("", RSA, false, Some(0)),
+            ("nobody.test", RSA, false, Some(0)),
+        ] {
+            assert_eq!(index.choose(name, wanted, strict), place, "{name} {wanted:?} {strict}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_excluded_from_the_wildcards_of_its_own_line_only() {
+        let index = index(&[
+            (KeyKind::Rsa, "", "*.f.test !no.f.test"),
+            (KeyKind::Rsa, "", "*.g.test !no.f.test"),
+            (KeyKind::Rsa, "", "*.f.test"),
+        ]);
+        assert_eq!(index.choose("no.f.test", BOTH, true), Some(2));
+        assert_eq!(index.choose("yes.f.test", BOTH, true), Some(0));
+    }
+
+    #[test]
+    fn what_is_taken_out_leaves_nothing_behind() {
+        let mut index =
+            index(&[(KeyKind::Rsa, "a.test *.b.test", "!c.b.test"), (KeyKind::Rsa, "d.test", "")]);
+        let own = ["a.test".into(), "*.b.test".into()];
+        index.remove(0, Names { kind: KeyKind::Rsa, own: &own, filters: &["!c.b.test".into()] });
+        assert!(index.exact.len() == 1 && index.wild.is_empty() && index.defaults.is_empty());
+        assert_eq!(index.choose("d.test", BOTH, true), Some(1));
+        assert_eq!(index.choose("a.test", BOTH, false), None);
     }
 }

@@ -26,6 +26,28 @@ const GROUPS: &[(u16, &str, &[&str])] = &[
     (0x0202, "MLKEM1024", &[]),
 ];
 
+/// number, name in the standard, OpenSSL's older name
+const SIGNATURES: &[(u16, &str, &str)] = &[
+    (0x0201, "rsa_pkcs1_sha1", "RSA+SHA1"),
+    (0x0203, "ecdsa_sha1", "ECDSA+SHA1"),
+    (0x0301, "rsa_pkcs1_sha224", "RSA+SHA224"),
+    (0x0303, "ecdsa_sha224", "ECDSA+SHA224"),
+    (0x0401, "rsa_pkcs1_sha256", "RSA+SHA256"),
+    (0x0501, "rsa_pkcs1_sha384", "RSA+SHA384"),
+    (0x0601, "rsa_pkcs1_sha512", "RSA+SHA512"),
+    (0x0403, "ecdsa_secp256r1_sha256", "ECDSA+SHA256"),
+    (0x0503, "ecdsa_secp384r1_sha384", "ECDSA+SHA384"),
+    (0x0603, "ecdsa_secp521r1_sha512", "ECDSA+SHA512"),
+    (0x0804, "rsa_pss_rsae_sha256", "RSA-PSS+SHA256"),
+    (0x0805, "rsa_pss_rsae_sha384", "RSA-PSS+SHA384"),
+    (0x0806, "rsa_pss_rsae_sha512", "RSA-PSS+SHA512"),
+    (0x0807, "ed25519", ""),
+    (0x0808, "ed448", ""),
+    (0x0809, "rsa_pss_pss_sha256", ""),
+    (0x080a, "rsa_pss_pss_sha384", ""),
+    (0x080b, "rsa_pss_pss_sha512", ""),
+];
+
 /// OpenSSL's name of a version.
 pub fn version_name(version: u16) -> &'static str {
     match version {
@@ -74,4 +96,16 @@ pub fn group_name(number: u16) -> Option<&'static str> {
 pub fn group(name: &str) -> Option<u16> {
     let same = |known: &str| known.eq_ignore_ascii_case(name);
     GROUPS.iter().find(|row| same(row.1) || row.2.iter().copied().any(same)).map(|row| row.0)
+}
+
+/// The number of a signature scheme by either of its names, whatever their case.
+pub fn signature(name: &str) -> Option<u16> {
+    let same = |known: &str| !known.is_empty() && known.eq_ignore_ascii_case(name);
+    let pss = |known: &str| {
+        known
+            .strip_prefix("RSA-PSS+")
+            .zip(name.strip_prefix("PSS+"))
+            .is_some_and(|(known, name)| known == name)
+    };
+    SIGNATURES.iter().find(|row| same(row.1) || same(row.2) || pss(row.2)).map(|row| row.0)
 }

@@ -214,6 +214,10 @@ impl Direction {
         if self.form == Form::Tls13 && outer != APPLICATION_DATA {
             return Err(Reason::BadRecordType);
         }
+        // What is authenticated below has this version, which all records have by now.
+        if header[2] != 3 {
+            return Err(Reason::WrongVersionNumber);
+        }
         let Some(length) = body.len().checked_sub(offset + TAG) else {
             return Err(Reason::DecryptionFailed);
         };

@@ -158,7 +158,7 @@ impl Records {
                 self.open = self.kernel.next_open().ok_or(Reason::InternalError)?;
                 // One answer will do for several, until it has left.
                 if asked && !self.is_closed && (!self.answered || unsent.is_empty()) {
-                    self.update(unsent)?;
+                    self.update(false, unsent)?;
                     self.answered = true;
                 }
                 Ok(())
@@ -172,10 +172,10 @@ impl Records {
         }
     }
 
-    /// Tells the peer that the next record is sealed with the next key, and seals it so.
-    fn update(&mut self, unsent: &mut Waiting) -> Result<(), Reason> {
+    /// Tells the peer that the next record is sealed with the next key, and seals it so. `asks` the peer to do the same.
+    pub(crate) fn update(&mut self, asks: bool, unsent: &mut Waiting) -> Result<(), Reason> {
         let mut out = [0; 64];
-        let message = [KEY_UPDATE, 0, 0, 1, 0];
+        let message = [KEY_UPDATE, 0, 0, 1, asks.into()];
         let n = self.seal.seal(HANDSHAKE, &message, &[], &mut out).ok_or(Reason::InternalError)?;
         unsent.append(&out[..n]);
         self.seal = self.kernel.next_seal().ok_or(Reason::InternalError)?;

@@ -343,6 +343,17 @@ impl Session {
         }
     }
 
+    /// Goes on with a new key, and has the peer do so too if it `asks` for that. `false` where there is none: before TLS 1.3.
+    /// Keys that have sealed much are replaced without being told.
+    pub fn renew_key(&mut self, asks: bool) -> bool {
+        match &mut self.phase {
+            Phase::Established(records) if self.details.version == TLS13 => {
+                records.update(asks, &mut self.unsent).is_ok()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it speaks TLS 1.3.
     pub fn is_tls13(&self) -> bool {
         self.details.version == TLS13

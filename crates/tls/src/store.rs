@@ -14,7 +14,7 @@ pub struct LoadError {
     pub file: Box<str>,
     /// Counted from 1; 0 where the fault has no line.
     pub line: usize,
-    /// In a few words.
+    /// What is wrong, with file and line: what a user is told.
     pub cause: Box<str>,
 }
 
@@ -32,10 +32,7 @@ impl LoadError {
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.file, self.cause),
-            line => write!(f, "{}:{line}: {}", self.file, self.cause),
-        }
+        f.write_str(&self.cause)
     }
 }
 
@@ -72,18 +69,28 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// Takes in what another file has.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.certificates.extend(other.certificates);
+        self.crls.extend(other.crls);
+        self.key = self.key.take().or(other.key);
+    }
+
     /// Reads the text of the file called `file`. Other blocks (parameters and the like) are passed over.
     ///
     /// # Errors
     /// What cannot be read, with its line.
     pub fn read(file: &str, text: &[u8]) -> Result<Self, LoadError> {
-        let blocks = pem::blocks(text).map_err(|fault| LoadError::at(file, fault.line, fault.what))?;
+        let fault = |line: usize, what: &str| {
+            let cause = format!("unable to load certificate from file '{file}': {what} at line {line}.");
+            LoadError::at(file, line, cause)
+        };
+        let blocks = pem::blocks(text).map_err(|malformed| fault(malformed.line, malformed.what))?;
         let mut parts = Self::default();
         for block in blocks {
             match block.label {
                 "CERTIFICATE" | "TRUSTED CERTIFICATE" | "X509 CERTIFICATE" => {
-                    x509::Facts::parse(&block.data)
-                        .map_err(|cause| LoadError::at(file, block.line, cause))?;
+                    x509::Facts::parse(&block.data).map_err(|cause| fault(block.line, cause))?;
                     parts.certificates.push(block.data.into());
                 }
                 "X509 CRL" => parts.crls.push(block.data.into()),
@@ -105,10 +112,21 @@ impl Parts {
 }
 
 fn key(file: &str, block: &Block<'_>) -> Result<PrivateKey, LoadError> {
+    let line = block.line;
     if block.is_encrypted || block.label == "ENCRYPTED PRIVATE KEY" {
-        return Err(LoadError::at(file, block.line, "the private key is encrypted"));
+        let cause = format!(
+            "the private key at line {line} of '{file}' is protected by a passphrase, and no \
+             'ssl-passphrase-cmd' is defined."
+        );
+        return Err(LoadError::at(file, line, cause));
     }
-    PrivateKey::from_der(&block.data).map_err(|cause| LoadError::at(file, block.line, cause))
+    PrivateKey::from_der(&block.data).map_err(|what| {
+        LoadError::at(
+            file,
+            line,
+            format!("unable to load the private key at line {line} of '{file}': {what}."),
+        )
+    })
 }
 
 impl Certificate {
@@ -118,7 +136,8 @@ impl Certificate {
     /// What cannot be read or does not belong together.
     pub fn from_pem(name: &str, text: &[u8]) -> Result<Self, LoadError> {
         let parts = Parts::read(name, text)?;
-        let key = parts.key.ok_or_else(|| LoadError::new(name, "no private key found"))?;
+        let key =
+            parts.key.ok_or_else(|| LoadError::new(name, format!("No Private Key found in '{name}'.")))?;
         Self::new(name, parts.certificates, key)
     }
 
@@ -128,12 +147,15 @@ impl Certificate {
     /// There is no certificate, or none for the key.
     pub fn new(name: &str, mut chain: Vec<Arc<[u8]>>, key: PrivateKey) -> Result<Self, LoadError> {
         if chain.is_empty() {
-            return Err(LoadError::new(name, "no certificate found"));
+            return Err(LoadError::new(
+                name,
+                format!("unable to load certificate from file '{name}': no start line."),
+            ));
         }
         if key.belongs_to(&chain[0]) == Some(false) {
             let own = chain.iter().position(|der| key.belongs_to(der) == Some(true));
             let Some(own) = own else {
-                let cause = "the private key does not belong to the certificate";
+                let cause = format!("inconsistencies between private key and certificate loaded '{name}'.");
                 return Err(LoadError::new(name, cause));
             };
             chain[..=own].rotate_right(1);

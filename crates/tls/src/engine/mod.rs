@@ -88,14 +88,7 @@ impl Handshake {
         }
         self.incoming.extend_from_slice(received);
         loop {
-            let incoming = &mut self.incoming[..self.window];
-            let (discard, step) = match &mut self.end {
-                End::Server(end) => turn(&mut **end, incoming, &mut self.early, out),
-                End::Client(end) => turn(&mut **end, incoming, &mut self.early, out),
-            };
-            self.incoming.drain(..discard);
-            self.window -= discard;
-            match step {
+            match self.turn(out) {
                 Ok(Step::Again) => {}
                 Ok(Step::Complete) => return Ok(true),
                 Ok(Step::PeerClosed) => return Err(Error::handshake(Reason::None)),
@@ -119,15 +112,23 @@ impl Handshake {
         }
     }
 
+    /// One turn of the engine with what it may see, of which it forgets what is used up.
+    fn turn(&mut self, out: &mut Vec<u8>) -> Result<Step, Error> {
+        let incoming = &mut self.incoming[..self.window];
+        let (discard, step) = match &mut self.end {
+            End::Server(end) => turn(&mut **end, incoming, &mut self.early, out),
+            End::Client(end) => turn(&mut **end, incoming, &mut self.early, out),
+        };
+        self.incoming.drain(..discard);
+        self.window -= discard;
+        step
+    }
+
     /// Appends the alert that the engine has for the peer.
     fn last_words(&mut self, out: &mut Vec<u8>) {
         // It has one, perhaps behind messages that it had not yet given out.
         for _ in 0..16 {
-            let (_, step) = match &mut self.end {
-                End::Server(end) => turn(&mut **end, &mut [], &mut Vec::new(), out),
-                End::Client(end) => turn(&mut **end, &mut [], &mut Vec::new(), out),
-            };
-            if !matches!(step, Ok(Step::Again)) {
+            if !matches!(self.turn(out), Ok(Step::Again)) {
                 return;
             }
         }

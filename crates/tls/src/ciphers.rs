@@ -1,0 +1,185 @@
+//! Strings of ciphers in OpenSSL's syntax (ciphers(1)), lists of suites, curves and signatures: what they come to, in order,
+//! by number in TLS.
+//!
+//! They are evaluated as OpenSSL does, over all suites of TLS 1.2 and before that it could speak here. Which of those the
+//! engine has is another question ([`crate::has_suite`]).
+
+use crate::names;
+use crate::suites::{Au, Enc, Kx, Mac, Suite, TABLE};
+
+/// A string that comes to nothing, or has a name in it that must be known: that name, or the whole string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported(pub Box<str>);
+
+/// What a word of the string does with the suites that it names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Action {
+    /// Those that are not in the list are appended to it.
+    Add,
+    /// Those in the list go to its end (`+`).
+    Order,
+    /// They leave the list, and may come back (`-`).
+    Remove,
+    /// They leave the list for good (`!`).
+    Ban,
+}
+
+/// A list under construction: `(row, is it in the list)`, in order.
+struct List(Vec<(&'static Suite, bool)>);
+
+/// Evaluates `ciphers`.
+///
+/// # Errors
+/// Nothing is left, or a word is none.
+pub fn ciphers(text: &str) -> Result<Vec<u16>, Unsupported> {
+    let mut list = List(TABLE.iter().map(|suite| (suite, false)).collect());
+    let separators = |c: char| matches!(c, ':' | ',' | ' ' | ';');
+    for (place, word) in text.split(separators).filter(|word| !word.is_empty()).enumerate() {
+        if place == 0 && word == "DEFAULT" {
+            list.add_default();
+            continue;
+        }
+        if !list.take(word) {
+            return Err(Unsupported(word.into()));
+        }
+    }
+    let found: Vec<u16> = list.0.iter().filter(|(_, is_in)| *is_in).map(|(suite, _)| suite.number).collect();
+    if found.is_empty() { Err(Unsupported(text.into())) } else { Ok(found) }
+}
+
+impl List {
+    /// Applies one word; `false` where it is malformed.
+    fn take(&mut self, word: &str) -> bool {
+        if let Some(command) = word.strip_prefix('@') {
+            match command {
+                "STRENGTH" => self.0.sort_by_key(|(suite, is_in)| (*is_in, std::cmp::Reverse(suite.bits))),
+                _ => {
+                    return command
+                        .strip_prefix("SECLEVEL=")
+                        .is_some_and(|level| level.parse::<u8>().is_ok());
+                }
+            }
+            return true;
+        }
+        let (action, word) = match word.split_at_checked(1) {
+            Some(("!", rest)) => (Action::Ban, rest),
+            Some(("-", rest)) => (Action::Remove, rest),
+            Some(("+", rest)) => (Action::Order, rest),
+            _ => (Action::Add, word),
+        };
+        if word == "DEFAULT" {
+            // Only at the front is it anything but the name of nothing.
+            return true;
+        }
+        // A word of several parts names the suites that all of them name; a part that is unknown names none.
+        self.apply(action, |suite| word.split('+').all(|part| is_named(suite, part)));
+        true
+    }
+
+    fn add_default(&mut self) {
+        self.apply(Action::Add, |suite| suite.enc != Enc::Null && !is_outside_default(suite));
+    }
+
+    fn apply(&mut self, action: Action, names: impl Fn(&Suite) -> bool) {
+        let old = std::mem::take(&mut self.0);
+        let wanted = |(suite, is_in): &(&'static Suite, bool)| {
+            names(suite)
+                && match action {
+                    Action::Add => !is_in,
+                    Action::Order | Action::Remove => *is_in,
+                    Action::Ban => true,
+                }
+        };
+        let (moved, stays): (Vec<_>, Vec<_>) = old.into_iter().partition(wanted);
+        let moved = moved.into_iter().map(|(suite, _)| (suite, action != Action::Remove));
+        self.0 = match action {
+            Action::Add | Action::Order => stays.into_iter().chain(moved).collect(),
+            Action::Remove => moved.chain(stays).collect(),
+            Action::Ban => stays,
+        };
+    }
+}
+
+fn is_outside_default(suite: &Suite) -> bool {
+    suite.au == Au::Dss
+        || suite.au == Au::Anonymous
+        || matches!(suite.enc, Enc::AesCcm | Enc::AesCcm8 | Enc::AriaGcm | Enc::Camellia)
+}
+
+/// Whether one word names the suite: its own name, the standard's, or one for a group of them.
+fn is_named(suite: &Suite, word: &str) -> bool {
+    let aes = matches!(suite.enc, Enc::Aes | Enc::AesGcm | Enc::AesCcm | Enc::AesCcm8);
+    let ephemeral = |kx| suite.kx == kx && suite.au != Au::Anonymous;
+    match word {
+        "ALL" => suite.enc != Enc::Null,
+        "COMPLEMENTOFALL" | "eNULL" | "NULL" => suite.enc == Enc::Null,
+        "COMPLEMENTOFDEFAULT" => suite.enc != Enc::Null && is_outside_default(suite),
+        "HIGH" => suite.enc != Enc::Null,
+        "kRSA" | "RSA" => suite.kx == Kx::Rsa,
+        "kDHE" | "kEDH" | "DH" => suite.kx == Kx::Dhe,
+        "kECDHE" | "kEECDH" | "ECDH" => suite.kx == Kx::Ecdhe,
+        "DHE" | "EDH" => ephemeral(Kx::Dhe),
+        "ECDHE" | "EECDH" => ephemeral(Kx::Ecdhe),
+        "aRSA" => suite.au == Au::Rsa,
+        "aECDSA" | "ECDSA" => suite.au == Au::Ecdsa,
+        "aDSS" | "DSS" => suite.au == Au::Dss,
+        "aNULL" => suite.au == Au::Anonymous,
+        "ADH" => suite.au == Au::Anonymous && suite.kx == Kx::Dhe,
+        "AECDH" => suite.au == Au::Anonymous && suite.kx == Kx::Ecdhe,
+        "AES" => aes,
+        "AES128" => aes && suite.bits == 128,
+        "AES256" => aes && suite.bits == 256,
+        "AESGCM" => suite.enc == Enc::AesGcm,
+        "AESCCM" => matches!(suite.enc, Enc::AesCcm | Enc::AesCcm8),
+        "AESCCM8" => suite.enc == Enc::AesCcm8,
+        "CHACHA20" => suite.enc == Enc::Chacha20,
+        "ARIA" | "ARIAGCM" => suite.enc == Enc::AriaGcm,
+        "ARIA128" => suite.enc == Enc::AriaGcm && suite.bits == 128,
+        "ARIA256" => suite.enc == Enc::AriaGcm && suite.bits == 256,
+        "CAMELLIA" => suite.enc == Enc::Camellia,
+        "CAMELLIA128" => suite.enc == Enc::Camellia && suite.bits == 128,
+        "CAMELLIA256" => suite.enc == Enc::Camellia && suite.bits == 256,
+        "CBC" => matches!(suite.enc, Enc::Aes | Enc::Camellia),
+        "MD5" => suite.mac == Mac::Md5,
+        "SHA1" | "SHA" => suite.mac == Mac::Sha1,
+        "SHA256" => suite.mac == Mac::Sha256,
+        "SHA384" => suite.mac == Mac::Sha384,
+        "TLSv1.2" => suite.version == 0x0303,
+        "TLSv1" | "TLSv1.0" => suite.version == 0x0301,
+        "SSLv3" => suite.version == 0x0300,
+        name => suite.name == name || names::suite(name) == Some(suite.number),
+    }
+}
+
+/// Evaluates `ciphersuites`: names of TLS 1.3, separated by colons.
+///
+/// # Errors
+/// A name is unknown.
+pub fn ciphersuites(text: &str) -> Result<Vec<u16>, Unsupported> {
+    let mut found = Vec::new();
+    for name in text.split(':').map(str::trim).filter(|name| !name.is_empty()) {
+        match names::suite(name).filter(|number| number >> 8 == 0x13) {
+            Some(number) => found.push(number),
+            // OpenSSL has these too, but does not offer them by itself.
+            None if matches!(name, "TLS_AES_128_CCM_SHA256" | "TLS_AES_128_CCM_8_SHA256") => {}
+            None => return Err(Unsupported(name.into())),
+        }
+    }
+    Ok(found)
+}
+
+/// Evaluates `curves`: groups, separated by colons.
+///
+/// # Errors
+/// A name is unknown.
+pub fn curves(text: &str) -> Result<Vec<u16>, Unsupported> {
+    text.split(':').map(|name| names::group(name).ok_or_else(|| Unsupported(name.into()))).collect()
+}
+
+/// Evaluates `sigalgs` and `client-sigalgs`: signatures, separated by colons, as `RSA+SHA256` or `rsa_pss_rsae_sha256`.
+///
+/// # Errors
+/// A name is unknown.
+pub fn sigalgs(text: &str) -> Result<Vec<u16>, Unsupported> {
+    text.split(':').map(|name| names::signature(name).ok_or_else(|| Unsupported(name.into()))).collect()
+}

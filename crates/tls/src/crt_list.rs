@@ -1,0 +1,127 @@
+//! The lines of a crt-list: `<crtfile> [\[<sslbindconf> ...\]] [[!]<snifilter> ...]` (manual, 5.1 `crt-list`).
+//!
+//! The words are taken apart here; what the options mean is the configuration's matter.
+
+use crate::store::LoadError;
+
+/// The most words that a line may have.
+const WORDS_MAX: usize = 4096;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Counted from 1.
+    pub number: usize,
+    /// The certificate's file or alias.
+    pub certificate: &'a str,
+    /// The words between the brackets.
+    pub options: Vec<&'a str>,
+    /// The words behind them.
+    pub filters: Vec<&'a str>,
+}
+
+impl Line<'_> {
+    /// Whether negative filters stand without the wildcard that they would be exceptions of: HAProxy warns of that.
+    pub fn excludes_from_nothing(&self) -> bool {
+        self.filters.iter().any(|filter| filter.starts_with('!'))
+            && !self.filters.iter().any(|filter| filter.starts_with('*'))
+    }
+}
+
+/// Takes the text of the crt-list called `file` apart, without its empty lines and comments.
+///
+/// # Errors
+/// A line that is none, in HAProxy's words.
+pub fn parse<'a>(file: &str, text: &'a str) -> Result<Vec<Line<'a>>, LoadError> {
+    let mut lines = Vec::new();
+    for (index, text) in text.lines().enumerate() {
+        let number = index + 1;
+        let cause = |what: &str| LoadError::at(file, number, format!("parsing [{file}:{number}]: {what}"));
+        if let Some(line) = line(number, text).map_err(cause)? {
+            lines.push(line);
+        }
+    }
+    Ok(lines)
+}
+
+/// One line; `None` where there is nothing in it.
+///
+/// # Errors
+/// In HAProxy's words.
+pub fn line(number: usize, text: &str) -> Result<Option<Line<'_>>, &'static str> {
+    let (mut words, mut opened, mut closed) = (Vec::new(), None, None);
+    if text.trim_start().starts_with('#') {
+        return Ok(None);
+    }
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start();
+        let Some(first) = rest.chars().next() else { break };
+        match first {
+            '[' if opened.is_some() => return Err("too many '['"),
+            '[' if words.is_empty() => return Err("file name must not start with '['"),
+            '[' => opened = Some(words.len()),
+            ']' if closed.is_some() => return Err("too many ']'"),
+            ']' if opened.is_none() => return Err("missing '['"),
+            ']' => closed = Some(words.len()),
+            _ => {
+                let end = rest.find(|c: char| c.is_whitespace() || c == '[' || c == ']');
+                let (word, behind) = rest.split_at(end.unwrap_or(rest.len()));
+                if words.len() == WORDS_MAX {
+                    return Err("too many args");
+                }
+                words.push(word);
+                rest = behind;
+                continue;
+            }
+        }
+        rest = &rest[1..];
+    }
+    let Some((&certificate, _)) = words.split_first() else { return Ok(None) };
+    let (options, filters) = match (opened, closed) {
+        (Some(opened), Some(closed)) if opened == 1 => (&words[opened..closed], &words[closed..]),
+        (Some(_), Some(_)) => return Err("the options must stand behind the file name"),
+        (Some(_), None) => return Err("missing ']'"),
+        _ => (&words[..0], &words[1..]),
+    };
+    Ok(Some(Line { number, certificate, options: options.to_vec(), filters: filters.to_vec() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_apart() {
+        let text = "# comment\n\n  # another\na.pem\nb.pem [alpn h2,http/1.1 verify none] *.x.test !y.x.test\nc.pem[] *\n\td.pem f g\n";
+        let lines = parse("list", text).unwrap();
+        let brief: Vec<_> = lines
+            .iter()
+            .map(|l| (l.number, l.certificate, l.options.join(" "), l.filters.join(" ")))
+            .collect();
+        let row = |n, c, o: &str, f: &str| (n, c, o.to_owned(), f.to_owned());
+        assert_eq!(
+            brief,
+            [
+                row(4, "a.pem", "", ""),
+                row(5, "b.pem", "alpn h2,http/1.1 verify none", "*.x.test !y.x.test"),
+                row(6, "c.pem", "", "*"),
+                row(7, "d.pem", "", "f g"),
+            ]
+        );
+    }
+
+    #[test]
+    fn faults_name_file_line_and_cause() {
+        for (text, cause) in [
+            ("a.pem ]", "parsing [list:1]: missing '['"),
+            ("\na.pem [x] y ]", "parsing [list:2]: too many ']'"),
+            ("a.pem [x [y]", "parsing [list:1]: too many '['"),
+            ("[x] a.pem", "parsing [list:1]: file name must not start with '['"),
+            ("a.pem [alpn h2", "parsing [list:1]: missing ']'"),
+            ("a.pem x [alpn h2]", "parsing [list:1]: the options must stand behind the file name"),
+        ] {
+            assert_eq!(parse("list", text).unwrap_err().to_string(), cause, "{text}");
+        }
+    }
+}

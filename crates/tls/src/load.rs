@@ -1,0 +1,290 @@
+//! Certificates, authorities and revocation lists from the files that a configuration names.
+//!
+//! Nothing is half loaded: a file that cannot be used is an error with its name, in HAProxy's words where it has them.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::engine::key::PrivateKey;
+use crate::ocsp;
+use crate::store::{Certificate, LoadError, Parts};
+use crate::x509;
+
+/// Which files are looked for beside a certificate's (`ssl-load-extra-files`, `ssl-load-extra-del-ext`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// `.rsa`, `.ecdsa` and `.dsa` where the file itself is missing.
+    pub bundle: bool,
+    /// `.sctl`.
+    pub sctl: bool,
+    /// `.ocsp`.
+    pub ocsp: bool,
+    /// `.issuer`.
+    pub issuer: bool,
+    /// `.key` where the file has no key.
+    pub key: bool,
+    /// Whether `.crt` is replaced by these endings instead of standing before them.
+    pub replaces_ending: bool,
+}
+
+impl Extra {
+    /// HAProxy's default.
+    pub const ALL: Self =
+        Self { bundle: true, sctl: true, ocsp: true, issuer: true, key: true, replaces_ending: false };
+
+    /// No file that the configuration does not name.
+    pub const NONE: Self =
+        Self { bundle: false, sctl: false, ocsp: false, issuer: false, key: false, replaces_ending: false };
+}
+
+/// The files of one certificate (`load` of a crt-store, options of a crt-list line).
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// Its key.
+    pub key: Option<Box<str>>,
+    /// Whether that counts over a key in the certificate's own file: it was named, not merely found.
+    pub key_is_named: bool,
+    /// The answer of its OCSP responder.
+    pub ocsp: Option<Box<str>>,
+    /// Its issuer.
+    pub issuer: Option<Box<str>>,
+    /// Its signed certificate timestamps.
+    pub sctl: Option<Box<str>>,
+}
+
+impl Files {
+    /// The files beside `path` that exist, of those that are looked for.
+    fn beside(path: &str, extra: Extra) -> Self {
+        let base = match path.strip_suffix(".crt") {
+            Some(base) if extra.replaces_ending => base,
+            _ => path,
+        };
+        let find = |wanted: bool, ending: &str| -> Option<Box<str>> {
+            let path = format!("{base}.{ending}");
+            (wanted && Path::new(&path).exists()).then(|| path.into())
+        };
+        Self {
+            key: find(extra.key, "key"),
+            key_is_named: false,
+            ocsp: find(extra.ocsp, "ocsp"),
+            issuer: find(extra.issuer, "issuer"),
+            sctl: find(extra.sctl, "sctl"),
+        }
+    }
+}
+
+fn read(path: &str) -> Result<Vec<u8>, LoadError> {
+    base::file::read(path).map_err(|error| {
+        LoadError::new(path, format!("unable to open the file '{path}': {}", reason(&error)))
+    })
+}
+
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// Everything that `path` stands for: a file, the files of a bundle, or those of a directory in order of their names.
+///
+/// # Errors
+/// One of them cannot be used, or there is nothing at that path.
+pub fn certificates(path: &str, extra: Extra) -> Result<Vec<Arc<Certificate>>, LoadError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => directory(path)?
+            .iter()
+            .map(|file| certificate(file, &Files::beside(file, extra)).map(Arc::new))
+            .collect(),
+        Ok(_) => Ok(vec![Arc::new(certificate(path, &Files::beside(path, extra))?)]),
+        Err(error) => {
+            let endings: &[&str] = if extra.bundle { &["rsa", "dsa", "ecdsa"] } else { &[] };
+            let bundle: Vec<_> = endings.iter().map(|ending| format!("{path}.{ending}")).collect();
+            let bundle: Vec<_> = bundle.iter().filter(|file| Path::new(file).exists()).collect();
+            if bundle.is_empty() {
+                let why = reason(&error);
+                let cause = format!("unable to stat SSL certificate from file '{path}' : {why}.");
+                return Err(LoadError::new(path, cause));
+            }
+            let extra = Extra { replaces_ending: false, ..extra };
+            bundle
+                .into_iter()
+                .map(|file| certificate(file, &Files::beside(file, extra)).map(Arc::new))
+                .collect()
+        }
+    }
+}
+
+/// The files of a directory that are certificates by their names.
+fn directory(path: &str) -> Result<Vec<String>, LoadError> {
+    let failed = |error: std::io::Error| {
+        LoadError::new(path, format!("unable to scan directory '{path}' : {}.", reason(&error)))
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let is_reserved = [".key", ".issuer", ".ocsp", ".sctl"].iter().any(|ending| name.ends_with(ending));
+        if name.starts_with('.') || is_reserved || !std::fs::metadata(entry.path()).is_ok_and(|m| m.is_file())
+        {
+            continue;
+        }
+        found.push(format!("{}/{name}", path.trim_end_matches('/')));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// One certificate from its files.
+///
+/// # Errors
+/// A file cannot be used.
+pub fn certificate(path: &str, files: &Files) -> Result<Certificate, LoadError> {
+    let parts = Parts::read(path, &read(path)?)?;
+    if parts.certificates.is_empty() {
+        let cause = format!("unable to load certificate from file '{path}': no start line.");
+        return Err(LoadError::new(path, cause));
+    }
+    let key = match (&files.key, parts.key) {
+        (Some(file), found) if files.key_is_named || found.is_none() => key(file)?,
+        (_, Some(key)) => key,
+        (_, None) => {
+            let cause = format!("No Private Key found in '{path}.key'.");
+            return Err(LoadError::new(path, cause));
+        }
+    };
+    let mut certificate = Certificate::new(path, parts.certificates, key)?;
+    if let Some(file) = &files.issuer {
+        let issuer = Parts::read(file, &read(file)?)?.certificates.into_iter().next();
+        let Some(issuer) = issuer else {
+            return Err(LoadError::new(
+                file,
+                format!("unable to load issuer certificate from file '{file}'."),
+            ));
+        };
+        certificate.issuer = Some(issuer);
+    }
+    if let Some(file) = &files.sctl {
+        let list = read(file)?;
+        if !is_timestamp_list(&list) {
+            return Err(LoadError::new(file, format!("invalid SCTL file '{file}'")));
+        }
+        certificate.sctl = Some(list.into());
+    }
+    if let Some(file) = &files.ocsp {
+        let response = read(file)?;
+        // An empty file asks for stapling and has nothing to staple yet.
+        if !response.is_empty() {
+            ocsp::check(&response).map_err(|cause| LoadError::new(file, format!("{cause} in '{file}'.")))?;
+            certificate.ocsp = Some(response.into());
+        }
+    }
+    Ok(certificate)
+}
+
+fn key(file: &str) -> Result<PrivateKey, LoadError> {
+    let parts = Parts::read(file, &read(file)?)?;
+    parts.key.ok_or_else(|| LoadError::new(file, format!("No Private Key found in '{file}'.")))
+}
+
+/// Whether the bytes are a SignedCertificateTimestampList (RFC 6962, 3.3): lengths that fit into each other.
+fn is_timestamp_list(bytes: &[u8]) -> bool {
+    fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (length, rest) = bytes.split_first_chunk()?;
+        rest.split_at_checked(u16::from_be_bytes(*length).into())
+    }
+    let Some((mut list, [])) = vector(bytes) else { return false };
+    while !list.is_empty() {
+        match vector(list) {
+            Some((one, rest)) if !one.is_empty() => list = rest,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Authorities and revocation lists of a file or a directory (`ca-file`, `crl-file`); `@system-ca` are those of the system.
+///
+/// # Errors
+/// It cannot be read, or there is nothing of the kind in it.
+pub fn authorities(path: &str) -> Result<Parts, LoadError> {
+    if path == "@system-ca" {
+        return system_authorities();
+    }
+    let failed = |error: &std::io::Error| {
+        LoadError::new(path, format!("Couldn't open the ca-file '{path}' ({}).", reason(error)))
+    };
+    let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
+    let mut all = Parts::default();
+    if metadata.is_dir() {
+        let entries = std::fs::read_dir(path).map_err(|error| failed(&error))?;
+        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        files.sort();
+        for file in files.iter().filter_map(|file| file.to_str()) {
+            let is_hidden = file.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
+            let fits = [".pem", ".crt", ".cer", ".crl"].iter().any(|ending| file.ends_with(ending));
+            if !is_hidden && fits {
+                all.merge(Parts::read(file, &read(file)?)?);
+            }
+        }
+    } else {
+        all = Parts::read(path, &base::file::read(path).map_err(|error| failed(&error))?)?;
+    }
+    if all.certificates.is_empty() && all.crls.is_empty() {
+        return Err(LoadError::new(path, format!("unable to load CA file '{path}': no start line.")));
+    }
+    Ok(all)
+}
+
+/// The authorities of the system: of `SSL_CERT_DIR`, else of the directory that OpenSSL has on this system. A file that holds
+/// none is passed over.
+fn system_authorities() -> Result<Parts, LoadError> {
+    let named = std::env::var("SSL_CERT_DIR").ok();
+    let path = named.as_deref().unwrap_or("/etc/ssl/certs");
+    let mut all = Parts::default();
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(all),
+        Err(error) => {
+            return Err(LoadError::new(path, format!("unable to scan '{path}': {}", reason(&error))));
+        }
+    };
+    // Debian has each authority under several names, and all of them in one file too.
+    let mut seen = std::collections::HashSet::new();
+    for entry in entries.flatten() {
+        let Ok(bytes) = base::file::read(entry.path()) else { continue };
+        let file = entry.path().to_string_lossy().into_owned();
+        let Ok(parts) = Parts::read(&file, &bytes) else { continue };
+        for authority in parts.certificates {
+            if seen.insert(authority.clone()) {
+                all.certificates.push(authority);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Completes a chain that is only the certificate itself with the one whose first certificate is its issuer (`issuers-chain-path`).
+pub fn complete_chain(certificate: &mut Certificate, chains: &[Vec<Arc<[u8]>>]) {
+    let [own] = &*certificate.chain else { return };
+    let Ok(own) = x509::Facts::parse(own) else { return };
+    let issuer = chains.iter().find(|chain| {
+        let first = chain.first().and_then(|first| x509::Facts::parse(first).ok());
+        first.is_some_and(|first| first.subject() == own.issuer())
+    });
+    if let Some(chain) = issuer {
+        let chain: Vec<_> = chain.to_vec();
+        certificate.chain.extend(chain);
+    }
+}
+
+/// The chains in a directory, one a file (`issuers-chain-path`).
+///
+/// # Errors
+/// The directory or a file in it cannot be read.
+pub fn chains(path: &str) -> Result<Vec<Vec<Arc<[u8]>>>, LoadError> {
+    let mut chains = Vec::new();
+    for file in directory(path)? {
+        chains.push(Parts::read(&file, &read(&file)?)?.certificates);
+    }
+    Ok(chains)
+}

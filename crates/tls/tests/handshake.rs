@@ -1,0 +1,252 @@
+//! Handshakes that end well, those that do not, and what both sides make of them.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Authority, acceptor, certificate, connector, entry, listening, pair, shake};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, date_time_ymd};
+use tls::verify_code as code;
+use tls::{
+    Acceptor, ClientVerify, Connecting, Connector, Details, Kind, Listening, Options, Parameters, Reason,
+    Resumption, Session, TLS12, TLS13, Trust, VerifyCodes, VerifyMode,
+};
+
+/// What a client that connects as `connecting` says comes to, and the server's side.
+fn meet(acceptor: &Arc<Acceptor>, connecting: &Connecting, name: Option<&str>) -> (Session, Session) {
+    let connector = Connector::new(connecting).unwrap();
+    let mut client = Session::connect(&connector, name).unwrap();
+    let mut server = Session::accept(acceptor);
+    let _ = shake(&mut client, &mut server);
+    (client, server)
+}
+
+fn trusting(authority: &Authority) -> Connecting {
+    Connecting { trust: Some(authority.trust()), ..Connecting::default() }
+}
+
+fn served(details: &Details) -> &str {
+    details.own.as_ref().map_or("", |own| own.names.first().map_or("", |name| name))
+}
+
+#[test]
+fn servers_are_verified_and_openssls_numbers_say_what_is_wrong() {
+    let authority = Authority::new();
+    let stranger = Authority::named("a stranger");
+    let old = |params: &mut rcgen::CertificateParams| params.not_after = date_time_ymd(2020, 1, 1);
+    let new = |params: &mut rcgen::CertificateParams| params.not_before = date_time_ymd(2090, 1, 1);
+    let server_of = |pem: &str| {
+        let entry = entry(certificate(pem), &Arc::default());
+        Arc::new(Acceptor::new(listening(vec![entry])).unwrap())
+    };
+    let host = |host: &str| Connecting { verify_host: Some(host.into()), ..trusting(&authority) };
+    for (pem, connecting, name, verify) in [
+        (authority.issue(&["a.test"], |_| {}), trusting(&authority), Some("a.test"), 0),
+        (authority.issue(&["*.a.test"], |_| {}), trusting(&authority), Some("x.a.test"), 0),
+        (authority.issue(&["a.test"], |_| {}), trusting(&authority), None, 0),
+        (authority.issue(&["a.test"], |_| {}), host("a.test"), Some("other.test"), 0),
+        (authority.issue(&["a.test"], |_| {}), trusting(&authority), Some("b.test"), 62),
+        (authority.issue(&["a.test"], |_| {}), host("b.test"), Some("a.test"), 62),
+        (authority.issue(&["a.test"], old), trusting(&authority), Some("a.test"), 10),
+        (authority.issue(&["a.test"], new), trusting(&authority), Some("a.test"), 9),
+        (authority.issue(&["a.test"], |_| {}), trusting(&stranger), Some("a.test"), 20),
+        (authority.issue(&["a.test"], old), Connecting::default(), Some("b.test"), 0),
+    ] {
+        let (client, server) = meet(&server_of(&pem), &connecting, name);
+        assert_eq!(client.failure().map_or(0, |error| error.verify), verify, "{name:?}");
+        assert_eq!(client.is_established(), verify == 0);
+        assert_eq!(server.is_established(), verify == 0);
+        if verify != 0 {
+            let error = client.failure().unwrap();
+            assert_eq!(error.text(), "error:0A000086:SSL routines::certificate verify failed");
+        }
+    }
+}
+
+#[test]
+fn clients_are_verified_as_the_line_says() {
+    let (authority, stranger) = (Authority::new(), Authority::named("a stranger"));
+    let of = |authority: &Authority, change: fn(&mut rcgen::CertificateParams)| {
+        Some(certificate(&authority.issue(&["client.test"], change)))
+    };
+    let old = |params: &mut rcgen::CertificateParams| params.not_after = date_time_ymd(2020, 1, 1);
+    let (good, expired, strange) = (of(&authority, |_| {}), of(&authority, old), of(&stranger, |_| {}));
+    let mut forgiving = VerifyCodes::default();
+    forgiving.insert(code::CERT_HAS_EXPIRED);
+    for version in [TLS12, TLS13] {
+        for (mode, crt_ignore, own, verify, passes) in [
+            (VerifyMode::None, VerifyCodes::default(), &good, 0, true),
+            (VerifyMode::Optional, VerifyCodes::default(), &None, 0, true),
+            (VerifyMode::Optional, VerifyCodes::default(), &good, 0, true),
+            (VerifyMode::Required, VerifyCodes::default(), &good, 0, true),
+            (VerifyMode::Required, VerifyCodes::default(), &None, 0, false),
+            (VerifyMode::Required, VerifyCodes::default(), &expired, 10, false),
+            (VerifyMode::Required, forgiving, &expired, 10, true),
+            (VerifyMode::Optional, VerifyCodes::default(), &strange, 20, false),
+            (VerifyMode::Required, VerifyCodes::ALL, &strange, 20, true),
+        ] {
+            let verify_as =
+                ClientVerify { mode, trust: authority.trust(), crt_ignore, ..ClientVerify::default() };
+            let parameters = Parameters { min: version, max: version, ..Parameters::default() };
+            let acceptor =
+                acceptor(&authority, Options { parameters, verify: verify_as, ..Options::default() });
+            let connecting = Connecting { certificate: own.clone(), ..trusting(&authority) };
+            let (_, server) = meet(&acceptor, &connecting, Some("a.test"));
+            assert_eq!(server.is_established(), passes, "{version:x} {mode:?} {verify}");
+            assert_eq!(server.details().verify.own.0, verify);
+            let asked = mode != VerifyMode::None && own.is_some() && passes;
+            assert_eq!(server.details().peer.len(), usize::from(asked), "{mode:?}");
+            if let Some(error) = server.failure() {
+                let missing = own.is_none();
+                let reason = if missing {
+                    Reason::PeerDidNotReturnACertificate
+                } else {
+                    Reason::CertificateVerifyFailed
+                };
+                assert_eq!((error.kind, error.reason, error.verify), (Kind::Handshake, reason, verify));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_name_and_the_clients_signatures_choose_the_certificate() {
+    let authority = Authority::new();
+    let (rsa, ecdsa) = (
+        KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap(),
+        KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap(),
+    );
+    let options = Arc::default();
+    let of =
+        |name: &str, key: &KeyPair| entry(certificate(&authority.issue_with(&[name], key, |_| {})), &options);
+    let entries =
+        || vec![of("default.test", &rsa), of("a.test", &rsa), of("a.test", &ecdsa), of("*.w.test", &ecdsa)];
+    let loose = Arc::new(Acceptor::new(listening(entries())).unwrap());
+    let strict = Listening { strict_sni: true, ..listening(entries()) };
+    let strict = Arc::new(Acceptor::new(strict).unwrap());
+    let with = |peer_sigalgs: Vec<u16>| Connecting {
+        parameters: Parameters { peer_sigalgs, ..Parameters::default() },
+        ..Connecting::default()
+    };
+    for (acceptor, name, sigalgs, own, is_rsa) in [
+        (&loose, Some("a.test"), vec![], "a.test", false),
+        (&loose, Some("A.Test"), vec![0x0804, 0x0401], "a.test", true),
+        (&loose, Some("x.w.test"), vec![], "*.w.test", false),
+        (&loose, Some("nobody.test"), vec![], "default.test", true),
+        (&loose, None, vec![], "default.test", true),
+        (&strict, Some("a.test"), vec![], "a.test", false),
+    ] {
+        let (client, server) = meet(acceptor, &with(sigalgs), name);
+        assert!(client.is_established(), "{name:?}: {:?}", server.failure());
+        assert_eq!(served(server.details()), own);
+        assert_eq!(server.details().own.as_ref().unwrap().kind() == tls::KeyKind::Rsa, is_rsa);
+    }
+    for name in [Some("nobody.test"), None] {
+        let (client, server) = meet(&strict, &Connecting::default(), name);
+        assert_eq!(server.failure().unwrap().text(), "error:0A0000EA:SSL routines::callback failed");
+        assert_eq!(client.failure().unwrap().reason, Reason::Alert(112));
+    }
+}
+
+#[test]
+fn protocols_are_agreed_on_in_our_order_and_none_in_common_is_no_error() {
+    let authority = Authority::new();
+    let list = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<Box<[u8]>>>();
+    let acceptor = acceptor(&authority, Options { alpn: list(&["h2", "http/1.1"]), ..Options::default() });
+    for (offered, agreed) in [
+        (&["http/1.1", "h2"][..], Some("h2")),
+        (&["http/1.1"], Some("http/1.1")),
+        (&["x"], None),
+        (&[], None),
+    ] {
+        let connecting = Connecting { alpn: list(offered), ..trusting(&authority) };
+        let (client, server) = meet(&acceptor, &connecting, Some("a.test"));
+        assert!(client.is_established() && server.is_established());
+        for side in [&client, &server] {
+            assert_eq!(side.details().alpn.as_deref(), agreed.map(str::as_bytes), "{offered:?}");
+        }
+    }
+}
+
+#[test]
+fn sessions_are_resumed_by_ticket_and_from_the_cache() {
+    let authority = Authority::new();
+    for version in [TLS12, TLS13] {
+        for tickets in [true, false] {
+            let parameters = Parameters { min: version, max: version, ..Parameters::default() };
+            let options = Arc::new(Options { parameters: parameters.clone(), ..Options::default() });
+            let entry = entry(certificate(&authority.issue(&["a.test"], |_| {})), &options);
+            let resumption = Resumption::new(tickets, 100).unwrap();
+            let acceptor =
+                Arc::new(Acceptor::new(Listening { resumption, ..listening(vec![entry]) }).unwrap());
+            let connector =
+                Connector::new(&Connecting { parameters, sessions: 10, ..trusting(&authority) }).unwrap();
+            for resumed in [false, true] {
+                let (mut client, mut server) = pair(&acceptor, &connector, "a.test");
+                assert_eq!(client.details().is_resumed, resumed, "{version:x} {tickets}");
+                assert_eq!(server.details().is_resumed, resumed);
+                // The tickets of TLS 1.3 come with the first data.
+                assert_eq!(common::carry(&mut server, &mut client, b"x", 9000, 100), b"x");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_certificate_is_replaced_while_connections_go_on() {
+    let authority = Authority::new();
+    let options = Arc::default();
+    let (old, other) = (authority.issue(&["a.test"], |_| {}), authority.issue(&["b.test"], |_| {}));
+    let named = |name: &str, pem: &str| Arc::new(tls::Certificate::from_pem(name, pem.as_bytes()).unwrap());
+    let entries = vec![entry(named("one", &old), &options), entry(named("two", &other), &options)];
+    let acceptor = Arc::new(Acceptor::new(Listening { strict_sni: true, ..listening(entries) }).unwrap());
+    let (mut client, mut server) = pair(&acceptor, &connector(&authority), "b.test");
+    let new = named("two", &authority.issue(&["c.test"], |_| {}));
+    assert_eq!(acceptor.replace("two", &new), Ok(1));
+    assert_eq!(acceptor.replace("three", &new), Ok(0));
+    assert_eq!(common::carry(&mut client, &mut server, b"on", 9000, 100), b"on");
+    let name_of = |name| {
+        let (_, server) = meet(&acceptor, &trusting(&authority), Some(name));
+        server.is_established().then(|| served(server.details()).to_owned())
+    };
+    assert_eq!((name_of("c.test"), name_of("b.test")), (Some("c.test".to_owned()), None));
+    acceptor.remove(1);
+    assert_eq!((name_of("c.test"), name_of("a.test")), (None, Some("a.test".to_owned())));
+    let place = acceptor.add(entry(new, &options)).unwrap();
+    assert_eq!(name_of("c.test"), Some("c.test".to_owned()));
+    assert_eq!(acceptor.entries().iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0, place]);
+}
+
+#[test]
+fn what_is_no_hello_is_refused_in_openssls_words() {
+    let acceptor = acceptor(&Authority::new(), Options::default());
+    for (bytes, text) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "error:0A00009C:SSL routines::http request"),
+        (b"CONNECT x:1 HTTP/1.1\r\n", "error:0A00009B:SSL routines::https proxy request"),
+        (b"garbage that is long enough", "error:0A00010B:SSL routines::wrong version number"),
+        (b"\x16\x03\x01\x7f\xff", "error:0A0000C6:SSL routines::packet length too long"),
+        (b"\x17\x03\x03\x00\x01\x00", "error:0A0000F4:SSL routines::unexpected message"),
+        (b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", "error:0A0000F4:SSL routines::unexpected message"),
+        (b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "error:0A00009F:SSL routines::length mismatch"),
+        (b"\x16\x03\x01\x00\x04\x01\xff\xff\xff", "error:0A0000C6:SSL routines::packet length too long"),
+    ] {
+        let mut server = Session::accept(&acceptor);
+        assert_eq!(server.handshake(bytes).unwrap_err().text(), text);
+        // Byte by byte it comes to the same.
+        let mut server = Session::accept(&acceptor);
+        let outcome = bytes.iter().find_map(|byte| server.handshake(&[*byte]).err());
+        assert!(outcome.is_some(), "{text}");
+    }
+    let mut server = Session::accept(&acceptor);
+    assert_eq!(server.handshake(&[]), Ok(false));
+    assert_eq!((server.cut_off(false).kind, server.cut_off(true).kind), (Kind::Empty, Kind::Abort));
+}
+
+#[test]
+fn trust_in_nobody_trusts_nobody() {
+    let authority = Authority::new();
+    let acceptor = acceptor(&authority, Options::default());
+    let connecting = Connecting { trust: Some(Arc::new(Trust::default())), ..Connecting::default() };
+    let (client, _) = meet(&acceptor, &connecting, Some("a.test"));
+    assert_eq!(client.failure().unwrap().verify, 20);
+}
