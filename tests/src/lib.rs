@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod authority;
 pub mod client;
 mod haproxy;
 mod nameserver;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
+pub use authority::Authority;
 pub use haproxy::Haproxy;
 pub use nameserver::{NameServer, Zone};
 pub use origin::Origin;

@@ -162,7 +162,7 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         "section" => of_section(place, name),
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
         "proxy" => of_keyword(name, Where(15)),
-        "bind" => of(config::tables::bind::TABLE.iter().find(|row| row.name == name).map(|row| row.support)),
+        "bind" => of(config::tables::bind::rows().find(|row| row.name == name).map(|row| row.support)),
         // Stands behind `source`, which is a row.
         "server" if name == "usesrc" => FULL,
         "server" => of(config::tables::server::rows().find(|row| row.name == name).map(|row| row.support)),

@@ -16,7 +16,7 @@ pub(crate) fn page() -> String {
     keywords(&mut out, "`userlist`", Where::USERLIST);
     keywords(&mut out, "`http-errors`", Where::ERRORS);
     keywords(&mut out, "`resolvers`", Where::RESOLVERS);
-    let binds = config::tables::bind::TABLE.iter().filter(|row| works(row.support));
+    let binds = config::tables::bind::rows().filter(|row| works(row.support));
     table(&mut out, "`bind` lines", binds.map(|row| (row.name, row.signature, row.doc)));
     let servers = config::tables::server::rows().filter(|row| works(row.support));
     table(&mut out, "`server` lines", servers.map(|row| (row.name, row.signature, row.doc)));

@@ -460,12 +460,11 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ("backend b\n stick-table type ip size 1k\n", &["[ALERT] [2] : 'stick-table' is not supported yet"]),
     (
         "frontend f\n bind :443 ssl crt x\n",
-        &["[ALERT] [2] : 'bind :443' in section 'frontend': 'ssl' is not supported yet"],
+        &[
+            "[ALERT] [2] : 'bind :443' in section 'frontend' : unable to stat SSL certificate from file 'x' : No such file or directory.",
+        ],
     ),
-    (
-        "global\n ssl-default-bind-ciphers X\n",
-        &["[WARNING] [2] : 'ssl-default-bind-ciphers' has no effect: TLS is not supported yet"],
-    ),
+    ("global\n ssl-engine X\n", &["[WARNING] [2] : 'ssl-engine' has no effect: TLS is not supported yet"]),
     (
         "backend b\n no server a 1.1.1.1\n",
         &["[ALERT] [2] : negation/default currently supported only for options and log; got 'no server'."],

@@ -282,10 +282,8 @@ fn allowing_what_is_experimental_in_vain_is_told() {
 #[test]
 fn parameters_without_effect_say_so() {
     let none = |support| matches!(support, Support::None(_));
-    let bind = config::tables::bind::TABLE
-        .iter()
-        .filter(|row| none(row.support))
-        .map(|row| ("bind :8000", row.name));
+    let bind =
+        config::tables::bind::rows().filter(|row| none(row.support)).map(|row| ("bind :8000", row.name));
     let servers = config::tables::server::rows().filter(|row| none(row.support));
     for (line, name) in bind.chain(servers.map(|row| ("server s 192.0.2.1:80", row.name))) {
         let warned = ["", " 10s", " 10"].iter().any(|argument| {

@@ -136,6 +136,8 @@ async fn converse(
         ConnectError::Timeout => Outcome::new("L4TOUT", 0, ""),
         ConnectError::Failed(error) => Outcome::new("L4CON", 0, connection_error(&error)),
         ConnectError::Broken(error) => Outcome::new("L4CON", 0, connection_error(&error)),
+        ConnectError::Tls(text) => Outcome::new("L6RSP", 0, text),
+        ConnectError::TlsTimeout => Outcome::new("L6TOUT", 0, ""),
         ConnectError::Unknown(text) => Outcome::new("SOCKERR", 0, text),
     })?;
     let send = peer.server().agent.send.load_full();

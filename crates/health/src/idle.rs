@@ -57,7 +57,13 @@ pub(crate) fn home<'a>(
     let (name, idle) = (settings.reuse.as_deref()?, context.idle.as_deref()?);
     let elsewhere = health.port.load(Relaxed) != 0 || health.address.load().is_some();
     let introduced = settings.send_proxy || own.send_proxy != SendProxy::None;
-    if script.family != Family::Http || !step.is_usual() || elsewhere || introduced || own.socks4.is_some() {
+    if script.family != Family::Http
+        || !step.is_usual()
+        || elsewhere
+        || introduced
+        || own.socks4.is_some()
+        || own.tls.is_some()
+    {
         return None;
     }
     Some(Home { idle, wanted: Wanted { backend: &subject.peer.backend, server: &subject.peer.own, name } })

@@ -83,7 +83,7 @@ impl<'a> Link<'a> {
                     n => bytes = &bytes[n..],
                 }
             }
-            Ok(())
+            poll_fn(|context| stream.poll_flush(context)).await
         };
         flatten(timeout_at(deadline, writing).await)
     }
@@ -148,6 +148,10 @@ pub(crate) enum ConnectError {
     Timeout,
     /// It stood, and then a header or a proxy on the way failed.
     Broken(io::Error),
+    /// It stood, and TLS failed.
+    Tls(&'static str),
+    /// It stood, and the handshake of TLS took too long.
+    TlsTimeout,
 }
 
 /// The connection of a `connect` step: one that is idle at `home` if there is one, else a new one, over which what precedes the
@@ -206,8 +210,29 @@ async fn open<'a>(
         Err(LinkError::Timeout) => return Err(ConnectError::Timeout),
         Err(LinkError::Io(error)) => return Err(ConnectError::Broken(error)),
     }
+    if let Some(tls) = &subject.own().tls
+        && let Some(connector) = tls.check.as_ref().filter(|_| step.default || step.implied)
+    {
+        secure(&mut link, connector, tls.check_name.as_deref()).await?;
+    }
     link.deadline = settings.timeout.map_or(start + settings.inter, |answer| Instant::now() + answer);
     Ok(link)
+}
+
+/// Makes the handshake of TLS on a connection that stands.
+async fn secure(
+    link: &mut Link<'_>,
+    connector: &tls::Connector,
+    name: Option<&str>,
+) -> Result<(), ConnectError> {
+    let failed = |error: tls::Error| ConnectError::Tls(error.kind.facts().2);
+    let deadline = link.deadline;
+    let stream = link.stream().map_err(ConnectError::Broken)?;
+    stream.connect_tls(connector, name).map_err(failed)?;
+    match timeout_at(deadline, poll_fn(|context| stream.poll_handshake(context))).await {
+        Ok(outcome) => outcome.map_err(failed),
+        Err(_) => Err(ConnectError::TlsTimeout),
+    }
 }
 
 /// Opens a plain connection to `target` for a conversation that is to be over after `limit`.

@@ -153,6 +153,8 @@ impl Conversation<'_> {
             Err(ConnectError::Failed(error)) => ("L4CON", connection_error(&error)),
             Err(ConnectError::Timeout) => ("L4TOUT", String::new()),
             Err(ConnectError::Broken(error)) => ("L4CON", connection_error(&error)),
+            Err(ConnectError::Tls(text)) => ("L6RSP", text.to_owned()),
+            Err(ConnectError::TlsTimeout) => ("L6TOUT", String::new()),
         };
         Err(Outcome::new(status, 0, error + &self.place(step)))
     }
@@ -355,7 +357,10 @@ impl Conversation<'_> {
                 }
                 Outcome::new(status, code, info)
             }
-            Some(Action::Connect(Connect { implied: true, .. })) => Outcome::new("L4OK", 0, ""),
+            Some(Action::Connect(Connect { implied: true, .. })) => {
+                let tls = self.subject.own().tls.as_ref().and_then(|tls| tls.check.as_ref());
+                Outcome::new(if tls.is_some() { "L6OK" } else { "L4OK" }, 0, "")
+            }
             Some(Action::Connect(_)) => Outcome::new("L4OK", 0, "(tcp-check)"),
             _ => Outcome::new("L7OK", 0, "(tcp-check)"),
         }

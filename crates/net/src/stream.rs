@@ -192,8 +192,9 @@ impl Stream {
     }
 
     /// Begins TLS as a listener; [`poll_handshake`](Self::poll_handshake) does the rest.
-    pub fn accept_tls(&mut self, acceptor: &Arc<Acceptor>) {
-        self.tls = Some(Box::new(Session::accept(acceptor)));
+    /// Bytes of the client that were received already begin it.
+    pub fn accept_tls(&mut self, acceptor: &Arc<Acceptor>, received: &[u8]) {
+        self.tls = Some(Box::new(Session::accept_begun(acceptor, received)));
     }
 
     /// Begins TLS as a client; `name` is sent as SNI where there is one.
@@ -238,6 +239,18 @@ impl Stream {
     pub fn attach(detached: Detached) -> Self {
         let Detached { socket, is_tcp, tls } = detached;
         Self { place: Place::apart(socket, is_tcp), tls }
+    }
+
+    /// As [`poll_shutdown`](Self::poll_shutdown), but waits for nothing: what the kernel does not take at once is
+    /// lost. For the end of connections whose messages were sent.
+    #[inline]
+    pub fn close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.close();
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            // Nobody is left who would try again.
+            let _ = secure::poll_flush(&mut self.place, tls, &mut context);
+        }
     }
 
     /// Sends the end of our side of the socket; what the peer sends can still be read. Says nothing in TLS: see

@@ -51,7 +51,7 @@ fn pair(acceptor: &Arc<Acceptor>, connector: &Connector) -> (Stream, Stream) {
     let (mut client, mut server) =
         (Stream::from_fd(client.into(), true), Stream::from_fd(server.into(), true));
     client.connect_tls(connector, Some("a.test")).unwrap();
-    server.accept_tls(acceptor);
+    server.accept_tls(acceptor, &[]);
     (client, server)
 }
 

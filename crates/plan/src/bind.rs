@@ -90,12 +90,14 @@ pub struct Bind {
     pub workers: Vec<usize>,
     /// `severity-output`.
     pub severity_output: SeverityOutput,
+    /// `ssl` and what belongs to it: how clients are met in TLS.
+    pub tls: Option<Arc<tls::Acceptor>>,
 }
 
 impl Bind {
-    /// Whether connections begin with a header of a proxy before us.
-    pub fn begins_with_a_header(&self) -> bool {
-        self.accept_proxy || self.netscaler_magic.is_some()
+    /// Whether something comes before the first request: a header of a proxy before us, or the handshake of TLS.
+    pub fn begins_with_a_handshake(&self) -> bool {
+        self.accept_proxy || self.netscaler_magic.is_some() || self.tls.is_some()
     }
 }
 

@@ -80,6 +80,32 @@ pub struct ServerSettings {
     pub resolution: Option<Resolution>,
     /// How it gets log lines, in a log backend.
     pub log: Option<LogServer>,
+    /// `ssl`, `check-ssl` and what belongs to them.
+    pub tls: Option<ServerTls>,
+}
+
+/// How a server is met in TLS.
+#[derive(Debug)]
+pub struct ServerTls {
+    /// `ssl`: requests are.
+    pub enabled: bool,
+    /// What requests and the rest of a server's line say.
+    pub connector: Arc<tls::Connector>,
+    /// The name that a server is sent.
+    pub name: ServerName,
+    /// `check-ssl`, or `ssl` without `no-check-ssl`: what checks say.
+    pub check: Option<Arc<tls::Connector>>,
+    /// `check-sni`.
+    pub check_name: Option<Box<str>>,
+}
+
+/// The name that a server is sent in the hello (SNI).
+#[derive(Debug)]
+pub enum ServerName {
+    /// None.
+    None,
+    /// What an expression says of the request: `sni`, or its host.
+    Expression(sample::Expression),
 }
 
 /// `observe`.

@@ -39,7 +39,7 @@ pub use env::{Env, Names, Place, Scope};
 pub use expression::Expression;
 pub use format::{Format, FormatFor};
 pub use log_profile::{LogOrigin, LogProfile};
-pub use session::{Accepted, Endpoint, Ends, Session, Tlv};
+pub use session::{Accepted, Endpoint, Ends, Session, TlsFacts, Tlv};
 pub use socket::{ConnectionError, Sockets, TcpFacts};
 pub use transaction::{Cause, Phase, Termination, TimeoutSlot, Times, Transaction};
 pub use value::{Bytes, Scratch, Type, Value};

@@ -87,6 +87,12 @@ impl ConnectionError {
     pub const NETSCALER_MAGIC: Self = Self(22);
     /// It sent a header of a protocol that is unknown.
     pub const NETSCALER_PROTOCOL: Self = Self(23);
+    /// The client closed before it said anything in TLS.
+    pub const TLS_EMPTY: Self = Self(24);
+    /// The connection broke within the handshake of TLS.
+    pub const TLS_ABORT: Self = Self(25);
+    /// The handshake of TLS took too long.
+    pub const TLS_TIMEOUT: Self = Self(26);
     /// Asking the SOCKS4 proxy failed.
     pub const SOCKS4_SEND: Self = Self(39);
     /// Its answer could not be read.

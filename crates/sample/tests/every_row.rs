@@ -604,14 +604,60 @@ fn hellos() -> World {
     raw(&record(1, &body), &record(2, &[&[3, 3][..], &random, &[0, 0x13, 1, 0]].concat()))
 }
 
+/// What fetches see of a client's connection in TLS.
+const SECURED: &[(&str, &str)] = &[
+    ("ssl_fc", "bool:1"),
+    ("ssl_fc_protocol", "str:TLSv1.3"),
+    ("ssl_fc_cipher", "str:TLS_AES_128_GCM_SHA256"),
+    ("ssl_fc_alg_keysize", "sint:128"),
+    ("ssl_fc_use_keysize", "sint:128"),
+    ("ssl_fc_curve", "str:X25519"),
+    ("ssl_fc_has_sni", "bool:1"),
+    ("ssl_fc_sni", "str:sni.example"),
+    ("ssl_fc_alpn", "str:http/1.1"),
+    ("ssl_fc_is_resumed", "bool:0"),
+    ("ssl_fc_err", "sint:0"),
+    ("ssl_fc_err_str", "none"),
+    ("ssl_fc_has_crt", "bool:1"),
+    ("ssl_c_used", "bool:1"),
+    ("ssl_c_err", "sint:10"),
+    ("ssl_c_ca_err", "sint:20"),
+    ("ssl_c_ca_err_depth", "sint:1"),
+    ("ssl_c_verify", "sint:20"),
+    ("ssl_c_der,hex", "str:3001"),
+    ("ssl_c_chain_der,hex", "str:30013002"),
+    ("ssl_c_sha1,hex", "str:18C42203590F36EF6F08A9585FA415D7B0240B02"),
+    ("ssl_f_der,hex", "str:3003"),
+    ("ssl_f_sha1,hex", "str:786593A956CECD7FE58A0867115064A2A0078446"),
+];
+
+fn secured() -> World {
+    let world = usual();
+    world.session.set_tls(sample::TlsFacts {
+        version: "TLSv1.3",
+        cipher: "TLS_AES_128_GCM_SHA256",
+        bits: 128,
+        curve: "X25519",
+        sni: Some("sni.example".into()),
+        alpn: Some(b"http/1.1"[..].into()),
+        peer: [b"0\x01"[..].into(), b"0\x02"[..].into()].into(),
+        own: Some(b"0\x03"[..].into()),
+        own_error: 10,
+        chain_error: (20, 1),
+        ..sample::TlsFacts::default()
+    });
+    world
+}
+
 #[test]
 fn every_fetch_gives_what_its_cases_say() {
+    check(&mut secured(), SECURED);
     check(&mut usual(), USUAL);
     check(&mut hellos(), TLS);
     check(&mut raw(b"\x03abcde", b"\x00\x02xy"), RAW);
     check(&mut raw(b"\x03\x00\x00\x2a\x25\xe0\x00\x00\x00\x00\x00Cookie: mstshash=user\r\n\x01\x00\x08\x00\x03\x00\x00\x00", b""), RDP);
     check(&mut raw(b"DIST00000001ARGC00000001ARGV00000002ccDOTI00000100int", b""), DISTCC);
-    let cases = [USUAL, TLS, RAW, RDP, DISTCC].concat();
+    let cases = [USUAL, SECURED, TLS, RAW, RDP, DISTCC].concat();
     let covered: HashSet<&str> = cases.iter().map(|(text, _)| fetch_of(text)).collect();
     let missing: Vec<&str> =
         fetch::all().map(|row| row.name).filter(|name| !covered.contains(name)).collect();

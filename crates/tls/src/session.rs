@@ -76,7 +76,12 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// The side of a listener.
     pub fn accept(acceptor: &Arc<Acceptor>) -> Self {
-        Self::new(Phase::Hello(acceptor.clone(), Vec::new()), acceptor.max_record())
+        Self::accept_begun(acceptor, &[])
+    }
+
+    /// The side of a listener, of whose client some bytes were received already.
+    pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8]) -> Self {
+        Self::new(Phase::Hello(acceptor.clone(), received.to_vec()), acceptor.max_record())
     }
 
     /// The side of a client; `name` is sent as SNI where there is one. The first call of [`handshake`](Self::handshake) needs

@@ -6,6 +6,8 @@ use plan::bind::{Level, SeverityOutput, Shards};
 use runtime::placement::ThreadSet;
 use syntax::Word;
 
+use crate::draft::tls::BindTls;
+
 /// The parameters of a bind line.
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs)]
@@ -39,4 +41,6 @@ pub struct BindDraft<'a> {
     pub shards: Option<Shards>,
     pub threads: Vec<ThreadSet>,
     pub severity_output: SeverityOutput,
+    /// What it says of TLS.
+    pub tls: BindTls<'a>,
 }

@@ -11,5 +11,6 @@ pub mod resolvers;
 pub mod section;
 pub mod server;
 pub mod settings;
+pub mod tls;
 
 pub use section::{Draft, Kind, Section, Statement, is_name_character, section_names};

@@ -12,6 +12,8 @@ use plan::resolvers::Wishes;
 use plan::server::{Observe, OnError, SendProxy, Source};
 use syntax::Word;
 
+use crate::draft::tls::ServerTls;
+
 /// One way to find a server's address at start (`init-addr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitAddr {
@@ -114,6 +116,8 @@ pub struct ServerDraft<'a> {
     pub resolve: Wishes,
     pub log_proto: Option<LogProto>,
     pub log_bufsize: Option<usize>,
+    /// What it says of TLS.
+    pub tls: ServerTls<'a>,
 }
 
 impl Default for ServerDraft<'_> {
@@ -178,6 +182,7 @@ impl Default for ServerDraft<'_> {
             resolve: Wishes::default(),
             log_proto: None,
             log_bufsize: None,
+            tls: ServerTls::default(),
         }
     }
 }

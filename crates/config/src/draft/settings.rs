@@ -22,6 +22,7 @@ use syntax::Word;
 pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
 use crate::draft::keyword::Negation;
 use crate::draft::server::ServerDraft;
+use crate::draft::tls::TlsDefaults;
 use crate::draft::{Kind, Section, Statement};
 
 /// A `log` line of a proxy.
@@ -445,6 +446,8 @@ pub struct GlobalSettings<'a> {
     pub experimental: bool,
     /// `crt-base`, `key-base`.
     pub(crate) bases: Bases<'a>,
+    /// `ssl-default-…` and others.
+    pub(crate) tls: TlsDefaults<'a>,
     /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in `sample::convert::jwe`.
     pub allowed_jwt: [Option<u32>; 2],
 }

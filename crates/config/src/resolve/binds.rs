@@ -9,7 +9,7 @@ use syntax::Word;
 
 use crate::draft::Statement;
 use crate::draft::args::Args;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{Context, Pending, tls};
 use crate::tables::bind;
 
 /// The sockets of a proxy.
@@ -66,10 +66,14 @@ fn bind_line<'a>(
                 "'{title}' in section '{section}' : 'id' can only be used with a single socket"
             )));
     }
+    let acceptor = tls::acceptor(&draft.tls, &title, statement, context).map_err(|mut error| {
+        error.haproxy = error.haproxy.map(|text| format!("'{title}' in section '{section}' : {text}"));
+        error
+    })?;
     let numbered = addresses.into_iter().enumerate();
     let make = |(at, (address, shown)): (usize, _)| {
         let id = draft.id.unwrap_or(first_id + at as u32);
-        let bind = bind::make(&draft, address, shown, id, &unix, &context.placement)
+        let bind = bind::make(&draft, address, shown, id, &unix, &context.placement, acceptor.clone())
             .map_err(|message| Diagnostic::alert(message).at(statement.span))?;
         if let Some(prefix) = draft.guid_prefix {
             context.guids.name(format!("{prefix}-{at}"), &bind.listener.guid, prefix, context.diagnostics);
@@ -99,8 +103,9 @@ pub(crate) fn stats_socket(
         vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]
     };
     let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
+    let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), statement, context)?;
     let (address, shown) =
         addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("no address").at(word.span()))?;
-    bind::make(&draft, address, shown, draft.id.unwrap_or(id), &unix, &context.placement)
+    bind::make(&draft, address, shown, draft.id.unwrap_or(id), &unix, &context.placement, acceptor)
         .map_err(|message| Diagnostic::alert(message).at(statement.span))
 }

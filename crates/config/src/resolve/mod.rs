@@ -26,6 +26,7 @@ mod rules;
 mod sections;
 mod server_settings;
 mod servers;
+mod tls;
 mod track;
 mod unique;
 mod warnings;
@@ -49,6 +50,7 @@ use syntax::Environment;
 use crate::draft::args::Args;
 use crate::draft::keyword::{Apply, Negation};
 use crate::draft::settings::{GlobalSettings, Settings};
+use crate::draft::tls::TlsDefaults;
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::find::without_side;
 use around::Around;
@@ -82,6 +84,10 @@ pub(crate) struct Context<'a> {
     pub(crate) setting: &'a Setting,
     pub(crate) diagnostics: &'a mut Diagnostics,
     pub(crate) names: NameTable<'a>,
+    /// What the global section says of TLS.
+    pub(crate) tls: TlsDefaults<'a>,
+    /// Files for TLS that were read.
+    pub(crate) tls_files: tls::Files,
     pub(crate) variables: RefCell<sample::vars::Variables>,
     pub(crate) patterns: RefCell<sample::pattern::PatternSets>,
     pub(crate) global: Global,
@@ -149,11 +155,14 @@ pub(crate) fn resolve(
         tracks: HashMap::new(),
         last: last::LastAddresses::default(),
         hosts: HashMap::new(),
+        tls: TlsDefaults::default(),
+        tls_files: tls::Files::default(),
         guids: guids::Guids::default(),
         inherited: false,
         around,
     };
     let global = read_global(draft, &mut context);
+    context.tls = global.tls.clone();
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
     certificates::stores(draft, &global.bases, &mut context);

@@ -23,7 +23,7 @@ use crate::draft::{Kind, Statement};
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
-use crate::resolve::{Context, Pending, track};
+use crate::resolve::{Context, Pending, tls, track};
 
 /// Finishes the servers of a proxy, in order; and what the checks of servers added later are, unless a connection is all.
 pub(crate) fn server_settings(
@@ -73,6 +73,7 @@ pub(crate) fn server_settings(
             guid: draft.guid.map(|word| word.as_str().into()),
             strict_maxconn: draft.strict_maxconn,
             resolution: None,
+            tls: None,
             log: log_server(&draft, is_datagram, &state, proxy, context),
             state,
         };
@@ -96,6 +97,15 @@ pub(crate) fn server_settings(
         let retry_on = proxy.settings.retry_on.as_deref();
         if draft.tfo && !retry_on.is_some_and(|on| on.empty_response && on.response_timeout) {
             warn_of_fast_open(&own, statement, proxy, context);
+        }
+        match tls::server(
+            &draft.tls,
+            draft.check_port.is_some() || draft.check_address.is_some(),
+            statement,
+            context,
+        ) {
+            Ok(made) => own.tls = made,
+            Err(error) => context.diagnostics.push(error),
         }
         let outcome = finish_server(&mut own, &draft, statement, proxy, acls, context);
         context.note(outcome);
@@ -349,6 +359,9 @@ fn finish_server(
     }
     for (id, word) in &draft.tlvs {
         own.proxy_v2_tlvs.push((*id, Format::compile(word, word.span(), &scope, FormatFor::Text)?));
+    }
+    if let Some(tls) = &mut own.tls {
+        tls.name = tls::server_name(&draft.tls, mode, &scope, statement)?;
     }
     if let Some(around) = context.around {
         around.suffices(statement.keyword_span())?;

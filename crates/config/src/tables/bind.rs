@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::address::{Accepts, Place, PortRule, Transport};
-use base::support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::bind::{Bind, BindAddress, Level, SeverityOutput, Shards};
@@ -17,43 +16,9 @@ use crate::draft::args::Args;
 use crate::draft::keyword::{Lenient, Outcome, not_supported};
 use crate::surface;
 use crate::system::{group_id, resolve_host, user_id};
+use crate::tables::bind_row::{BindKeyword, row};
 use crate::tables::global::octal;
 use crate::tables::threads::thread_set;
-
-/// A parameter of bind lines.
-pub struct BindKeyword {
-    /// Its name.
-    pub name: &'static str,
-    /// Its arguments.
-    pub signature: &'static str,
-    /// What it does.
-    pub doc: &'static str,
-    /// How much of it works.
-    pub support: Support,
-    apply: for<'a> fn(&mut BindDraft<'a>, &mut Args<'a, '_>) -> Outcome,
-}
-
-const fn row(
-    name: &'static str,
-    signature: &'static str,
-    doc: &'static str,
-    apply: for<'a> fn(&mut BindDraft<'a>, &mut Args<'a, '_>) -> Outcome,
-) -> BindKeyword {
-    BindKeyword { name, signature, doc, support: Support::Full, apply }
-}
-
-impl BindKeyword {
-    const fn partial(mut self, reason: &'static str) -> Self {
-        self.support = Support::Partial(reason);
-        self
-    }
-
-    /// It is read, with a warning that it has no effect.
-    const fn without_effect(mut self, reason: &'static str) -> Self {
-        self.support = Support::None(reason);
-        self
-    }
-}
 
 /// The rows.
 #[rustfmt::skip]
@@ -95,6 +60,11 @@ pub static TABLE: &[BindKeyword] = &[
     row("v6only",           "",              "takes IPv6 connections only",                      |d, _| { d.v6only = Some(true); Ok(()) }),
 ];
 
+/// Every parameter: those of this file and those about TLS.
+pub fn rows() -> impl Iterator<Item = &'static BindKeyword> {
+    TABLE.iter().chain(super::tls::BIND)
+}
+
 /// Parses the parameters left in `args`; `title` is `bind :80`, for messages.
 pub fn parse_params<'a>(
     args: &mut Args<'a, '_>,
@@ -104,7 +74,7 @@ pub fn parse_params<'a>(
     let mut draft = BindDraft::default();
     args.lenient = Lenient::NUMBERS;
     while let Some(word) = args.next() {
-        let Some(row) = TABLE.iter().find(|row| word == row.name) else {
+        let Some(row) = rows().find(|row| word == row.name) else {
             return Err(unknown(word, title, section));
         };
         args.parameter = Some(row.name);
@@ -121,16 +91,12 @@ pub fn parse_params<'a>(
 }
 
 fn unknown(word: &Word, title: &str, section: &str) -> Diagnostic {
-    if surface::is_bind_keyword(word) || matches!(word.as_str(), "ssl") {
-        let what = match word.as_str() {
-            "ssl" | "crt" | "crt-list" | "alpn" | "ca-file" | "verify" => "TLS".to_owned(),
-            other => format!("{other} (of a bind line)"),
-        };
-        return not_supported(&what)
+    if surface::is_bind_keyword(word) {
+        return not_supported(&format!("{word} (of a bind line)"))
             .at(word.span())
             .haproxy(format!("'{title}' in section '{section}': '{word}' is not supported yet"));
     }
-    let mut known: Vec<&str> = TABLE.iter().map(|row| row.name).chain(surface::bind_keywords()).collect();
+    let mut known: Vec<&str> = rows().map(|row| row.name).chain(surface::bind_keywords()).collect();
     known.sort_unstable();
     let near = diag::suggest(word, known);
     let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
@@ -341,6 +307,7 @@ pub fn make(
     id: u32,
     unix: &UnixBind,
     placement: &Placement,
+    tls: Option<Arc<tls::Acceptor>>,
 ) -> Result<Bind, String> {
     let workers = placement.select(&draft.threads);
     if workers.is_empty() {
@@ -376,5 +343,6 @@ pub fn make(
         shards: draft.shards,
         workers,
         severity_output: draft.severity_output,
+        tls,
     })
 }

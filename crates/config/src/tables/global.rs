@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::tls::VerifyMode;
 use base::units::DefaultUnit::{Milliseconds, Seconds};
 use diag::Diagnostic;
 use plan::global::{Capability, Chroot, DefaultPath};
@@ -12,7 +13,9 @@ use crate::draft::args::Args;
 use crate::draft::keyword::places::G;
 use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since, unsupported};
 use crate::draft::settings::GlobalSettings;
+use crate::draft::tls::Text;
 use crate::system::{error_text, group_id, user_id};
+use crate::tables::tls;
 
 const TLS: &str = "TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";
@@ -105,8 +108,8 @@ pub static TABLE: &[Keyword] = &[
     ineffective("maxcomprate",        G, "compression is not supported yet"),
     ineffective("maxcompcpuusage",    G, "compression is not supported yet"),
     ineffective("maxzlibmem",         G, "compression is not supported yet"),
-    ineffective("ca-base",            G, TLS),
-    global("crt-base",           "<directory>",  "where relative names of certificates of `crt-store` point", |g, a| { g.bases.certificates = Some(a.required("a directory")?); a.finish() }),
+    global("ca-base",            "<directory>",           "where relative names of authorities' files point",       |g, a| { g.tls.authorities = Some(a.required("a directory")?); a.finish() }),
+    global("crt-base",           "<directory>",  "where relative names of certificates point", |g, a| { g.bases.certificates = Some(a.required("a directory")?); g.tls.certificates = g.bases.certificates; a.finish() }),
     global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { g.bases.keys = Some(a.required("a directory")?); a.finish() }),
     ineffective("issuers-chain-path", G, TLS),
     ineffective("noktls",             G, TLS),
@@ -117,18 +120,18 @@ pub static TABLE: &[Keyword] = &[
     ineffective("ocsp-update.maxdelay",  G, TLS),
     ineffective("ocsp-update.mindelay",  G, TLS),
     ineffective("ocsp-update.mode",      G, TLS),
-    ineffective("ssl-default-bind-ciphers",        G, TLS),
-    ineffective("ssl-default-bind-ciphersuites",   G, TLS),
-    ineffective("ssl-default-bind-client-sigalgs", G, TLS),
-    ineffective("ssl-default-bind-curves",         G, TLS),
-    ineffective("ssl-default-bind-options",        G, TLS),
-    ineffective("ssl-default-bind-sigalgs",        G, TLS),
-    ineffective("ssl-default-server-ciphers",        G, TLS),
-    ineffective("ssl-default-server-ciphersuites",   G, TLS),
-    ineffective("ssl-default-server-client-sigalgs", G, TLS),
-    ineffective("ssl-default-server-curves",         G, TLS),
-    ineffective("ssl-default-server-options",        G, TLS),
-    ineffective("ssl-default-server-sigalgs",        G, TLS),
+    global("ssl-default-bind-ciphers", "<list>", "suites up to TLS 1.2, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.ciphers, a)),
+    global("ssl-default-bind-ciphersuites", "<list>", "suites of TLS 1.3, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.ciphersuites, a)),
+    global("ssl-default-bind-client-sigalgs", "<list>", "what certificates of clients sign with, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.client_sigalgs, a)),
+    global("ssl-default-bind-curves", "<list>", "groups for the exchange of keys, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.curves, a)),
+    global("ssl-default-bind-options", "<option> ...", "versions, tickets and more, for bind lines that say nothing", |g, a| tls::options(&mut g.tls.bind, &mut g.tls.strict_sni, a)),
+    global("ssl-default-bind-sigalgs", "<list>", "algorithms of signatures, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.sigalgs, a)),
+    global("ssl-default-server-ciphers", "<list>", "suites up to TLS 1.2, for server lines that say nothing", |g, a| default(&mut g.tls.server.ciphers, a)),
+    global("ssl-default-server-ciphersuites", "<list>", "suites of TLS 1.3, for server lines that say nothing", |g, a| default(&mut g.tls.server.ciphersuites, a)),
+    global("ssl-default-server-client-sigalgs", "<list>", "what certificates of clients sign with, for server lines that say nothing", |g, a| default(&mut g.tls.server.client_sigalgs, a)),
+    global("ssl-default-server-curves", "<list>", "groups for the exchange of keys, for server lines that say nothing", |g, a| default(&mut g.tls.server.curves, a)),
+    global("ssl-default-server-options", "<option> ...", "versions and tickets, for server lines that say nothing", |g, a| tls::options(&mut g.tls.server, &mut None, a)),
+    global("ssl-default-server-sigalgs", "<list>", "algorithms of signatures, for server lines that say nothing", |g, a| default(&mut g.tls.server.sigalgs, a)),
     ineffective("ssl-dh-param-file",       G, TLS),
     ineffective("ssl-engine",              G, TLS),
     ineffective("ssl-load-extra-del-ext",  G, TLS),
@@ -139,7 +142,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("ssl-provider",            G, TLS),
     ineffective("ssl-provider-path",       G, TLS),
     ineffective("ssl-security-level",      G, TLS),
-    ineffective("ssl-server-verify",       G, TLS),
+    global("ssl-server-verify", "{ none | required }", "whether certificates of servers are verified", |g, a| { g.tls.server_verify = a.one_of(&[("none", VerifyMode::None), ("required", VerifyMode::Required)])?; a.finish() }),
     ineffective("ssl-skip-self-issued-ca", G, TLS),
     ineffective("lua-prepend-path",        G, LUA),
     ineffective("httpclient.resolvers.disabled", G, CLIENT),
@@ -293,6 +296,12 @@ fn account(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
 }
 
 /// What may be said once; HAProxy keeps the first.
+/// A list of `ssl-default-…`, read where it is used.
+fn default<'a>(value: &mut Option<Text<'a>>, args: &mut Args<'a, '_>) -> Outcome {
+    *value = Some(args.required("a list")?.into());
+    args.finish()
+}
+
 fn once<'a, T>(
     value: &mut Option<T>,
     args: &mut Args<'a, '_>,

@@ -1,6 +1,7 @@
 //! The keywords of sections: one table a family.
 
 pub mod bind;
+mod bind_row;
 pub mod check;
 pub mod check_expect;
 pub mod check_option;
@@ -23,6 +24,7 @@ mod server_row;
 pub mod stats;
 pub mod threads;
 pub mod timeout;
+pub mod tls;
 pub mod tune;
 
 use crate::draft::keyword::Keyword;

@@ -17,7 +17,7 @@ use crate::draft::settings::DefaultServers;
 use crate::surface;
 use crate::tables::server_address::parse_source;
 use crate::tables::server_row::{ServerKeyword, delay, number, row, text};
-use crate::tables::{resolvers, server_check};
+use crate::tables::{resolvers, server_check, tls};
 use balance::HashKey;
 
 /// The rows but those about checks, which are in [`crate::tables::server_check`].
@@ -63,15 +63,13 @@ pub static TABLE: &[ServerKeyword] = &[
     row("tfo",                "",              "sends the first data with the SYN",                         |d, _| { d.tfo = true; Ok(()) }),
     row("no-tfo",             "",              "sends no data with the SYN",                                |d, _| { d.tfo = false; Ok(()) }),
     row("weight",             "<weight>",      "its share, 0 to 256",                                       weight),
-    row("no-ssl",             "",              "plain text, the only way here yet",                         |_, _| Ok(())).partial("TLS is not supported yet, so that all is plain text"),
-    row("no-check-ssl",       "",              "plain text, the only way here yet",                         |_, _| Ok(())).partial("TLS is not supported yet, so that all is plain text"),
     row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid = Some(word); Ok(()) }),
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets",                           ws).partial("always HTTP/1: `h2` is not supported yet"),
 ];
 
-/// Every parameter: those of this file, those about checks and those about names.
+/// Every parameter: those of this file, those about checks, about names and about TLS.
 pub fn rows() -> impl Iterator<Item = &'static ServerKeyword> {
-    TABLE.iter().chain(server_check::TABLE).chain(resolvers::SERVER_TABLE)
+    TABLE.iter().chain(server_check::TABLE).chain(resolvers::SERVER_TABLE).chain(tls::SERVER)
 }
 
 /// Applies the parameters left in `args`. `title` is `server be/s1` or `default-server`, for messages.

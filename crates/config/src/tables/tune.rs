@@ -1,6 +1,7 @@
 //! `tune.*` of the `global` section (manual, section 3.2): those the data path reads, and those that only matter to
 //! parts that are not here, which get a warning.
 
+use base::units::DefaultUnit::Seconds;
 use diag::Diagnostic;
 use plan::global::MultiQueue;
 
@@ -146,7 +147,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.ring.queues",                 G, "messages go into a ring without queues here"),
     ineffective("tune.runqueue-depth",              G, OWN),
     ineffective("tune.sched.low-latency",           G, OWN),
-    ineffective("tune.ssl.cachesize",               G, TLS),
+    global("tune.ssl.cachesize",           "<number>",    "how many sessions of clients are kept, per listener",              |g, a| { g.tls.sessions = a.integer("a number", 0, 1 << 24)?; a.finish() }),
     ineffective("tune.ssl.capture-buffer-size",     G, TLS),
     ineffective("tune.ssl.capture-cipherlist-size", G, TLS),
     ineffective("tune.ssl.certificate-compression", G, TLS),
@@ -155,8 +156,8 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.ssl.hard-maxrecord",          G, TLS),
     ineffective("tune.ssl.keylog",                  G, TLS),
     ineffective("tune.ssl.keyupdate-rate-limit",    G, TLS),
-    ineffective("tune.ssl.lifetime",                G, TLS),
-    ineffective("tune.ssl.maxrecord",               G, TLS),
+    global("tune.ssl.lifetime",            "<time>",      "how long a session may be resumed",                               |g, a| { g.tls.lifetime = a.duration(Seconds)?; a.finish() }),
+    global("tune.ssl.maxrecord",           "<bytes>",     "the most bytes in one record, 0 for what the protocol allows",    |g, a| { g.tls.max_record = a.integer("a number", 0, 16384)?; a.finish() }),
     ineffective("tune.ssl.ocsp-update.maxdelay",    G, TLS),
     ineffective("tune.ssl.ocsp-update.mindelay",    G, TLS),
     ineffective("tune.ssl.ssl-ctx-cache-size",      G, TLS),

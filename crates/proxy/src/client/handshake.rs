@@ -1,13 +1,14 @@
-//! What a proxy in front of us sends before the first byte of its client's: a NetScaler Client IP header, a PROXY header, or one
-//! behind the other. Called by `session` between the rules on connections and those on sessions.
+//! What comes before the first byte of a client's messages: of a proxy in front of us a NetScaler Client IP header, a PROXY
+//! header, or one behind the other; then the handshake of TLS. Called by `session` between the rules on connections and those on sessions.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use net::{netscaler, proxy_protocol};
 use plan::bind::Bind;
 use runtime::timer;
-use sample::{ConnectionError, Endpoint, Tlv};
+use sample::{ConnectionError, Endpoint, TlsFacts, Tlv};
 
 use crate::client::Client;
 
@@ -25,18 +26,18 @@ enum Kind {
     Netscaler { magic: u32 },
 }
 
-/// Receives the headers that rules or the bind line want; the addresses of the last one are those of the session. What follows
-/// stays in the connection's buffer.
+/// Receives the headers that rules or the bind line want, of which the addresses of the last one are those of the session,
+/// and begins TLS. What follows stays in the connection's buffer.
 ///
 /// # Errors
 /// Why there is none, as it is logged (8.2.5).
 pub(crate) async fn receive(connection: &mut Client, wanted: Expected) -> Result<(), ConnectionError> {
-    let (accepts_proxy, magic) =
-        bind(connection).map_or((false, None), |b| (b.accept_proxy, b.netscaler_magic));
+    let (accepts_proxy, magic, acceptor) = bind(connection)
+        .map_or((false, None, None), |bind| (bind.accept_proxy, bind.netscaler_magic, bind.tls.clone()));
     let netscaler =
         (wanted.netscaler || magic.is_some()).then_some(Kind::Netscaler { magic: magic.unwrap_or_default() });
     let proxy = (wanted.proxy || accepts_proxy).then_some(Kind::Proxy);
-    if netscaler.is_none() && proxy.is_none() {
+    if netscaler.is_none() && proxy.is_none() && acceptor.is_none() {
         return Ok(());
     }
     let timeouts = &connection.frontend.timeouts;
@@ -45,12 +46,57 @@ pub(crate) async fn receive(connection: &mut Client, wanted: Expected) -> Result
     for kind in [netscaler, proxy].into_iter().flatten() {
         receive_one(connection, kind).await?;
     }
-    Ok(())
+    match acceptor {
+        Some(acceptor) => secure(connection, &acceptor).await,
+        None => Ok(()),
+    }
+}
+
+/// The handshake of TLS. What it came to is kept for rules and logs, also where it failed.
+async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Result<(), ConnectionError> {
+    connection.side.begin_tls(acceptor);
+    let outcome = poll_fn(|context: &mut Context<'_>| {
+        if let Poll::Ready(outcome) = connection.side.poll_handshake(context) {
+            return Poll::Ready(outcome.map_err(Some));
+        }
+        connection.timer.poll_expired(context).map(|()| Err(None))
+    })
+    .await;
+    let failure = outcome.err();
+    if let Some(session) = connection.side.tls() {
+        connection.session.set_tls(facts(session.details(), failure.flatten()));
+    }
+    match failure {
+        None => Ok(()),
+        Some(None) => Err(ConnectionError::TLS_TIMEOUT),
+        Some(Some(error)) => Err(ConnectionError(error.kind.facts().0)),
+    }
+}
+
+/// What rules and logs may ask about TLS.
+fn facts(details: &tls::Details, failure: Option<tls::Error>) -> TlsFacts {
+    TlsFacts {
+        version: details.version_name(),
+        cipher: details.cipher_name().unwrap_or(""),
+        bits: details.key_bits().unwrap_or(0),
+        curve: details.group_name().unwrap_or(""),
+        sni: details.sni.clone(),
+        alpn: details.alpn.clone(),
+        is_resumed: details.is_resumed,
+        peer: details.peer.clone(),
+        own: details.own.as_ref().and_then(|own| own.chain.first().cloned()),
+        own_error: details.verify.own.0,
+        chain_error: (details.verify.ca.0, details.verify.ca_depth),
+        error: failure.map_or(0, |error| error.code()),
+        error_text: failure.map_or_else(String::new, |error| error.text()).into(),
+    }
 }
 
 /// Whether the client left before it said anything, which `option dontlognull` keeps out of the logs.
 pub(crate) fn is_silent(why: ConnectionError) -> bool {
-    [OF_PROXY, OF_NETSCALER].iter().any(|failures| why == failures.empty || why == failures.abort)
+    let of_headers = [OF_PROXY, OF_NETSCALER];
+    of_headers.iter().any(|failures| why == failures.empty || why == failures.abort)
+        || [ConnectionError::TLS_EMPTY, ConnectionError::TLS_ABORT].contains(&why)
 }
 
 /// The bind line that the connection came by.

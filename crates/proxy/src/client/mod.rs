@@ -14,11 +14,13 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use http::{BodyLength, Head, ParseError, ParseOptions};
 use net::Stream;
+use runtime::Buffer;
 use runtime::shared::Shared as _;
 use runtime::timer::Timer;
 use runtime::worker::Load;
@@ -295,9 +297,32 @@ impl Downstream {
         socket
     }
 
-    /// Sends the end of our side: no more comes of the response, nor any other.
-    pub(crate) fn finish(&self) {
+    /// Begins TLS as its listener says; what was received is the beginning of it.
+    pub(crate) fn begin_tls(&mut self, acceptor: &Arc<tls::Acceptor>) {
         let Self::H1(socket) = self;
+        let received = socket.input.take();
+        socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled));
+    }
+
+    /// Ready once TLS is spoken.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    pub(crate) fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<Result<(), tls::Error>> {
+        let Self::H1(socket) = self;
+        socket.stream.poll_handshake(context)
+    }
+
+    /// The TLS session, where there is one.
+    pub(crate) fn tls(&self) -> Option<&tls::Session> {
+        let Self::H1(socket) = self;
+        socket.stream.tls()
+    }
+
+    /// Sends the end of our side: no more comes of the response, nor any other.
+    pub(crate) fn finish(&mut self) {
+        let Self::H1(socket) = self;
+        socket.stream.close();
         socket.stream.shutdown_write();
     }
 
@@ -336,6 +361,14 @@ impl Downstream {
     pub(crate) fn descriptor(&self) -> RawFd {
         let Self::H1(socket) = self;
         socket.stream.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for Client {
+    /// Says in TLS that this is the end.
+    fn drop(&mut self) {
+        let Downstream::H1(socket) = &mut self.side;
+        socket.stream.close();
     }
 }
 

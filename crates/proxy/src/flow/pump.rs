@@ -175,12 +175,12 @@ impl Flow {
                 failed => return failed,
             }
             if self.is_received() {
-                return self.finished(to);
+                return self.poll_finished(context, to);
             }
             match self.poll_receive(context, from, buffer) {
                 Poll::Ready(Ok(())) => {}
                 other => {
-                    self.release(to);
+                    self.release(context, to);
                     return other;
                 }
             }
@@ -195,6 +195,10 @@ impl Flow {
         to: &mut Stream,
         pipe: &mut Option<Pipe>,
     ) -> Poll<Result<(), FlowError>> {
+        if from.stream.tls().is_some() || to.tls().is_some() {
+            // The kernel does not see what is encrypted here.
+            *pipe = None;
+        }
         loop {
             let Some(through) = pipe else { return self.poll_forward(context, from, to) };
             let Socket { stream: from, input } = &mut *from;
@@ -213,14 +217,14 @@ impl Flow {
                 }
             }
             if self.is_received() {
-                return self.finished(to);
+                return self.poll_finished(context, to);
             }
             let limit = self.spliceable();
             if limit < SPLICE_LEAST || !buffer.is_empty() {
                 match self.poll_receive(context, from, buffer) {
                     Poll::Ready(Ok(())) => continue,
                     other => {
-                        self.release(to);
+                        self.release(context, to);
                         return other;
                     }
                 }
@@ -235,7 +239,7 @@ impl Flow {
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => *pipe = None,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::read(&error))),
                 Poll::Pending => {
-                    self.release(to);
+                    self.release(context, to);
                     return Poll::Pending;
                 }
             }
@@ -259,7 +263,7 @@ impl Flow {
             }
             ready!(self.poll_flush(context, to))?;
             if self.is_received() {
-                return self.finished(to);
+                return self.poll_finished(context, to);
             }
             ready!(stored.poll_portion(context));
         }

@@ -62,17 +62,24 @@ impl Flow {
 
     /// Sends what the kernel was told to hold for more to come, which has not.
     #[inline]
-    pub(super) fn release(&mut self, to: &Stream) {
+    pub(super) fn release(&mut self, context: &mut Context<'_>, to: &mut Stream) {
+        // What fails here fails again with what is written next.
+        let _ = to.poll_flush(context);
         if std::mem::take(&mut self.held) {
             to.push();
         }
     }
 
-    /// All has been sent; what is held leaves with the end of the connection, if that comes now.
+    /// All was written; what is held leaves with the end of the connection, if that comes now.
     #[inline]
-    pub(super) fn finished(&mut self, to: &Stream) -> Poll<Result<(), FlowError>> {
-        if !self.ends {
-            self.release(to);
+    pub(super) fn poll_finished(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &mut Stream,
+    ) -> Poll<Result<(), FlowError>> {
+        ready!(to.poll_flush(context)).map_err(|error| FlowError::write(&error))?;
+        if !self.ends && std::mem::take(&mut self.held) {
+            to.push();
         }
         Poll::Ready(Ok(()))
     }

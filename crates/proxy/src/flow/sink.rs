@@ -10,8 +10,9 @@ pub(crate) enum Sink<'a> {
 
 impl Sink<'_> {
     /// Tells the peer that nothing more comes.
-    pub(crate) fn finish(&self) {
+    pub(crate) fn finish(&mut self) {
         let Self::H1(stream) = self;
+        stream.close();
         stream.shutdown_write();
     }
 }

@@ -27,6 +27,7 @@ use crate::exchange::view;
 use crate::fault::Fault;
 use crate::flow::Socket;
 use crate::routing::assign::{self, Lease};
+use crate::routing::secure;
 use crate::server::h1::Connection;
 use crate::server::local::LocalServer;
 use crate::server::pool::Ask;
@@ -66,7 +67,7 @@ pub(crate) async fn obtain(
 
 fn reuse(client: &Client, backend: &Proxy, server: &LocalServer, key: &[u8]) -> Option<Box<Connection>> {
     if let Some(Private(private)) = client.private.borrow_mut().as_deref_mut() {
-        private.retain(|private| private.socket.stream.is_quiet() && private.open.is_current());
+        private.retain_mut(|private| private.socket.stream.is_idle() && private.open.is_current());
         let fits = |private: &Connection| private.server().is(server) && *private.key == *key;
         if let Some(at) = private.iter().position(|private| fits(private)) {
             return Some(private.swap_remove(at));
@@ -103,8 +104,7 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
 
 /// An idle connection on its way to another worker.
 struct Handed {
-    socket: std::os::fd::OwnedFd,
-    is_tcp: bool,
+    stream: net::Detached,
     uses: u32,
     glitches: u32,
     ends: Option<(Endpoint, Endpoint)>,
@@ -130,16 +130,8 @@ pub(crate) async fn take_over(
                 let server = worker.locals.known_server(proxy, server)?;
                 let connection = worker.pools.take(&server, ask)?;
                 let Connection { socket, uses, glitches, ends, late_nodelay, open, .. } = *connection;
-                let (is_tcp, open) = (socket.stream.is_tcp(), open.hand_over());
-                Some(Handed {
-                    socket: socket.stream.into_fd(),
-                    is_tcp,
-                    uses,
-                    glitches,
-                    ends,
-                    late_nodelay,
-                    open,
-                })
+                let (stream, open) = (socket.stream.detach(), open.hand_over());
+                Some(Handed { stream, uses, glitches, ends, late_nodelay, open })
             });
             // Who asked may be gone; the connection is then closed.
             let _ = send.send(handed);
@@ -149,7 +141,7 @@ pub(crate) async fn take_over(
         }
         if let Ok(Some(handed)) = receive.await {
             return Some(Box::new(Connection {
-                socket: Socket::new(Stream::from_fd(handed.socket, handed.is_tcp)),
+                socket: Socket::new(Stream::attach(handed.stream)),
                 key: key.into(),
                 uses: handed.uses,
                 glitches: handed.glitches,
@@ -172,8 +164,9 @@ fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8
         || x.choice.address.is_some()
         || settings.state.port_offset().is_some()
         || settings.state.is_unspecified();
+    let name = secure::server_name(client, x, settings);
     let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
-    if !by_source && !by_destination && !marked && settings.pool_conn_name.is_none() {
+    if !by_source && !by_destination && !marked && name.is_none() && settings.pool_conn_name.is_none() {
         return Box::default();
     }
     let mut key = Vec::new();
@@ -189,6 +182,10 @@ fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8
     }
     if marked {
         key.extend_from_slice(format!("{:?}{:?}", x.txn.server_tos, x.txn.server_mark).as_bytes());
+    }
+    if let Some(name) = name {
+        key.push(1);
+        key.extend_from_slice(&name);
     }
     if let Some(name) = &settings.pool_conn_name {
         key.push(0);
@@ -215,11 +212,17 @@ async fn open(
     // In HTTP mode a request is ready to be sent, and carries the acknowledgement for nothing.
     let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
     let watch = client.aborts_on_close(backend);
-    let stream = match settings.socks4 {
+    let mut stream = match settings.socks4 {
         None => dial(client, x, settings, &target, allowed, (late_ack, watch)).await,
         Some(proxy) => through(client, x, settings, proxy, &target, allowed, watch).await,
     }?;
     set_options(&stream, backend);
+    x.choice.preamble = proxy_header(client, x, settings);
+    if let Some(tls) = settings.tls.as_ref().filter(|tls| tls.enabled) {
+        let name = secure::server_name(client, x, settings);
+        let preamble = std::mem::take(&mut x.choice.preamble);
+        secure::begin(client, x, &mut stream, &tls.connector, (name.as_deref(), &preamble), watch).await?;
+    }
     x.txn.times.connected = now_us();
     let asked = client.worker.shared.plan.variables.wants_backend_source();
     let ours = if asked { stream.local().map_or(Endpoint::Local, Endpoint::Ip) } else { Endpoint::Local };
@@ -227,7 +230,6 @@ async fn open(
         Target::Ip(theirs) => (ours, Endpoint::Ip(theirs)),
         _ => (Endpoint::Local, Endpoint::Local),
     });
-    x.choice.preamble = proxy_header(client, x, settings);
     Ok(Upstream::H1(Box::new(Connection {
         socket: Socket::new(stream),
         key,

@@ -7,3 +7,4 @@ pub(crate) mod cookie;
 pub mod lend;
 pub(crate) mod retry;
 pub(crate) mod route;
+mod secure;

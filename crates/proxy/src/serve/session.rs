@@ -163,7 +163,7 @@ where
     F: Future<Output = (Box<Client>, Next)>,
 {
     let starts_at_once =
-        is_plain(&connection) && !connection.frontend.binds.iter().any(Bind::begins_with_a_header);
+        is_plain(&connection) && !connection.frontend.binds.iter().any(Bind::begins_with_a_handshake);
     if !starts_at_once && !Box::pin(open(&mut connection)).await {
         return;
     }

@@ -99,9 +99,9 @@ impl Pools {
             if !allowed || *idle.key != *ask.key {
                 continue;
             }
-            let idle = pool.idle.remove(at);
+            let mut idle = pool.idle.remove(at);
             count_out(server, &idle);
-            if idle.socket.stream.is_quiet() && idle.open.is_current() {
+            if idle.socket.stream.is_idle() && idle.open.is_current() {
                 pool.spare = pool.spare.min(pool.idle.len());
                 return Some(idle);
             }
@@ -167,7 +167,7 @@ impl Pools {
             let bell = Bell::new((settings.backend, settings.index), &self.board);
             (bell.clone(), bell.into())
         });
-        if connection.socket.stream.poll_read_ready(&mut Context::from_waker(waker)).is_ready() {
+        if connection.socket.stream.poll_idle(&mut Context::from_waker(waker)).is_ready() {
             return Some(connection);
         }
         if pool.idle.is_empty() && pool.purge_at == 0 {
@@ -261,7 +261,7 @@ impl ServerPool {
         let mut context = Context::from_waker(waker);
         let is_up = server.state.is_up();
         self.idle.retain_mut(|idle| {
-            let keep = idle.socket.stream.poll_read_ready(&mut context).is_pending() && is_up;
+            let keep = idle.socket.stream.poll_idle(&mut context).is_pending() && is_up;
             if !keep {
                 count_out(server, idle);
             }

@@ -140,8 +140,8 @@ static ALIASES: &[Alias] = &[
     row("si",  Text,            Early, addresses::server_ip),
     row("sp",  Digits,          Early, addresses::server_port),
     row("sq",  Number,          Late,  server_queue),
-    row("sslc",Text,            Early, nothing),
-    row("sslv",Text,            Early, nothing),
+    row("sslc",Text,            Early, tls_cipher),
+    row("sslv",Text,            Early, tls_version),
     row("t",   Text,            Early, times::accept_date),
     row("tr",  Text,            Early, times::request_date),
     row("trg", Text,            Early, times::request_utc),
@@ -297,6 +297,12 @@ fn termination_with_cookie(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     out.extend_from_slice(&[end.cause as u8, end.phase as u8, end.cookie, end.set_cookie]);
 }
 
-fn nothing(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    write_bytes(b"", flags, out);
+fn tls_cipher(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let facts = env.session.and_then(|session| session.tls());
+    write_bytes(facts.map_or("", |facts| facts.cipher).as_bytes(), flags, out);
+}
+
+fn tls_version(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let facts = env.session.and_then(|session| session.tls());
+    write_bytes(facts.map_or("", |facts| facts.version).as_bytes(), flags, out);
 }

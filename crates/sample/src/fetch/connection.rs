@@ -7,7 +7,7 @@ use crate::place::Columns;
 use crate::session::Endpoint;
 use crate::value::{Type, Value};
 
-const NO_TLS: &str = "what a connection without TLS gives: TLS is not supported yet";
+const NO_TLS: &str = "never anything: it is not read from TLS connections yet";
 const NO_H2: &str = "what HTTP/1 gives: HTTP/2 is not supported yet";
 const NO_COMPRESSION: &str =
     "what a response that was not compressed gives: compression is not supported yet";
@@ -53,29 +53,13 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("res.cache_hit",    &[],               Type::Bool, Columns::SERVER,         "whether the response came from a cache",            not_here).partial(NO_CACHE),
     row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  nothing).partial(NO_CACHE),
     // What TLS would tell of a connection without it.
-    row("ssl_fc",           &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client's connection uses TLS",          not_here).partial(NO_TLS),
     row("ssl_bc",           &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server uses TLS",     not_here).partial(NO_TLS),
-    row("ssl_c_used",       &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client sent a certificate",             nothing).partial(NO_TLS),
-    row("ssl_fc_has_crt",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether a client certificate is there",             nothing).partial(NO_TLS),
-    row("ssl_fc_has_sni",   &[],               Type::Bool, Columns::CLIENT_SESSION, "whether the client named a server",                 not_here).partial(NO_TLS),
     row("ssl_fc_has_early", &[],               Type::Bool, Columns::CLIENT_SESSION, "whether early data were received",                  nothing).partial(NO_TLS),
-    row("ssl_fc_is_resumed",&[],               Type::Bool, Columns::CLIENT_SESSION, "whether a TLS session was resumed",                 not_here).partial(NO_TLS),
-    row("ssl_fc_sni",       &[],               Type::Str,  Columns::CLIENT_SESSION, "the server the client named",                       nothing).partial(NO_TLS),
-    row("ssl_fc_alpn",      &[],               Type::Str,  Columns::CLIENT_SESSION, "the protocol negotiated",                           nothing).partial(NO_TLS),
-    row("ssl_fc_cipher",    &[],               Type::Str,  Columns::CLIENT_SESSION, "the cipher",                                        nothing).partial(NO_TLS),
-    row("ssl_fc_protocol",  &[],               Type::Str,  Columns::CLIENT_SESSION, "the TLS version",                                   nothing).partial(NO_TLS),
-    row("ssl_fc_err",       &[],               Type::Int,  Columns::CLIENT_SESSION, "the TLS error",                                     nothing).partial(NO_TLS),
-    row("ssl_fc_err_str",   &[],               Type::Str,  Columns::CLIENT_SESSION, "the TLS error in words",                            nothing).partial(NO_TLS),
-    row("ssl_c_err",        &[],               Type::Int,  Columns::CLIENT_SESSION, "the error of the client's certificate",             nothing).partial(NO_TLS),
-    row("ssl_c_ca_err",     &[],               Type::Int,  Columns::CLIENT_SESSION, "the error of its chain",                            nothing).partial(NO_TLS),
-    row("ssl_c_verify",     &[],               Type::Int,  Columns::CLIENT_SESSION, "the result of its verification",                    nothing).partial(NO_TLS),
     row("ssl_c_s_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "the subject of the client's certificate", nothing).partial(NO_TLS),
     row("ssl_c_i_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "its issuer",              nothing).partial(NO_TLS),
-    row("ssl_c_sha1",       &[],               Type::Bin,  Columns::CLIENT_SESSION, "its fingerprint",                                   nothing).partial(NO_TLS),
     row("ssl_c_serial",     &[],               Type::Bin,  Columns::CLIENT_SESSION, "its serial number",                                 nothing).partial(NO_TLS),
     row("ssl_c_notbefore",  &[],               Type::Str,  Columns::CLIENT_SESSION, "its first day",                                     nothing).partial(NO_TLS),
     row("ssl_c_notafter",   &[],               Type::Str,  Columns::CLIENT_SESSION, "its last day",                                      nothing).partial(NO_TLS),
-    row("ssl_c_der",        &[],               Type::Bin,  Columns::CLIENT_SESSION, "the certificate",                                   nothing).partial(NO_TLS),
 ];
 
 /// The client's address as rules left it.

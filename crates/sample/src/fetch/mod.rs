@@ -19,6 +19,7 @@ mod request;
 mod socket;
 mod stream;
 mod timer;
+mod tls;
 mod unbuilt;
 
 use base::support::Support;
@@ -164,6 +165,7 @@ static TABLES: &[&[Fetch]] = &[
     internal::FETCHES,
     proxy::FETCHES,
     connection::FETCHES,
+    tls::FETCHES,
     timer::FETCHES,
     request::FETCHES,
     header::FETCHES,

@@ -124,14 +124,14 @@ impl Handshake {
         step
     }
 
-    /// Appends the alert that the engine has for the peer.
+    /// Appends the alert that the engine has for the peer: what it had to say before has been given out, and asking
+    /// it once more would have it look at the same messages again.
     fn last_words(&mut self, out: &mut Vec<u8>) {
-        // It has one, perhaps behind messages that it had not yet given out.
-        for _ in 0..16 {
-            if !matches!(self.turn(out), Ok(Step::Again)) {
-                return;
-            }
-        }
+        let incoming = &mut self.incoming[..self.window];
+        let _ = match &mut self.end {
+            End::Server(end) => turn(&mut **end, incoming, &mut Vec::new(), out),
+            End::Client(end) => turn(&mut **end, incoming, &mut Vec::new(), out),
+        };
     }
 
     /// Takes keys and facts out of a handshake that is complete.

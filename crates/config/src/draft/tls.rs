@@ -1,0 +1,190 @@
+//! What lines say of TLS: the words of `bind`, `server` and `ssl-default-…`, before files are read
+//! and names looked up (`resolve::tls`).
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use diag::Span;
+use syntax::Word;
+use tls::VerifyMode;
+
+/// A value and where it stands. Values of a crt-list stand where the list is named.
+#[derive(Debug, Clone, Copy)]
+pub struct Text<'a> {
+    /// The value.
+    pub text: &'a str,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl<'a> From<&'a Word> for Text<'a> {
+    fn from(word: &'a Word) -> Self {
+        Self { text: word, span: word.span() }
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.text
+    }
+}
+
+/// Which versions of the protocol a line allows (configuration manual, 5.1 and 5.2: `ssl-min-ver`,
+/// `no-tlsv12`, `force-tlsv13` and the like).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// `ssl-min-ver`, by its number in TLS.
+    pub min: Option<u16>,
+    /// `ssl-max-ver`.
+    pub max: Option<u16>,
+    /// `force-…`.
+    pub only: Option<u16>,
+    /// `no-…`: bit N is 0x0300 + N.
+    pub without: u8,
+}
+
+/// The oldest version that is spoken unless a line says otherwise.
+const OLDEST: u16 = tls::TLS12;
+
+impl Versions {
+    /// The oldest and the newest version. What a line does not say is `default`'s to say.
+    #[must_use]
+    pub fn range(self, default: Self) -> (u16, u16) {
+        let own = if self == Self::default() { default } else { self };
+        if let Some(only) = own.only {
+            return (only, only);
+        }
+        let allows = |version: &u16| own.without & (1 << (version & 7)) == 0;
+        let known = 0x0300..=tls::TLS13;
+        let min = own.min.or_else(|| known.clone().find(|version| *version >= OLDEST && allows(version)));
+        let max = own.max.or_else(|| known.rev().find(allows));
+        (min.unwrap_or(OLDEST), max.unwrap_or(tls::TLS13))
+    }
+}
+
+/// What `bind` lines, `server` lines, lines of crt-lists and the defaults of the global section share.
+#[derive(Debug, Clone, Default)]
+pub struct TlsWords<'a> {
+    /// Suites of TLS 1.2, in OpenSSL's notation.
+    pub ciphers: Option<Text<'a>>,
+    /// Suites of TLS 1.3.
+    pub ciphersuites: Option<Text<'a>>,
+    /// `curves`, and `ecdhe` where there is no other word.
+    pub curves: Option<Text<'a>>,
+    /// `sigalgs`.
+    pub sigalgs: Option<Text<'a>>,
+    /// `client-sigalgs`.
+    pub client_sigalgs: Option<Text<'a>>,
+    /// Versions.
+    pub versions: Versions,
+    /// Protocols: `alpn`; an empty list with `no-alpn`.
+    pub alpn: Option<Text<'a>>,
+    /// `no-alpn`.
+    pub no_alpn: bool,
+    /// `tls-tickets`, `no-tls-tickets`.
+    pub tickets: Option<bool>,
+    /// `verify`.
+    pub verify: Option<VerifyMode>,
+    /// `ca-file`.
+    pub ca_file: Option<Text<'a>>,
+    /// `ca-verify-file`.
+    pub ca_verify_file: Option<Text<'a>>,
+    /// `crl-file`.
+    pub crl_file: Option<Text<'a>>,
+    /// `prefer-client-ciphers`.
+    pub prefer_client: bool,
+}
+
+/// Where certificates of a `bind` line come from, in the order of its words.
+#[derive(Debug, Clone, Copy)]
+pub enum CertificateSource<'a> {
+    /// `crt`: a file or a directory.
+    File(Text<'a>),
+    /// `default-crt`: a file whose certificate serves clients that name no other's.
+    Default(Text<'a>),
+    /// `crt-list`.
+    List(Text<'a>),
+}
+
+/// What a `bind` line says.
+#[derive(Debug, Clone, Default)]
+pub struct BindTls<'a> {
+    /// `ssl`.
+    pub enabled: bool,
+    /// What it shares with others.
+    pub words: TlsWords<'a>,
+    /// Certificates.
+    pub certificates: Vec<CertificateSource<'a>>,
+    /// `strict-sni`, `no-strict-sni`.
+    pub strict_sni: Option<bool>,
+    /// `crt-ignore-err`.
+    pub crt_ignore: Option<Text<'a>>,
+    /// `ca-ignore-err`.
+    pub ca_ignore: Option<Text<'a>>,
+}
+
+/// What a `server` line says.
+#[derive(Debug, Clone, Default)]
+pub struct ServerTls<'a> {
+    /// `ssl`, `no-ssl`.
+    pub enabled: bool,
+    /// What it shares with others.
+    pub words: TlsWords<'a>,
+    /// `crt`: our own certificate.
+    pub certificate: Option<Text<'a>>,
+    /// `verifyhost`.
+    pub verify_host: Option<Text<'a>>,
+    /// `sni`: an expression.
+    pub sni: Option<Text<'a>>,
+    /// `no-sni-auto`: the host that the client asked for is not sent by itself.
+    pub no_sni_auto: bool,
+    /// `no-ssl-reuse`: sessions are not resumed.
+    pub no_reuse: bool,
+    /// `check-ssl`, `no-check-ssl`.
+    pub check: Option<bool>,
+    /// `check-sni`.
+    pub check_sni: Option<Text<'a>>,
+    /// `check-alpn`.
+    pub check_alpn: Option<Text<'a>>,
+}
+
+/// What the global section says of TLS.
+#[derive(Debug, Clone)]
+pub struct TlsDefaults<'a> {
+    /// `ssl-default-bind-…`.
+    pub bind: TlsWords<'a>,
+    /// `strict-sni` among `ssl-default-bind-options`.
+    pub strict_sni: Option<bool>,
+    /// `ssl-default-server-…`.
+    pub server: TlsWords<'a>,
+    /// `ca-base`.
+    pub authorities: Option<&'a str>,
+    /// `crt-base`.
+    pub certificates: Option<&'a str>,
+    /// `ssl-server-verify`.
+    pub server_verify: VerifyMode,
+    /// `tune.ssl.cachesize`: sessions kept for clients.
+    pub sessions: usize,
+    /// `tune.ssl.lifetime`: how long a session may be resumed.
+    pub lifetime: Duration,
+    /// `tune.ssl.maxrecord`: the longest plaintext of a record, 0 for what the protocol allows.
+    pub max_record: u16,
+}
+
+impl Default for TlsDefaults<'_> {
+    fn default() -> Self {
+        Self {
+            bind: TlsWords::default(),
+            strict_sni: None,
+            server: TlsWords::default(),
+            authorities: None,
+            certificates: None,
+            server_verify: VerifyMode::Required,
+            sessions: 20_000,
+            lifetime: Duration::from_secs(300),
+            max_record: 0,
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! What `bind` and `server` lines say of TLS, with their files read and their names looked up
+//! (manual, sections 5.1 and 5.2).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use diag::{Diagnostic, Span};
+use plan::server::{ServerName, ServerTls};
+use sample::Scope;
+use sample::expression::Expression;
+use state::Mode;
+use tls::ciphers::{self, Unsupported};
+use tls::load::{self, Extra};
+use tls::{
+    Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Listening, LoadError, Options,
+    Parameters, Resumption, Trust, VerifyCode, VerifyCodes, VerifyMode, names,
+};
+
+use crate::draft::Statement;
+use crate::draft::tls::{self as draft, BindTls, CertificateSource, Text, TlsDefaults, TlsWords};
+use crate::resolve::Context;
+
+/// Files that were read, by path, each once.
+#[derive(Default)]
+pub(crate) struct Files {
+    certificates: HashMap<String, Vec<Arc<Certificate>>>,
+    trusts: HashMap<[Option<String>; 3], Arc<Trust>>,
+}
+
+/// The listener's side of a `bind` line; `None` without `ssl`.
+///
+/// # Errors
+/// A file or a name in it is wrong.
+pub(crate) fn acceptor(
+    draft: &BindTls<'_>,
+    title: &str,
+    statement: &Statement,
+    context: &mut Context<'_>,
+) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
+    if !draft.enabled {
+        return Ok(None);
+    }
+    if draft.certificates.is_empty() {
+        return Err(Diagnostic::alert(format!("`{title}` speaks TLS and has no certificate"))
+            .at(statement.keyword_span())
+            .help("name a file with a certificate and its key: `crt <file>`")
+            .haproxy_whole(format!(
+                "Proxy: no SSL certificate specified for {title} (use 'crt' or 'crt-list')."
+            )));
+    }
+    let defaults = context.tls.clone();
+    let options = Arc::new(bind_options(draft, &defaults, context)?);
+    let mut entries = Vec::new();
+    for source in &draft.certificates {
+        match source {
+            CertificateSource::File(name) => {
+                for certificate in certificates(*name, &defaults, context)? {
+                    entries.push(Entry { certificate, filters: Vec::new(), options: options.clone() });
+                }
+            }
+            CertificateSource::Default(name) => {
+                for certificate in certificates(*name, &defaults, context)? {
+                    entries.push(Entry { certificate, filters: vec!["*".into()], options: options.clone() });
+                }
+            }
+            CertificateSource::List(name) => list(*name, draft, &options, &defaults, &mut entries, context)?,
+        }
+    }
+    let tickets = draft.words.tickets.or(defaults.bind.tickets).unwrap_or(true);
+    let failed =
+        |error: String| Diagnostic::alert(format!("`{title}`: {error}")).at(statement.keyword_span());
+    let listening = Listening {
+        entries,
+        strict_sni: draft.strict_sni.or(defaults.strict_sni).unwrap_or(false),
+        resumption: Resumption::new(tickets, defaults.sessions).map_err(failed)?,
+        max_record: defaults.max_record,
+        keeps_hello: false,
+    };
+    Ok(Some(Arc::new(Acceptor::new(listening).map_err(failed)?)))
+}
+
+/// The client's side of a `server` line; `None` without `ssl` and `check-ssl`. Which name the server
+/// is sent comes later ([`server_name`]).
+///
+/// # Errors
+/// A file or a name in it is wrong.
+pub(crate) fn server(
+    own: &draft::ServerTls<'_>,
+    checks_elsewhere: bool,
+    statement: &Statement,
+    context: &mut Context<'_>,
+) -> Result<Option<ServerTls>, Diagnostic> {
+    if !own.enabled && own.check != Some(true) {
+        return Ok(None);
+    }
+    let defaults = context.tls.clone();
+    let verify = own.words.verify.unwrap_or(defaults.server_verify);
+    let trust = match (verify, own.words.ca_file) {
+        (VerifyMode::None, _) => None,
+        (_, Some(_)) => Some(trust(&own.words, &defaults, context)?),
+        (_, None) => {
+            return Err(Diagnostic::alert("the server's certificate is to be verified, and nobody is trusted")
+                .at(statement.keyword_span())
+                .help("`ca-file <file>` or `ca-file @system-ca` says who is; `verify none` trusts anybody")
+                .haproxy("verify is enabled by default but no CA file specified. If you're running on a LAN where you're certain to trust the server's certificate, please set an explicit 'verify none' statement on the 'server' line, or use 'ssl-server-verify none' in the global section to disable server-side verifications by default."));
+        }
+    };
+    let connecting = |alpn: Vec<Box<[u8]>>, certificate: Option<Arc<Certificate>>| -> Result<_, Diagnostic> {
+        let connecting = Connecting {
+            parameters: parameters(&own.words, &defaults.server)?,
+            alpn,
+            trust: trust.clone(),
+            verify_host: own.verify_host.map(|host| host.text.into()),
+            certificate,
+            sessions: if own.no_reuse { 0 } else { SESSIONS },
+            early_data: false,
+            max_record: defaults.max_record,
+        };
+        let connector = Connector::new(&connecting);
+        Ok(Arc::new(connector.map_err(|error| Diagnostic::alert(error).at(statement.keyword_span()))?))
+    };
+    let certificate = match own.certificate {
+        Some(word) => Some(certificate(word, &defaults, context)?),
+        None => None,
+    };
+    let alpn = protocols(own.words.alpn.filter(|_| !own.words.no_alpn), context)?;
+    let check_alpn = match own.check_alpn {
+        Some(word) => Some(protocols(Some(word), context)?),
+        None => None,
+    };
+    let connector = connecting(alpn, certificate.clone())?;
+    // A check of another port says itself whether it speaks TLS.
+    let checks = own.check.unwrap_or(own.enabled && !checks_elsewhere);
+    Ok(Some(ServerTls {
+        enabled: own.enabled,
+        check: match check_alpn {
+            _ if !checks => None,
+            Some(alpn) => Some(connecting(alpn, certificate)?),
+            None => Some(connector.clone()),
+        },
+        check_name: own.check_sni.map(|name| name.text.into()),
+        name: ServerName::None,
+        connector,
+    }))
+}
+
+/// For how many names a server's sessions are kept.
+const SESSIONS: usize = 64;
+
+/// The name that a server is sent: `sni`, or the host of the request.
+///
+/// # Errors
+/// The expression is wrong.
+pub(crate) fn server_name(
+    own: &draft::ServerTls<'_>,
+    mode: Mode,
+    scope: &Scope<'_>,
+    statement: &Statement,
+) -> Result<ServerName, Diagnostic> {
+    Ok(match own.sni {
+        Some(word) => ServerName::Expression(Expression::compile_str(&word, word.span, scope)?),
+        None if own.no_sni_auto || mode != Mode::Http => ServerName::None,
+        None => ServerName::Expression(Expression::compile_str(
+            "req.hdr(host),field(1,:)",
+            statement.keyword_span(),
+            scope,
+        )?),
+    })
+}
+
+/// Versions, suites, groups and signatures by their numbers.
+fn parameters(own: &TlsWords<'_>, default: &TlsWords<'_>) -> Result<Parameters, Diagnostic> {
+    let mut parameters =
+        Parameters { prefer_client: own.prefer_client || default.prefer_client, ..Parameters::default() };
+    (parameters.min, parameters.max) = own.versions.range(default.versions);
+    for (words, list, what, read) in [
+        (own.ciphers.or(default.ciphers), &mut parameters.suites12, "ciphers", ciphers::ciphers as Read),
+        (
+            own.ciphersuites.or(default.ciphersuites),
+            &mut parameters.suites13,
+            "ciphersuites",
+            ciphers::ciphersuites,
+        ),
+        (own.curves.or(default.curves), &mut parameters.groups, "curves", ciphers::curves),
+        (own.sigalgs.or(default.sigalgs), &mut parameters.sigalgs, "sigalgs", ciphers::sigalgs),
+        (
+            own.client_sigalgs.or(default.client_sigalgs),
+            &mut parameters.peer_sigalgs,
+            "client-sigalgs",
+            ciphers::sigalgs,
+        ),
+    ] {
+        if let Some(words) = words {
+            *list = read(&words).map_err(|Unsupported(name)| {
+                Diagnostic::alert(format!("`{what}`: `{name}` is nothing that can be had here"))
+                    .at(words.span)
+                    .help("there is TLS 1.2 with ECDHE and AES-GCM or ChaCha20, and TLS 1.3")
+                    .haproxy(format!("'{what}' : unable to set it to '{}' ('{name}').", words.text))
+            })?;
+        }
+    }
+    Ok(parameters)
+}
+
+/// How a list of names is read.
+type Read = fn(&str) -> Result<Vec<u16>, Unsupported>;
+
+/// The protocols of a list, of those that are spoken here.
+fn protocols(word: Option<Text<'_>>, context: &mut Context<'_>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
+    let Some(word) = word else { return Ok(Vec::new()) };
+    let mut protocols: Vec<Box<[u8]>> = Vec::new();
+    for name in word.split(',') {
+        if name.is_empty() || name.len() > 255 {
+            return Err(Diagnostic::alert("the name of a protocol has 1 to 255 characters")
+                .at(word.span)
+                .haproxy("'alpn' : one of the protocol names has an invalid length"));
+        }
+        if name == "h2" {
+            context
+                .diagnostics
+                .push(Diagnostic::warning("`h2` is not offered: HTTP/2 is not supported yet").at(word.span));
+            continue;
+        }
+        protocols.push(name.as_bytes().into());
+    }
+    Ok(protocols)
+}
+
+fn bind_options(
+    draft: &BindTls<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &mut Context<'_>,
+) -> Result<Options, Diagnostic> {
+    Ok(Options {
+        parameters: parameters(&draft.words, &defaults.bind)?,
+        alpn: protocols(draft.words.alpn.filter(|_| !draft.words.no_alpn), context)?,
+        verify: client_verify(draft, defaults, context)?,
+        early_data: 0,
+    })
+}
+
+/// The faults of certificates that a list means.
+fn verify_codes(list: Text<'_>) -> Result<VerifyCodes, Diagnostic> {
+    if list.text == "all" {
+        return Ok(VerifyCodes::ALL);
+    }
+    let mut codes = VerifyCodes::default();
+    for name in list.split(',') {
+        codes.insert(VerifyCode::parse(name).ok_or_else(|| {
+            Diagnostic::alert(format!("`{name}` is no fault of a certificate that is known"))
+                .at(list.span)
+                .label("`all`, or numbers and names such as X509_V_ERR_CERT_HAS_EXPIRED between commas")
+        })?);
+    }
+    Ok(codes)
+}
+
+fn client_verify(
+    draft: &BindTls<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &mut Context<'_>,
+) -> Result<ClientVerify, Diagnostic> {
+    let mode = draft.words.verify.unwrap_or_default();
+    if mode == VerifyMode::None {
+        return Ok(ClientVerify::default());
+    }
+    let ignored = |word: Option<Text<'_>>| match word {
+        None => Ok(VerifyCodes::default()),
+        Some(word) => verify_codes(word),
+    };
+    Ok(ClientVerify {
+        mode,
+        trust: trust(&draft.words, defaults, context)?,
+        ca_ignore: ignored(draft.ca_ignore)?,
+        crt_ignore: ignored(draft.crt_ignore)?,
+    })
+}
+
+/// The certificates that a name means: those of a file with what stands beside it, or of a directory.
+fn certificates(
+    name: Text<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &mut Context<'_>,
+) -> Result<Vec<Arc<Certificate>>, Diagnostic> {
+    let path = located(defaults.certificates, &name, context);
+    if let Some(known) = context.tls_files.certificates.get(&path) {
+        return Ok(known.clone());
+    }
+    let loaded = load::certificates(&path, Extra::ALL).map_err(|error| refused(&error, name))?;
+    context.tls_files.certificates.insert(path, loaded.clone());
+    Ok(loaded)
+}
+
+/// The one certificate that a `server` line shows.
+fn certificate(
+    name: Text<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &mut Context<'_>,
+) -> Result<Arc<Certificate>, Diagnostic> {
+    let mut loaded = certificates(name, defaults, context)?.into_iter();
+    loaded
+        .next()
+        .ok_or_else(|| Diagnostic::alert(format!("`{}` holds no certificate", name.text)).at(name.span))
+}
+
+/// The certificates of a crt-list, each with what its line says.
+fn list(
+    name: Text<'_>,
+    bind: &BindTls<'_>,
+    options: &Arc<Options>,
+    defaults: &TlsDefaults<'_>,
+    entries: &mut Vec<Entry>,
+    context: &mut Context<'_>,
+) -> Result<(), Diagnostic> {
+    let path = located(defaults.certificates, &name, context);
+    let bytes = context
+        .names
+        .file(&path)
+        .map_err(|error| Diagnostic::alert(format!("cannot read `{path}`: {error}")).at(name.span))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = tls::crt_list::parse(&path, &text).map_err(|error| refused(&error, name))?;
+    for line in lines {
+        let place = |error: Diagnostic| {
+            let text = format!("{path}:{}: {}", line.number, error.message);
+            Diagnostic { haproxy: Some(text.clone()), message: text, ..error }
+        };
+        let options = if line.options.is_empty() {
+            options.clone()
+        } else {
+            let mut draft =
+                BindTls { crt_ignore: bind.crt_ignore, ca_ignore: bind.ca_ignore, ..BindTls::default() };
+            draft.words = bind.words.clone();
+            list_options(&line.options, name.span, &mut draft.words).map_err(place)?;
+            Arc::new(bind_options(&draft, defaults, context).map_err(place)?)
+        };
+        if line.excludes_from_nothing() {
+            context.diagnostics.push(
+                Diagnostic::warning(format!(
+                    "{path}:{}: `!` excludes names from nothing: no `*` stands beside it",
+                    line.number
+                ))
+                .at(name.span),
+            );
+        }
+        let filters: Vec<Box<str>> = line.filters.iter().map(|filter| (*filter).into()).collect();
+        let file = Text { text: line.certificate, span: name.span };
+        for certificate in certificates(file, defaults, context).map_err(place)? {
+            entries.push(Entry { certificate, filters: filters.clone(), options: options.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// The words between the brackets of a line in a crt-list.
+fn list_options<'t>(options: &[&'t str], span: Span, words: &mut TlsWords<'t>) -> Result<(), Diagnostic> {
+    let mut options = options.iter().copied();
+    while let Some(option) = options.next() {
+        let mut value = || {
+            let text = options
+                .next()
+                .ok_or_else(|| Diagnostic::alert(format!("`{option}` expects an argument")).at(span))?;
+            Ok::<_, Diagnostic>(Some(Text { text, span }))
+        };
+        match option {
+            "alpn" => (words.alpn, words.no_alpn) = (value()?, false),
+            "no-alpn" => words.no_alpn = true,
+            "ciphers" => words.ciphers = value()?,
+            "ciphersuites" => words.ciphersuites = value()?,
+            "curves" | "ecdhe" => words.curves = value()?,
+            "sigalgs" => words.sigalgs = value()?,
+            "client-sigalgs" => words.client_sigalgs = value()?,
+            "ca-file" => words.ca_file = value()?,
+            "ca-verify-file" => words.ca_verify_file = value()?,
+            "crl-file" => words.crl_file = value()?,
+            "ssl-min-ver" => words.versions.min = value()?.and_then(|name| names::version(&name)),
+            "ssl-max-ver" => words.versions.max = value()?.and_then(|name| names::version(&name)),
+            "verify" => {
+                words.verify = Some(match value()?.map_or("", |value| value.text) {
+                    "none" => VerifyMode::None,
+                    "optional" => VerifyMode::Optional,
+                    "required" => VerifyMode::Required,
+                    other => {
+                        return Err(Diagnostic::alert(format!("`verify` does not know `{other}`")).at(span));
+                    }
+                });
+            }
+            other => {
+                return Err(Diagnostic::alert(format!(
+                    "`{other}` is no option of a crt-list that is supported yet"
+                ))
+                .at(span));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whom a line trusts.
+fn trust(
+    words: &TlsWords<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &mut Context<'_>,
+) -> Result<Arc<Trust>, Diagnostic> {
+    let files = [words.ca_file, words.ca_verify_file, words.crl_file];
+    let paths = files.map(|name| name.map(|name| located(defaults.authorities, &name, context)));
+    if let Some(known) = context.tls_files.trusts.get(&paths) {
+        return Ok(known.clone());
+    }
+    let mut trust = Trust::default();
+    for (place, (name, path)) in files.iter().zip(&paths).enumerate() {
+        let (Some(name), Some(path)) = (name, path) else { continue };
+        let parts = load::authorities(path).map_err(|error| refused(&error, *name))?;
+        match place {
+            0 => trust.authorities = parts.certificates,
+            1 => trust.unnamed = parts.certificates,
+            _ => trust.crls = parts.crls,
+        }
+    }
+    let trust = Arc::new(trust);
+    context.tls_files.trusts.insert(paths, trust.clone());
+    Ok(trust)
+}
+
+/// Where a file is: below its base, if it has one, else where relative names point.
+fn located(base: Option<&str>, name: &str, context: &Context<'_>) -> String {
+    match base {
+        _ if name.starts_with(['/', '@']) => name.to_owned(),
+        Some(base) => format!("{}/{name}", base.trim_end_matches('/')),
+        None => context.names.path(name).display().to_string(),
+    }
+}
+
+fn refused(error: &LoadError, name: Text<'_>) -> Diagnostic {
+    let text = error.to_string();
+    Diagnostic::alert(text.clone()).at(name.span).haproxy(text)
+}

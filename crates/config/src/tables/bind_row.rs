@@ -1,0 +1,42 @@
+//! A row of the tables of bind lines' parameters.
+
+use base::support::Support;
+
+use crate::draft::args::Args;
+use crate::draft::bind::BindDraft;
+use crate::draft::keyword::Outcome;
+
+/// A parameter of bind lines.
+pub struct BindKeyword {
+    /// Its name.
+    pub name: &'static str,
+    /// Its arguments.
+    pub signature: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// How much of it works.
+    pub support: Support,
+    pub(crate) apply: for<'a> fn(&mut BindDraft<'a>, &mut Args<'a, '_>) -> Outcome,
+}
+
+pub(crate) const fn row(
+    name: &'static str,
+    signature: &'static str,
+    doc: &'static str,
+    apply: for<'a> fn(&mut BindDraft<'a>, &mut Args<'a, '_>) -> Outcome,
+) -> BindKeyword {
+    BindKeyword { name, signature, doc, support: Support::Full, apply }
+}
+
+impl BindKeyword {
+    pub(crate) const fn partial(mut self, reason: &'static str) -> Self {
+        self.support = Support::Partial(reason);
+        self
+    }
+
+    /// It is read, with a warning that it has no effect.
+    pub(crate) const fn without_effect(mut self, reason: &'static str) -> Self {
+        self.support = Support::None(reason);
+        self
+    }
+}

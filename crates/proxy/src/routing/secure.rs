@@ -1,0 +1,66 @@
+//! TLS on a connection to a server: the name that the server is sent, and the handshake.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use net::Stream;
+use plan::ServerSettings;
+use plan::server::ServerName;
+use sample::{ConnectionError, Env};
+
+use crate::client::Client;
+use crate::exchange::{Exchange, view};
+use crate::fault::Fault;
+use crate::routing::assign;
+
+/// The name that this server is sent in TLS for this request.
+pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Vec<u8>> {
+    let tls = settings.tls.as_ref().filter(|tls| tls.enabled)?;
+    let ServerName::Expression(expression) = &tls.name else { return None };
+    let mut name = Vec::new();
+    view::with(client, x, |env: &Env<'_>| expression.eval_into(env, &mut name));
+    (!name.is_empty()).then_some(name)
+}
+
+/// Sends `preamble`, what comes before TLS, and makes the handshake, all within the time that is left to connect. Where a
+/// client is to be watched (`option abortonclose`), its leaving ends the attempt.
+pub(super) async fn begin(
+    client: &mut Client,
+    x: &Exchange,
+    stream: &mut Stream,
+    connector: &tls::Connector,
+    (name, mut preamble): (Option<&[u8]>, &[u8]),
+    watch: bool,
+) -> Result<(), Fault> {
+    // What is no text is no name of a host either.
+    let name = name.and_then(|name| std::str::from_utf8(name).ok());
+    let failed = |error: tls::Error| Fault::ConnectFailed(ConnectionError(error.kind.facts().0));
+    let mut begun = false;
+    let mut step = |context: &mut Context<'_>| {
+        while !preamble.is_empty() {
+            let written = ready!(stream.poll_write(context, preamble));
+            let written =
+                written.map_err(|error| Fault::ConnectFailed(ConnectionError::of_kernel(&error)))?;
+            preamble = &preamble[written..];
+        }
+        if !std::mem::replace(&mut begun, true) {
+            stream.connect_tls(connector, name).map_err(failed)?;
+        }
+        stream.poll_handshake(context).map_err(failed)
+    };
+    poll_fn(|context: &mut Context<'_>| {
+        if let Poll::Ready(outcome) = step(context) {
+            return Poll::Ready(outcome);
+        }
+        if (watch || x.txn.is_http)
+            && let Some(fault) = assign::left(client, x, context, watch)
+        {
+            return Poll::Ready(Err(fault));
+        }
+        if let Poll::Ready(killed) = client.poll_killed(context) {
+            return Poll::Ready(Err(killed));
+        }
+        client.timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
+    })
+    .await
+}

@@ -1,0 +1,113 @@
+//! Certificates for tests, made by the machine's `openssl`: an authority, and what it signs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::scratch;
+
+/// An authority with a directory for what it signs.
+pub struct Authority {
+    directory: PathBuf,
+}
+
+/// Runs `openssl` and wants it to succeed.
+fn openssl(directory: &Path, arguments: &[&str]) {
+    let output = Command::new("openssl").current_dir(directory).args(arguments).output();
+    let output = output.expect("openssl runs: `make tools` installs it");
+    assert!(
+        output.status.success(),
+        "openssl {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The kinds of keys.
+const EC: &[&str] = &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+const RSA: &[&str] = &["-newkey", "rsa:2048"];
+
+impl Authority {
+    /// A new one.
+    pub fn new() -> Self {
+        let directory = scratch("authority");
+        let mut arguments = vec!["req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=Test authority"];
+        arguments.extend(EC);
+        arguments.extend(["-keyout", "ca.key", "-out", "ca.pem"]);
+        openssl(&directory, &arguments);
+        Self { directory }
+    }
+
+    /// The file with its own certificate.
+    pub fn own(&self) -> PathBuf {
+        self.directory.join("ca.pem")
+    }
+
+    /// Signs a certificate with an elliptic-curve key for these names; the file has the key too.
+    pub fn issue(&self, names: &[&str]) -> PathBuf {
+        self.sign(names, EC, "30")
+    }
+
+    /// The same with an RSA key.
+    pub fn issue_rsa(&self, names: &[&str]) -> PathBuf {
+        self.sign(names, RSA, "30")
+    }
+
+    /// One that is no longer valid.
+    pub fn issue_expired(&self, names: &[&str]) -> PathBuf {
+        self.sign(names, EC, "-1")
+    }
+
+    fn sign(&self, names: &[&str], key: &[&str], days: &str) -> PathBuf {
+        let stem = format!("{}-{}", names[0].replace('*', "any"), key[1].replace(':', ""));
+        let stem = if days == "30" { stem } else { format!("{stem}-expired") };
+        let file = |end: &str| format!("{stem}.{end}");
+        let subject = format!("/O=Weir/CN={}", names[0]);
+        let mut arguments = vec!["req", "-nodes", "-subj", &subject];
+        arguments.extend(key);
+        let (key_file, request) = (file("key"), file("csr"));
+        arguments.extend(["-keyout", &key_file, "-out", &request]);
+        openssl(&self.directory, &arguments);
+        let alternatives: Vec<String> = names.iter().map(|name| format!("DNS:{name}")).collect();
+        let extensions = format!("basicConstraints=CA:FALSE\nsubjectAltName={}\n", alternatives.join(","));
+        let extension_file = file("ext");
+        std::fs::write(self.directory.join(&extension_file), extensions).expect("the directory takes files");
+        let certificate = file("crt");
+        openssl(
+            &self.directory,
+            &[
+                "x509",
+                "-req",
+                "-in",
+                &request,
+                "-CA",
+                "ca.pem",
+                "-CAkey",
+                "ca.key",
+                "-CAcreateserial",
+                "-days",
+                days,
+                "-extfile",
+                &extension_file,
+                "-out",
+                &certificate,
+            ],
+        );
+        let part = |name: &str| std::fs::read(self.directory.join(name)).expect("openssl wrote it");
+        let path = self.directory.join(file("pem"));
+        std::fs::write(&path, [part(&certificate), part(&key_file)].concat())
+            .expect("the directory takes files");
+        path
+    }
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
