@@ -1,0 +1,284 @@
+//! Streams with TLS against OpenSSL's own client and server, where they are installed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs;
+use std::future::poll_fn;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use net::Stream;
+use rcgen::{
+    CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, SignatureAlgorithm,
+};
+use tls::{
+    Acceptor, Certificate, Connecting, Connector, Ended, Entry, Listening, Options, Parameters, Resumption,
+    Trust,
+};
+
+fn has_openssl() -> bool {
+    let found = Command::new("openssl").arg("version").output().is_ok();
+    if !found {
+        eprintln!("openssl is not installed");
+    }
+    found
+}
+
+/// A self-signed certificate in a file of the test's own.
+struct Own {
+    pem: String,
+    der: Vec<u8>,
+    path: PathBuf,
+}
+
+impl Own {
+    fn new(name: &str, algorithm: &'static SignatureAlgorithm) -> Self {
+        let key = KeyPair::generate_for(algorithm).unwrap();
+        let own = CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let pem = own.pem() + &key.serialize_pem();
+        let path = std::env::temp_dir().join(format!("weir-net-{name}-{}.pem", std::process::id()));
+        fs::write(&path, &pem).unwrap();
+        Self { pem, der: own.der().to_vec(), path }
+    }
+
+    fn acceptor(&self, alpn: &[&str]) -> Arc<Acceptor> {
+        let alpn = alpn.iter().map(|name| name.as_bytes().into()).collect();
+        let entry = Entry {
+            certificate: Arc::new(Certificate::from_pem("own.pem", self.pem.as_bytes()).unwrap()),
+            filters: Vec::new(),
+            options: Arc::new(Options { alpn, ..Options::default() }),
+        };
+        let listening = Listening {
+            entries: vec![entry],
+            strict_sni: false,
+            resumption: Resumption::new(true, 100).unwrap(),
+            max_record: 0,
+            keeps_hello: false,
+        };
+        Arc::new(Acceptor::new(listening).unwrap())
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn run<T>(test: impl AsyncFnOnce() -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(test())
+}
+
+fn stream(socket: TcpStream) -> Stream {
+    socket.set_nonblocking(true).unwrap();
+    Stream::from_fd(socket.into(), true)
+}
+
+async fn write(stream: &mut Stream, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let n = poll_fn(|context| stream.poll_write(context, bytes)).await.unwrap();
+        bytes = &bytes[n..];
+    }
+    poll_fn(|context| stream.poll_flush(context)).await.unwrap();
+}
+
+/// Starts `openssl s_client`.
+fn client(port: u16, arguments: &[&str]) -> Child {
+    Command::new("openssl")
+        .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-servername", "a.test"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Serves one connection: sends back what comes, up to `length` bytes, and closes. What was negotiated.
+fn echo(listener: &TcpListener, acceptor: &Arc<Acceptor>, length: usize) -> (u16, u16, Option<Box<[u8]>>) {
+    let (socket, _) = listener.accept().unwrap();
+    run(async || {
+        let mut stream = stream(socket);
+        stream.accept_tls(acceptor);
+        poll_fn(|context| stream.poll_handshake(context)).await.unwrap();
+        let mut room = vec![0; 40_000];
+        let mut all = 0;
+        while all < length {
+            let n = poll_fn(|context| stream.poll_read(context, &mut room)).await.unwrap();
+            assert!(n > 0);
+            all += n;
+            write(&mut stream, &room[..n]).await;
+        }
+        poll_fn(|context| stream.poll_shutdown(context)).await.unwrap();
+        let details = stream.tls().unwrap().details();
+        (details.version, details.suite, details.alpn.clone())
+    })
+}
+
+#[test]
+fn openssls_client_is_served_with_every_suite_and_kind_of_key() {
+    if !has_openssl() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (rsa, ecdsa, ed25519) = (
+        Own::new("rsa", &PKCS_RSA_SHA256),
+        Own::new("ecdsa", &PKCS_ECDSA_P256_SHA256),
+        Own::new("ed25519", &PKCS_ED25519),
+    );
+    // No byte that means something to s_client at the start of a line.
+    let text: Vec<u8> = (0..300_000u32).map(|n| b'a' + (n % 23) as u8).chain(*b"\n").collect();
+    for (own, arguments, version, suite) in [
+        (&ecdsa, &["-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256"][..], 0x0304, 0x1301),
+        (&rsa, &["-tls1_3", "-ciphersuites", "TLS_AES_256_GCM_SHA384"], 0x0304, 0x1302),
+        (&ed25519, &["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"], 0x0304, 0x1303),
+        (&rsa, &["-tls1_3", "-groups", "P-384"], 0x0304, 0x1302),
+        (&rsa, &["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"], 0x0303, 0xc02f),
+        (&rsa, &["-tls1_2", "-cipher", "ECDHE-RSA-AES256-GCM-SHA384"], 0x0303, 0xc030),
+        (&rsa, &["-tls1_2", "-cipher", "ECDHE-RSA-CHACHA20-POLY1305"], 0x0303, 0xcca8),
+        (&ecdsa, &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-GCM-SHA384"], 0x0303, 0xc02c),
+        (&ecdsa, &["-tls1_2", "-cipher", "ECDHE-ECDSA-CHACHA20-POLY1305"], 0x0303, 0xcca9),
+        (&ecdsa, &["-alpn", "x,http/1.1"], 0x0304, 0x1302),
+        (&ecdsa, &["-alpn", "nothing-in-common", "-max_send_frag", "512"], 0x0304, 0x1302),
+    ] {
+        let acceptor = own.acceptor(&["h2", "http/1.1"]);
+        let mut child = client(port, &[arguments, &["-quiet"]].concat());
+        let (mut input, sent) = (child.stdin.take().unwrap(), text.clone());
+        // The input stays open until all was echoed: its end would end the connection.
+        let sender = std::thread::spawn(move || input.write_all(&sent).map(|()| input));
+        let (negotiated, with, alpn) = echo(&listener, &acceptor, text.len());
+        let output = child.wait_with_output().unwrap();
+        let _ = sender.join();
+        assert_eq!((negotiated, with), (version, suite), "{arguments:?}");
+        let expected = arguments.contains(&"x,http/1.1").then_some(&b"http/1.1"[..]);
+        assert_eq!(alpn.as_deref(), expected, "{arguments:?}");
+        assert!(output.stdout == text, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn openssls_client_may_change_its_keys_and_may_not_renegotiate() {
+    if !has_openssl() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let own = Own::new("keys", &PKCS_ECDSA_P256_SHA256);
+    let acceptor = own.acceptor(&[]);
+    // s_client takes a line `K` as the order to change keys on both sides, `k` on its own, `R` to renegotiate; it says so.
+    for (version, orders, survives) in [("-tls1_3", "Kk", true), ("-tls1_2", "R", false)] {
+        let mut child = client(port, &[version]);
+        let (socket, _) = listener.accept().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        run(async || {
+            let mut stream = stream(socket);
+            stream.accept_tls(&acceptor);
+            poll_fn(|context| stream.poll_handshake(context)).await.unwrap();
+            let mut room = [0; 100];
+            for order in orders.chars() {
+                input.write_all(b"text\n").unwrap();
+                assert_eq!(poll_fn(|context| stream.poll_read(context, &mut room)).await.unwrap(), 5);
+                input.write_all(format!("{order}\n").as_bytes()).unwrap();
+                let word = if order == 'R' { "RENEGOTIATING" } else { "KEYUPDATE" };
+                assert!(said.any(|line| line == word));
+            }
+            if survives {
+                input.write_all(b"text\n").unwrap();
+                assert_eq!(poll_fn(|context| stream.poll_read(context, &mut room)).await.unwrap(), 5);
+                write(&mut stream, b"the end").await;
+                poll_fn(|context| stream.poll_shutdown(context)).await.unwrap();
+                return;
+            }
+            let error = poll_fn(|context| stream.poll_read(context, &mut room)).await.unwrap_err();
+            let error = error.get_ref().unwrap().downcast_ref::<tls::Error>().unwrap();
+            assert_eq!(error.kind, tls::Kind::Renegotiation);
+        });
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).contains("the end"), survives);
+    }
+}
+
+/// Starts `openssl s_server` and waits for its port.
+fn server(own: &Own, arguments: &[&str]) -> (Child, u16) {
+    let mut child = Command::new("openssl")
+        .args(["s_server", "-accept", "127.0.0.1:0", "-cert"])
+        .args([&own.path, &PathBuf::from("-key"), &own.path])
+        .args(arguments)
+        .current_dir(std::env::temp_dir())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let port = loop {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "s_server ended");
+        if let Some(address) = line.strip_prefix("ACCEPT ") {
+            break address.trim().rsplit(':').next().unwrap().parse().unwrap();
+        }
+    };
+    std::thread::spawn(move || {
+        let _ = lines.read_to_end(&mut Vec::new());
+    });
+    (child, port)
+}
+
+#[test]
+fn openssls_server_is_used_and_its_sessions_are_resumed() {
+    if !has_openssl() {
+        return;
+    }
+    let own = Own::new("server", &PKCS_RSA_SHA256);
+    let file = std::env::temp_dir().join(format!("weir-net-file-{}", std::process::id()));
+    let text: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+    fs::write(&file, &text).unwrap();
+    let trust = Trust { authorities: vec![own.der.clone().into()], ..Trust::default() };
+    for (version, arguments, suite) in [
+        (0x0304, &["-ciphersuites", "TLS_AES_256_GCM_SHA384"][..], 0x1302),
+        (0x0304, &["-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256", "-groups", "P-256"], 0x1303),
+        (0x0303, &["-cipher", "ECDHE-RSA-AES128-GCM-SHA256"], 0xc02f),
+        (0x0303, &["-cipher", "ECDHE-RSA-CHACHA20-POLY1305", "-no_ticket"], 0xcca8),
+    ] {
+        let (mut child, port) = server(&own, &[arguments, &["-WWW"]].concat());
+        let connecting = Connecting {
+            parameters: Parameters { min: version, max: version, ..Parameters::default() },
+            trust: Some(Arc::new(trust.clone())),
+            sessions: 10,
+            ..Connecting::default()
+        };
+        let connector = Connector::new(&connecting).unwrap();
+        for resumed in [false, true, true] {
+            let (got, ended) = run(async || {
+                let mut stream = stream(TcpStream::connect(("127.0.0.1", port)).unwrap());
+                stream.connect_tls(&connector, Some("a.test")).unwrap();
+                poll_fn(|context| stream.poll_handshake(context)).await.unwrap();
+                let request =
+                    format!("GET /{} HTTP/1.0\r\n\r\n", file.file_name().unwrap().to_str().unwrap());
+                write(&mut stream, request.as_bytes()).await;
+                let (mut got, mut room) = (Vec::new(), vec![0; 100_000]);
+                loop {
+                    let n = poll_fn(|context| stream.poll_read(context, &mut room)).await.unwrap();
+                    if n == 0 {
+                        break;
+                    }
+                    got.extend_from_slice(&room[..n]);
+                }
+                let details = stream.tls().unwrap().details();
+                assert_eq!((details.version, details.suite, details.is_resumed), (version, suite, resumed));
+                (got, stream.tls().unwrap().ended())
+            });
+            assert!(got.ends_with(&text), "{version:x}: {} bytes", got.len());
+            assert_eq!(ended, Ended::Cleanly);
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    let _ = fs::remove_file(&file);
+}
