@@ -16,7 +16,7 @@ use rcgen::{
 };
 use tls::{
     Acceptor, Certificate, Connecting, Connector, Ended, Entry, Listening, Options, Parameters, Resumption,
-    Trust,
+    TicketKeys, Trust,
 };
 
 fn has_openssl() -> bool {
@@ -54,7 +54,10 @@ impl Own {
         let listening = Listening {
             entries: vec![entry],
             strict_sni: false,
-            resumption: Resumption::new(true, 100).unwrap(),
+            resumption: Resumption {
+                tickets: Some(Arc::new(TicketKeys::random(300).unwrap())),
+                sessions: None,
+            },
             max_record: 0,
             keeps_hello: false,
         };

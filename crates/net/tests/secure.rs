@@ -11,7 +11,7 @@ use net::Stream;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tls::{
     Acceptor, Certificate, Connecting, Connector, Ended, Entry, Listening, Options, Parameters, Resumption,
-    TLS12, TLS13, Trust,
+    TLS12, TLS13, TicketKeys, Trust,
 };
 
 fn ends(version: u16) -> (Arc<Acceptor>, Connector) {
@@ -31,7 +31,7 @@ fn ends(version: u16) -> (Arc<Acceptor>, Connector) {
     let listening = Listening {
         entries: vec![entry],
         strict_sni: false,
-        resumption: Resumption::new(true, 100).unwrap(),
+        resumption: Resumption { tickets: Some(Arc::new(TicketKeys::random(300).unwrap())), sessions: None },
         max_record: 0,
         keeps_hello: false,
     };

@@ -82,7 +82,7 @@ impl Acceptor {
     /// What the engine says against the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
         let Listening { entries, strict_sni, resumption, max_record, keeps_hello } = listening;
-        let shared = resumption.shared();
+        let shared = Shared::new(&resumption);
         let current = RwLock::default();
         let acceptor = Self { current, strict_sni, shared, max_record, keeps_hello };
         // Lines that share their options share what may be wrong with them.

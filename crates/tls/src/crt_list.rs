@@ -2,7 +2,7 @@
 //!
 //! The words are taken apart here; what the options mean is the configuration's matter.
 
-use crate::store::LoadError;
+use crate::load_error::LoadError;
 
 /// The most words that a line may have.
 const WORDS_MAX: usize = 4096;

@@ -20,6 +20,7 @@ mod engine;
 pub mod error;
 pub mod hello;
 pub mod load;
+mod load_error;
 pub mod names;
 pub mod ocsp;
 pub mod pem;
@@ -40,10 +41,11 @@ pub use engine::key::{KeyKind, PrivateKey};
 pub use engine::provider::{has_group, has_suite};
 pub use engine::verify::Outcome;
 pub use error::{Error, Kind, Reason};
+pub use load_error::LoadError;
 pub use session::{Ended, Opened, Session};
 pub use settings::{ClientVerify, Parameters, Trust, VerifyMode};
-pub use store::{Certificate, LoadError};
-pub use tickets::Resumption;
+pub use store::Certificate;
+pub use tickets::{Resumption, SessionCache, TicketKeys};
 pub use verify_code::{VerifyCode, VerifyCodes};
 
 /// TLS 1.2.

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::engine::key::PrivateKey;
+use crate::load_error::LoadError;
 use crate::ocsp;
-use crate::store::{Certificate, LoadError, Parts};
+use crate::store::{Certificate, Parts};
 use crate::x509;
 
 /// Which files are looked for beside a certificate's (`ssl-load-extra-files`, `ssl-load-extra-del-ext`).

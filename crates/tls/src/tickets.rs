@@ -1,30 +1,356 @@
-//! Resumption on a listener's side: tickets and the cache of sessions.
+//! Resumption on a listener's side: the keys of its tickets, and the cache of sessions for clients without them.
+//!
+//! A ticket is `name | nonce | sealed (time, session)`. The key that seals it is derived from a key of the configuration and the
+//! nonce, so that keys which several processes share for long never seal twice with the same key and nonce.
 
-use crate::engine::side::{Shared, no_sessions};
-use crate::engine::tickets;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a listener gives clients to resume their sessions with.
-#[derive(Clone, Debug)]
-pub struct Resumption(Shared);
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::{hmac, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
-impl Resumption {
-    /// Tickets under keys of our own, and room for `sessions` sessions of clients without tickets.
-    ///
-    /// # Errors
-    /// The system gave no random bytes.
-    pub fn new(tickets: bool, sessions: usize) -> Result<Self, String> {
-        let tickets = tickets.then(tickets::random).transpose()?;
-        let sessions = if sessions == 0 { no_sessions() } else { tickets::sessions(sessions) };
-        Ok(Self(Shared { sessions, tickets }))
+use crate::load_error::LoadError;
+
+/// How many keys a file must have, and how many are kept (`TLS_TICKETS_NO`).
+pub const KEYS: usize = 3;
+
+/// A key that was made here seals for so many seconds.
+const RENEWED_AFTER: u64 = 12 * 3600;
+
+const NAME: usize = 16;
+const NONCE: usize = 16;
+const TIME: usize = 8;
+const TAG: usize = 16;
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A key: 48 or 80 bytes, of which 16 are its name.
+#[derive(Clone)]
+struct Key {
+    bytes: Box<[u8]>,
+}
+
+impl Key {
+    fn new(bytes: &[u8]) -> Option<Self> {
+        matches!(bytes.len(), 48 | 80).then(|| Self { bytes: bytes.into() })
     }
 
-    pub(crate) fn shared(self) -> Shared {
-        self.0
+    fn random() -> Result<Self, String> {
+        let mut bytes = [0; 80];
+        rand::fill(&mut bytes).map_err(|_| "the system gave no random bytes")?;
+        Ok(Self { bytes: bytes[..].into() })
+    }
+
+    fn name(&self) -> &[u8] {
+        &self.bytes[..NAME]
+    }
+
+    fn sealer(&self, nonce: &[u8]) -> Option<LessSafeKey> {
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, &self.bytes[NAME..]);
+        let derived = hmac::sign(&secret, nonce);
+        Some(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, derived.as_ref()).ok()?))
     }
 }
 
-impl Default for Resumption {
-    fn default() -> Self {
-        Self(Shared { sessions: no_sessions(), tickets: None })
+/// The keys of tickets, shared by the listeners that name the same file, oldest first. The last but one seals, all open.
+pub struct TicketKeys {
+    keys: RwLock<Vec<Key>>,
+    /// When the keys are replaced, where they were made here; 0 for keys from a file. Written by whoever replaces them.
+    renew_at: AtomicU64,
+    /// How long a ticket is good for, in seconds (`tune.ssl.lifetime`).
+    lifetime: u32,
+}
+
+impl fmt::Debug for TicketKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketKeys")
+    }
+}
+
+impl TicketKeys {
+    /// Keys of our own, which are replaced as time passes.
+    ///
+    /// # Errors
+    /// The system gave no random bytes.
+    pub fn random(lifetime: u32) -> Result<Self, String> {
+        let keys = (0..KEYS).map(|_| Key::random()).collect::<Result<Vec<_>, _>>()?;
+        let renew_at = AtomicU64::new(now() + RENEWED_AFTER);
+        Ok(Self { keys: RwLock::new(keys), renew_at, lifetime })
+    }
+
+    /// The keys in the text of a file, one a line in base64 (`tls-ticket-keys`).
+    ///
+    /// # Errors
+    /// A line that is no key, keys of different lengths, or too few.
+    pub fn from_text(file: &str, text: &str, lifetime: u32) -> Result<Self, LoadError> {
+        let mut keys: Vec<Key> = Vec::new();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let fault = |what: &str| {
+                let number = index + 1;
+                LoadError::at(
+                    file,
+                    number,
+                    format!("{what} in tls ticket key file '{file}' at line {number}"),
+                )
+            };
+            let bytes = STANDARD.decode(line.trim()).map_err(|_| fault("unable to decode base64 key"))?;
+            let key = Key::new(&bytes).ok_or_else(|| fault("invalid key size"))?;
+            if keys.first().is_some_and(|first| first.bytes.len() != key.bytes.len()) {
+                return Err(fault("keys of different sizes"));
+            }
+            keys.push(key);
+        }
+        if keys.len() < KEYS {
+            let cause = format!("please supply at least {KEYS} keys in the tls-tickets-file '{file}'");
+            return Err(LoadError::new(file, cause));
+        }
+        keys.drain(..keys.len() - KEYS);
+        Ok(Self { keys: RwLock::new(keys), renew_at: AtomicU64::new(0), lifetime })
+    }
+
+    /// Adds a key behind the others and forgets the oldest (`set ssl tls-key`); `false` where it has not the length of those.
+    pub fn push(&self, bytes: &[u8]) -> bool {
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if keys.first().is_some_and(|first| first.bytes.len() != bytes.len()) {
+            return false;
+        }
+        let Some(key) = Key::new(bytes) else { return false };
+        keys.remove(0);
+        keys.push(key);
+        true
+    }
+
+    /// All keys, oldest first (`show tls-keys`).
+    pub fn all(&self) -> Vec<Box<[u8]>> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.iter().map(|key| key.bytes.clone()).collect()
+    }
+
+    /// How long a ticket is good for, in seconds.
+    pub fn lifetime(&self) -> u32 {
+        self.lifetime
+    }
+
+    /// Replaces the oldest key where it is time to.
+    fn renew(&self) {
+        let due = self.renew_at.load(Relaxed);
+        if due == 0 || now() < due {
+            return;
+        }
+        let next = now() + RENEWED_AFTER;
+        // One thread does it.
+        if self.renew_at.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
+            && let Ok(key) = Key::random()
+        {
+            let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+            keys.remove(0);
+            keys.push(key);
+        }
+    }
+
+    /// The ticket for a session.
+    pub(crate) fn seal(&self, session: &[u8]) -> Option<Vec<u8>> {
+        self.renew();
+        let key = {
+            let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+            keys[keys.len().saturating_sub(2)].clone()
+        };
+        let mut nonce = [0; NONCE];
+        rand::fill(&mut nonce).ok()?;
+        let mut ticket = Vec::with_capacity(NAME + NONCE + TIME + session.len() + TAG);
+        ticket.extend_from_slice(key.name());
+        ticket.extend_from_slice(&nonce);
+        ticket.extend_from_slice(&now().to_be_bytes());
+        ticket.extend_from_slice(session);
+        let (head, text) = ticket.split_at_mut(NAME + NONCE);
+        let zero = Nonce::assume_unique_for_key([0; NONCE_LEN]);
+        let tag = key.sealer(&nonce)?.seal_in_place_separate_tag(zero, Aad::from(&*head), text).ok()?;
+        ticket.extend_from_slice(tag.as_ref());
+        Some(ticket)
+    }
+
+    /// The session of a ticket that one of the keys made, and that is not too old.
+    pub(crate) fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let (head, sealed) = ticket.split_at_checked(NAME + NONCE)?;
+        let key = {
+            let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+            keys.iter().find(|key| key.name() == &head[..NAME])?.clone()
+        };
+        let zero = Nonce::assume_unique_for_key([0; NONCE_LEN]);
+        let mut text = sealed.to_vec();
+        let opened = key.sealer(&head[NAME..])?.open_in_place(zero, Aad::from(head), &mut text).ok()?;
+        let (time, session) = opened.split_first_chunk()?;
+        let age = now().saturating_sub(u64::from_be_bytes(*time));
+        (age <= u64::from(self.lifetime)).then(|| session.to_vec())
+    }
+}
+
+/// How many bytes a block of the cache stands for.
+const BLOCK: usize = 200;
+
+/// Sessions of all listeners (`tune.ssl.cachesize`). The oldest go first where there is no room.
+#[derive(Debug)]
+pub struct SessionCache {
+    blocks: usize,
+    lifetime: u64,
+    inner: Mutex<Cached>,
+}
+
+#[derive(Debug, Default)]
+struct Cached {
+    sessions: HashMap<Box<[u8]>, Kept>,
+    /// Keys in the order they came, with the number of their session; those that have left since are passed over.
+    order: VecDeque<(Box<[u8]>, u64)>,
+    /// The number of the next session.
+    next: u64,
+    /// Blocks in use.
+    used: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    since: u64,
+    session: Box<[u8]>,
+}
+
+impl SessionCache {
+    /// Room for `blocks` blocks of about 200 bytes; sessions are good for `lifetime` seconds.
+    pub fn new(blocks: usize, lifetime: u32) -> Self {
+        Self { blocks, lifetime: lifetime.into(), inner: Mutex::default() }
+    }
+
+    /// How many sessions there are.
+    pub fn len(&self) -> usize {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).sessions.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn put(&self, key: &[u8], session: &[u8]) -> bool {
+        let needed = session.len().div_ceil(BLOCK);
+        if needed > self.blocks {
+            return false;
+        }
+        let mut cached = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.take(key);
+        if cached.order.len() >= 2 * self.blocks {
+            let Cached { sessions, order, .. } = &mut *cached;
+            order.retain(|(key, number)| sessions.get(key).is_some_and(|kept| kept.number == *number));
+        }
+        while cached.used + needed > self.blocks {
+            let Some((oldest, number)) = cached.order.pop_front() else { break };
+            if cached.sessions.get(&oldest).is_some_and(|kept| kept.number == number) {
+                cached.take(&oldest);
+            }
+        }
+        let number = cached.next;
+        cached.next += 1;
+        cached.used += needed;
+        cached.order.push_back((key.into(), number));
+        cached.sessions.insert(key.into(), Kept { number, since: now(), session: session.into() });
+        true
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let cached = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = cached.sessions.get(key)?;
+        self.is_good(kept).then(|| kept.session.to_vec())
+    }
+
+    pub(crate) fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take(key)?;
+        self.is_good(&kept).then(|| kept.session.into())
+    }
+
+    fn is_good(&self, kept: &Kept) -> bool {
+        now().saturating_sub(kept.since) <= self.lifetime
+    }
+}
+
+impl Cached {
+    fn take(&mut self, key: &[u8]) -> Option<Kept> {
+        let kept = self.sessions.remove(key)?;
+        self.used -= kept.session.len().div_ceil(BLOCK);
+        Some(kept)
+    }
+}
+
+/// What a listener gives clients to resume their sessions with.
+#[derive(Clone, Debug, Default)]
+pub struct Resumption {
+    /// Tickets under these keys; `None` with `no-tls-tickets`.
+    pub tickets: Option<Arc<TicketKeys>>,
+    /// A place of the listener's own in this cache.
+    pub sessions: Option<Arc<SessionCache>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_opens_with_its_key_until_that_is_forgotten_or_it_is_too_old() {
+        let keys = TicketKeys::random(300).unwrap();
+        let ticket = keys.seal(b"session").unwrap();
+        assert_eq!(keys.open(&ticket).as_deref(), Some(&b"session"[..]));
+        for place in 0..ticket.len() {
+            let mut forged = ticket.clone();
+            forged[place] ^= 1;
+            assert_eq!(keys.open(&forged), None, "{place}");
+            assert_eq!(keys.open(&ticket[..place]), None, "{place}");
+        }
+        assert_ne!(keys.seal(b"session").unwrap(), ticket);
+        // It was made by the last key but one.
+        assert!(keys.push(&[1; 80]) && keys.open(&ticket).is_some());
+        assert!(keys.push(&[2; 80]) && keys.open(&ticket).is_none());
+        assert!(!keys.push(&[3; 48]) && !keys.push(&[3; 79]));
+        assert_eq!(keys.all().iter().map(|key| key[0]).collect::<Vec<_>>()[1..], [1, 2]);
+    }
+
+    #[test]
+    fn files_of_keys_are_taken_or_refused_with_their_line() {
+        let line = |byte: u8, length| STANDARD.encode(vec![byte; length]) + "\n";
+        let text = [line(1, 48), line(2, 48), "\n".to_owned(), line(3, 48), line(4, 48)].concat();
+        let keys = TicketKeys::from_text("keys", &text, 300).unwrap();
+        assert_eq!(keys.all().iter().map(|key| key[0]).collect::<Vec<_>>(), [2, 3, 4]);
+        for (text, at) in [
+            (line(1, 48) + &line(2, 48), 0),
+            (line(1, 48) + &line(2, 80), 2),
+            (line(1, 47), 1),
+            (line(1, 48) + "*\n", 2),
+        ] {
+            assert_eq!(TicketKeys::from_text("keys", &text, 300).map(drop).unwrap_err().line, at, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_full_cache_forgets_the_oldest() {
+        let cache = SessionCache::new(10, 300);
+        for n in 0..30u8 {
+            assert!(cache.put(&[n], &[n; 250]));
+        }
+        assert_eq!(cache.len(), 5);
+        assert_eq!((cache.get(&[24]), cache.get(&[25])), (None, Some(vec![25; 250])));
+        assert_eq!((cache.take(&[29]), cache.take(&[29])), (Some(vec![29; 250]), None));
+        assert!(!cache.put(&[1], &[0; 2001]));
+        for _ in 0..1000 {
+            assert!(cache.put(&[7], &[1]));
+        }
+        let cached = cache.inner.lock().unwrap();
+        assert!(cached.order.len() <= 20 && cached.used == 2 * 4 + 1, "{cached:?}");
+        drop(cached);
+        let brief = SessionCache { lifetime: 0, ..SessionCache::new(10, 0) };
+        assert!(brief.put(b"k", b"v") && brief.get(b"k").is_some());
     }
 }

@@ -1,5 +1,7 @@
 //! Handshakes that end well, those that do not, and what both sides make of them.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, date_time_ymd};
 use tls::verify_code as code;
 use tls::{
     Acceptor, ClientVerify, Connecting, Connector, Details, Kind, Listening, Options, Parameters, Reason,
-    Resumption, Session, TLS12, TLS13, Trust, VerifyCodes, VerifyMode,
+    Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys, Trust, VerifyCodes, VerifyMode,
 };
 
 /// What a client that connects as `connecting` says comes to, and the server's side.
@@ -176,7 +178,9 @@ fn sessions_are_resumed_by_ticket_and_from_the_cache() {
             let parameters = Parameters { min: version, max: version, ..Parameters::default() };
             let options = Arc::new(Options { parameters: parameters.clone(), ..Options::default() });
             let entry = entry(certificate(&authority.issue(&["a.test"], |_| {})), &options);
-            let resumption = Resumption::new(tickets, 100).unwrap();
+            let (keys, cache) =
+                (Arc::new(TicketKeys::random(300).unwrap()), Arc::new(SessionCache::new(100, 300)));
+            let resumption = Resumption { tickets: tickets.then_some(keys), sessions: Some(cache) };
             let acceptor =
                 Arc::new(Acceptor::new(Listening { resumption, ..listening(vec![entry]) }).unwrap());
             let connector =

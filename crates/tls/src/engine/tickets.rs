@@ -1,16 +1,79 @@
-//! rustls's own tickets and cache of sessions.
+//! Tickets and the cache of sessions, as rustls asks for them.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustls::crypto::aws_lc_rs::Ticketer;
-use rustls::server::{ProducesTickets, ServerSessionMemoryCache, StoresServerSessions};
+use rustls::server::{ProducesTickets, StoresServerSessions};
 
-/// Tickets under random keys, which are replaced as time passes.
-pub(crate) fn random() -> Result<Arc<dyn ProducesTickets>, String> {
-    Ticketer::new().map_err(|error| error.to_string())
+use super::side::{Shared, no_sessions};
+use crate::tickets::{Resumption, SessionCache, TicketKeys};
+
+impl Shared {
+    pub(crate) fn new(resumption: &Resumption) -> Self {
+        /// Places in the cache that were given out. Written when a listener is made.
+        static PLACES: AtomicU64 = AtomicU64::new(0);
+        let sessions: Arc<dyn StoresServerSessions> = match &resumption.sessions {
+            None => no_sessions(),
+            Some(cache) => {
+                let place = PLACES.fetch_add(1, Relaxed);
+                Arc::new(Place { cache: cache.clone(), place: place.to_ne_bytes() })
+            }
+        };
+        Self { sessions, tickets: resumption.tickets.clone().map(|keys| keys as Arc<dyn ProducesTickets>) }
+    }
 }
 
-/// A cache of sessions.
-pub(crate) fn sessions(most: usize) -> Arc<dyn StoresServerSessions> {
-    ServerSessionMemoryCache::new(most)
+impl ProducesTickets for TicketKeys {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        Self::lifetime(self)
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.seal(plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.open(cipher)
+    }
+}
+
+/// The cache, for one listener: no listener resumes what another one has verified.
+struct Place {
+    cache: Arc<SessionCache>,
+    place: [u8; 8],
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Place")
+    }
+}
+
+impl Place {
+    fn key(&self, key: &[u8]) -> Vec<u8> {
+        [&self.place, key].concat()
+    }
+}
+
+impl StoresServerSessions for Place {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        self.cache.put(&self.key(&key), &value)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.cache.get(&self.key(key))
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.cache.take(&self.key(key))
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
 }
