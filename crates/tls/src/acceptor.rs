@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
+use base::clock::WallTime;
+
 use crate::choice::{Index, Names, Wanted};
 use crate::details::{Captured, Details};
 use crate::engine::side::{Served, ServerSide, Shared};
@@ -71,8 +73,9 @@ struct Current {
 #[derive(Debug)]
 struct Prepared {
     entry: Entry,
-    /// What the engine needs to serve it, made when the first client asks: with the protocols, and without.
-    sides: [OnceLock<Option<ServerSide>>; 2],
+    /// What the engine needs to serve it, made when the first client asks: without and with the protocols, without and with the
+    /// answer of the OCSP responder.
+    sides: [[OnceLock<Option<ServerSide>>; 2]; 2],
 }
 
 impl Acceptor {
@@ -92,7 +95,7 @@ impl Acceptor {
             let options = &prepared.entry.options;
             if !tried.iter().any(|tried| Arc::ptr_eq(tried, options)) {
                 tried.push(options.clone());
-                prepared.make(true, &acceptor.shared)?;
+                prepared.make(true, true, &acceptor.shared)?;
             }
             acceptor.write().add(prepared);
         }
@@ -109,7 +112,7 @@ impl Acceptor {
     /// What the engine says against its options.
     pub fn add(&self, entry: Entry) -> Result<u32, String> {
         let prepared = Prepared { entry, sides: Default::default() };
-        prepared.make(true, &self.shared)?;
+        prepared.make(true, true, &self.shared)?;
         Ok(self.write().add(prepared))
     }
 
@@ -129,7 +132,7 @@ impl Acceptor {
             if &*entry.certificate.name == name {
                 let entry = Entry { certificate: new.clone(), ..entry };
                 let prepared = Prepared { entry, sides: Default::default() };
-                prepared.make(true, &self.shared)?;
+                prepared.make(true, true, &self.shared)?;
                 changed.push((place, prepared));
             }
         }
@@ -167,8 +170,14 @@ impl Acceptor {
             details.hello = Some(Box::new(Captured { body: hello.body.into() }));
         }
         let agrees = hello.speaks_any(&options.alpn);
-        let side =
-            prepared.sides[usize::from(agrees)].get_or_init(|| prepared.make(agrees, &self.shared).ok());
+        let staples = prepared
+            .entry
+            .certificate
+            .ocsp
+            .as_ref()
+            .is_some_and(|ocsp| ocsp.is_current(WallTime::now().seconds));
+        let side = &prepared.sides[usize::from(agrees)][usize::from(staples)];
+        let side = side.get_or_init(|| prepared.make(agrees, staples, &self.shared).ok());
         side.clone().ok_or(Error::handshake(Reason::InternalError))
     }
 }
@@ -206,12 +215,12 @@ impl Prepared {
         Names { kind: certificate.kind(), own: &certificate.names, filters }
     }
 
-    fn make(&self, agrees: bool, shared: &Shared) -> Result<ServerSide, String> {
+    fn make(&self, agrees: bool, staples: bool, shared: &Shared) -> Result<ServerSide, String> {
         let Entry { certificate, options, .. } = &self.entry;
         let served = Served {
             chain: &certificate.chain,
             key: &certificate.key,
-            ocsp: certificate.ocsp.as_deref(),
+            ocsp: certificate.ocsp.as_ref().filter(|_| staples).map(|ocsp| &*ocsp.der),
             // No protocol in common is no error in HAProxy: none is agreed on then.
             alpn: if agrees { &options.alpn } else { &[] },
             verify: &options.verify,

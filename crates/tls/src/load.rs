@@ -6,9 +6,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
+use base::clock::WallTime;
+
 use crate::engine::key::PrivateKey;
 use crate::load_error::LoadError;
-use crate::ocsp;
 use crate::store::{Certificate, Parts};
 use crate::x509;
 
@@ -86,33 +87,115 @@ fn reason(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Everything that `path` stands for: a file, the files of a bundle, or those of a directory in order of their names.
-///
-/// # Errors
-/// One of them cannot be used, or there is nothing at that path.
-pub fn certificates(path: &str, extra: Extra) -> Result<Vec<Arc<Certificate>>, LoadError> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => directory(path)?
-            .iter()
-            .map(|file| certificate(file, &Files::beside(file, extra)).map(Arc::new))
-            .collect(),
-        Ok(_) => Ok(vec![Arc::new(certificate(path, &Files::beside(path, extra))?)]),
-        Err(error) => {
-            let endings: &[&str] = if extra.bundle { &["rsa", "dsa", "ecdsa"] } else { &[] };
-            let bundle: Vec<_> = endings.iter().map(|ending| format!("{path}.{ending}")).collect();
-            let bundle: Vec<_> = bundle.iter().filter(|file| Path::new(file).exists()).collect();
-            if bundle.is_empty() {
-                let why = reason(&error);
-                let cause = format!("unable to stat SSL certificate from file '{path}' : {why}.");
-                return Err(LoadError::new(path, cause));
+/// What there is to know of the files of all certificates.
+#[derive(Clone, Debug)]
+pub struct Loader {
+    /// Which files are looked for beside each.
+    pub extra: Extra,
+    /// Chains for certificates that come without (`issuers-chain-path`).
+    pub chains: Vec<Vec<Arc<[u8]>>>,
+}
+
+impl Default for Loader {
+    fn default() -> Self {
+        Self { extra: Extra::ALL, chains: Vec::new() }
+    }
+}
+
+impl Loader {
+    /// Everything that `path` stands for: a file, the files of a bundle, or those of a directory in order of their names.
+    ///
+    /// # Errors
+    /// One of them cannot be used, or there is nothing at that path.
+    pub fn certificates(&self, path: &str) -> Result<Vec<Arc<Certificate>>, LoadError> {
+        let one = |file: &str, extra| self.certificate(file, &Files::beside(file, extra)).map(Arc::new);
+        let extra = self.extra;
+        match std::fs::metadata(path) {
+            Ok(found) if found.is_dir() => directory(path)?.iter().map(|file| one(file, extra)).collect(),
+            Ok(_) => Ok(vec![one(path, extra)?]),
+            Err(error) => {
+                let endings: &[&str] = if extra.bundle { &["rsa", "dsa", "ecdsa"] } else { &[] };
+                let bundle: Vec<_> = endings.iter().map(|ending| format!("{path}.{ending}")).collect();
+                let bundle: Vec<_> = bundle.iter().filter(|file| Path::new(file).exists()).collect();
+                if bundle.is_empty() {
+                    let why = reason(&error);
+                    let cause = format!("unable to stat SSL certificate from file '{path}' : {why}.");
+                    return Err(LoadError::new(path, cause));
+                }
+                let extra = Extra { replaces_ending: false, ..extra };
+                bundle.into_iter().map(|file| one(file, extra)).collect()
             }
-            let extra = Extra { replaces_ending: false, ..extra };
-            bundle
-                .into_iter()
-                .map(|file| certificate(file, &Files::beside(file, extra)).map(Arc::new))
-                .collect()
         }
     }
+
+    /// One certificate from its files.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn certificate(&self, path: &str, files: &Files) -> Result<Certificate, LoadError> {
+        let parts = Parts::read(path, &read(path)?)?;
+        if parts.certificates.is_empty() {
+            let cause = format!("unable to load certificate from file '{path}': no start line.");
+            return Err(LoadError::new(path, cause));
+        }
+        let key = match (&files.key, parts.key) {
+            (Some(file), found) if files.key_is_named || found.is_none() => key(file)?,
+            (_, Some(key)) => key,
+            (_, None) => {
+                let cause = format!("No Private Key found in '{path}.key'.");
+                return Err(LoadError::new(path, cause));
+            }
+        };
+        let mut certificate = Certificate::new(path, parts.certificates, key)?;
+        self.complete_chain(&mut certificate);
+        if let Some(file) = &files.issuer {
+            let issuer = Parts::read(file, &read(file)?)?.certificates.into_iter().next();
+            let cause = || format!("unable to load issuer certificate from file '{file}'.");
+            certificate.issuer = Some(issuer.ok_or_else(|| LoadError::new(file, cause()))?);
+        }
+        if let Some(file) = &files.sctl {
+            let list = read(file)?;
+            if !is_timestamp_list(&list) {
+                return Err(LoadError::new(file, format!("invalid SCTL file '{file}'")));
+            }
+            certificate.sctl = Some(list.into());
+        }
+        if let Some(file) = &files.ocsp {
+            staple(&mut certificate, file, &read(file)?)?;
+        }
+        Ok(certificate)
+    }
+
+    /// Completes a chain that is only the certificate itself with the one whose first certificate is its issuer.
+    fn complete_chain(&self, certificate: &mut Certificate) {
+        let [own] = &*certificate.chain else { return };
+        let Ok(own) = x509::Facts::parse(own) else { return };
+        let issuer = self.chains.iter().find(|chain| {
+            let first = chain.first().and_then(|first| x509::Facts::parse(first).ok());
+            first.is_some_and(|first| first.subject() == own.issuer())
+        });
+        if let Some(chain) = issuer {
+            certificate.chain.extend(chain.iter().cloned());
+        }
+    }
+}
+
+/// Takes the answer in `file`, which may be empty: there is none yet then. One that may not be stapled is passed over with a
+/// warning.
+fn staple(certificate: &mut Certificate, file: &str, response: &[u8]) -> Result<(), LoadError> {
+    if certificate.issuer_der().is_none() {
+        let cause = format!(
+            "'{file}' is present and activates OCSP but it is impossible to compute the OCSP certificate ID \
+             (maybe the issuer could not be found)'."
+        );
+        return Err(LoadError::new(file, cause));
+    }
+    if !response.is_empty()
+        && let Err(cause) = certificate.staple(response, WallTime::now().seconds)
+    {
+        certificate.warning = Some(format!("{cause}. Content will be ignored.").into());
+    }
+    Ok(())
 }
 
 /// The files of a directory that are certificates by their names.
@@ -133,53 +216,6 @@ fn directory(path: &str) -> Result<Vec<String>, LoadError> {
     }
     found.sort();
     Ok(found)
-}
-
-/// One certificate from its files.
-///
-/// # Errors
-/// A file cannot be used.
-pub fn certificate(path: &str, files: &Files) -> Result<Certificate, LoadError> {
-    let parts = Parts::read(path, &read(path)?)?;
-    if parts.certificates.is_empty() {
-        let cause = format!("unable to load certificate from file '{path}': no start line.");
-        return Err(LoadError::new(path, cause));
-    }
-    let key = match (&files.key, parts.key) {
-        (Some(file), found) if files.key_is_named || found.is_none() => key(file)?,
-        (_, Some(key)) => key,
-        (_, None) => {
-            let cause = format!("No Private Key found in '{path}.key'.");
-            return Err(LoadError::new(path, cause));
-        }
-    };
-    let mut certificate = Certificate::new(path, parts.certificates, key)?;
-    if let Some(file) = &files.issuer {
-        let issuer = Parts::read(file, &read(file)?)?.certificates.into_iter().next();
-        let Some(issuer) = issuer else {
-            return Err(LoadError::new(
-                file,
-                format!("unable to load issuer certificate from file '{file}'."),
-            ));
-        };
-        certificate.issuer = Some(issuer);
-    }
-    if let Some(file) = &files.sctl {
-        let list = read(file)?;
-        if !is_timestamp_list(&list) {
-            return Err(LoadError::new(file, format!("invalid SCTL file '{file}'")));
-        }
-        certificate.sctl = Some(list.into());
-    }
-    if let Some(file) = &files.ocsp {
-        let response = read(file)?;
-        // An empty file asks for stapling and has nothing to staple yet.
-        if !response.is_empty() {
-            ocsp::check(&response).map_err(|cause| LoadError::new(file, format!("{cause} in '{file}'.")))?;
-            certificate.ocsp = Some(response.into());
-        }
-    }
-    Ok(certificate)
 }
 
 fn key(file: &str) -> Result<PrivateKey, LoadError> {
@@ -262,20 +298,6 @@ fn system_authorities() -> Result<Parts, LoadError> {
         }
     }
     Ok(all)
-}
-
-/// Completes a chain that is only the certificate itself with the one whose first certificate is its issuer (`issuers-chain-path`).
-pub fn complete_chain(certificate: &mut Certificate, chains: &[Vec<Arc<[u8]>>]) {
-    let [own] = &*certificate.chain else { return };
-    let Ok(own) = x509::Facts::parse(own) else { return };
-    let issuer = chains.iter().find(|chain| {
-        let first = chain.first().and_then(|first| x509::Facts::parse(first).ok());
-        first.is_some_and(|first| first.subject() == own.issuer())
-    });
-    if let Some(chain) = issuer {
-        let chain: Vec<_> = chain.to_vec();
-        certificate.chain.extend(chain);
-    }
 }
 
 /// The chains in a directory, one a file (`issuers-chain-path`).

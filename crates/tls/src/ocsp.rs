@@ -1,45 +1,153 @@
-//! Answers of OCSP responders (RFC 6960), as far as they are stapled: whether one is an answer, and says good.
+//! Answers of OCSP responders (RFC 6960), as far as they are stapled: for which certificate, what they say, for how long.
+//!
+//! Signatures are not looked at: whoever is shown the answer does that.
 
-/// `successful`, the only status with an answer behind it.
-const SUCCESSFUL: u8 = 0;
+use std::sync::Arc;
 
-/// The object identifier of a basic response (1.3.6.1.5.5.7.48.1.1).
+use aws_lc_rs::digest;
+
+use crate::der::{self, Der};
+use crate::x509;
+
+/// How far clocks may be apart, in seconds.
+const SKEW: i64 = 300;
+
+/// 1.3.6.1.5.5.7.48.1.1
 const BASIC: [u8; 9] = [0x2b, 6, 1, 5, 5, 7, 0x30, 1, 1];
+const SHA1: [u8; 5] = [0x2b, 0x0e, 3, 2, 0x1a];
+const SHA256: [u8; 9] = [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
 
-/// Takes the envelope of `response` apart: whether it is a successful basic response, whole and nothing behind it.
-///
-/// # Errors
-/// In a few words.
-pub fn check(response: &[u8]) -> Result<(), &'static str> {
-    let unreadable = "unable to parse the OCSP response";
-    let (body, rest) = value(response, 0x30).ok_or(unreadable)?;
-    let (status, body) = value(body, 0x0a).ok_or(unreadable)?;
-    if !rest.is_empty() || status.len() != 1 {
-        return Err(unreadable);
-    }
-    if status[0] != SUCCESSFUL {
-        return Err("OCSP response status not successful");
-    }
-    let (bytes, _) = value(body, 0xa0).ok_or(unreadable)?;
-    let (bytes, _) = value(bytes, 0x30).ok_or(unreadable)?;
-    let (kind, bytes) = value(bytes, 0x06).ok_or(unreadable)?;
-    value(bytes, 0x04).ok_or(unreadable)?;
-    if kind == BASIC { Ok(()) } else { Err("OCSP response of an unknown type") }
+/// What an answer says of the certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It was not revoked.
+    Good,
+    /// It was.
+    Revoked,
+    /// The responder does not know it.
+    Unknown,
 }
 
-/// What stands under `tag` at the front of some DER, and what stands behind it.
-fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&[found, first], rest) = der.split_first_chunk()?;
-    if found != tag {
+/// An answer about one certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// All of it, as it is stapled.
+    pub der: Arc<[u8]>,
+    /// What it says.
+    pub status: Status,
+    /// Since when, in seconds since 1970.
+    pub this_update: i64,
+    /// Until when.
+    pub next_update: Option<i64>,
+    /// The serial number of the certificate.
+    pub serial: Box<[u8]>,
+    hash: Box<[u8]>,
+    issuer_name: Box<[u8]>,
+    issuer_key: Box<[u8]>,
+}
+
+impl Response {
+    /// Takes an answer apart.
+    ///
+    /// # Errors
+    /// It is none, it says that the responder failed, or it is about several certificates: in HAProxy's words.
+    pub fn parse(der: &[u8]) -> Result<Self, &'static str> {
+        let unreadable = "Unable to parse OCSP response";
+        let mut all = Der(der);
+        let mut body = all.take(der::SEQUENCE).filter(|_| all.is_empty()).ok_or(unreadable)?;
+        let status = body.take(der::ENUMERATED).ok_or(unreadable)?;
+        if status.0 != [0] {
+            return Err("OCSP response status not successful");
+        }
+        let basic = basic(body).ok_or(unreadable)?;
+        let mut singles = singles(basic).ok_or(unreadable)?;
+        let single = singles.take(der::SEQUENCE).ok_or(unreadable)?;
+        if !singles.is_empty() {
+            return Err("OCSP response ignored because contains multiple single responses");
+        }
+        Self::single(der, single).ok_or(unreadable)
+    }
+
+    fn single(all: &[u8], mut single: Der<'_>) -> Option<Self> {
+        let mut id = single.take(der::SEQUENCE)?;
+        let hash = id.take(der::SEQUENCE)?.take(der::OID)?.0;
+        let issuer_name = id.take(der::OCTET_STRING)?.0;
+        let issuer_key = id.take(der::OCTET_STRING)?.0;
+        let serial = id.take(der::INTEGER)?.0;
+        let status = match single.any()?.0 & 0x1f {
+            0 => Status::Good,
+            1 => Status::Revoked,
+            _ => Status::Unknown,
+        };
+        let this_update = der::time(single.take(der::GENERALIZED_TIME)?.0)?;
+        let next_update = match single.option(0xa0)? {
+            Some(mut next) => Some(der::time(next.take(der::GENERALIZED_TIME)?.0)?),
+            None => None,
+        };
+        Some(Self {
+            der: all.into(),
+            status,
+            this_update,
+            next_update,
+            serial: serial.into(),
+            hash: hash.into(),
+            issuer_name: issuer_name.into(),
+            issuer_key: issuer_key.into(),
+        })
+    }
+
+    /// Whether it may be stapled to `certificate` of `issuer`, both as DER, at `now`.
+    ///
+    /// # Errors
+    /// Why not, in HAProxy's words.
+    pub fn check(&self, certificate: &[u8], issuer: &[u8], now: i64) -> Result<(), &'static str> {
+        match self.status {
+            Status::Good => {}
+            Status::Revoked => return Err("OCSP single response: certificate status is revoked"),
+            Status::Unknown => return Err("OCSP single response: certificate status is unknown"),
+        }
+        let next = self.next_update.ok_or("OCSP single response: missing nextupdate")?;
+        if now + SKEW < self.this_update || next + SKEW < now {
+            return Err("OCSP single response: no longer valid.");
+        }
+        let other = "OCSP single response: Certificate ID does not match certificate and issuer";
+        let (own, issuer) = (x509::Facts::parse(certificate)?, x509::Facts::parse(issuer)?);
+        let algorithm = match &*self.hash {
+            hash if *hash == SHA1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+            hash if *hash == SHA256 => &digest::SHA256,
+            _ => return Err(other),
+        };
+        let is_of = |hash: &[u8], bytes: &[u8]| digest::digest(algorithm, bytes).as_ref() == hash;
+        let fits = *self.serial == *own.serial()
+            && is_of(&self.issuer_name, issuer.subject())
+            && is_of(&self.issuer_key, issuer.key_bits());
+        if fits { Ok(()) } else { Err(other) }
+    }
+
+    /// Whether it is still good at `now`.
+    pub fn is_current(&self, now: i64) -> bool {
+        self.next_update.is_some_and(|next| now <= next)
+    }
+}
+
+/// The basic response within its envelope.
+fn basic(mut body: Der<'_>) -> Option<Der<'_>> {
+    let mut bytes = body.take(0xa0)?.take(der::SEQUENCE)?;
+    if bytes.take(der::OID)?.0 != BASIC {
         return None;
     }
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x84 => {
-            let (length, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
-            (length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
-        }
-        _ => return None,
-    };
-    rest.split_at_checked(length)
+    bytes.take(der::OCTET_STRING)?.take(der::SEQUENCE)
+}
+
+/// The answers in a basic response.
+fn singles(mut basic: Der<'_>) -> Option<Der<'_>> {
+    let mut data = basic.take(der::SEQUENCE)?;
+    data.option(0xa0)?;
+    // Who answers: by name or by key.
+    let (who, _) = data.any()?;
+    if !matches!(who, 0xa1 | 0xa2) {
+        return None;
+    }
+    data.take(der::GENERALIZED_TIME)?;
+    data.take(der::SEQUENCE)
 }

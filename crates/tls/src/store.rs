@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::key::{KeyKind, PrivateKey};
 use crate::load_error::LoadError;
 use crate::pem::{self, Block};
-use crate::x509;
+use crate::{ocsp, x509};
 
 /// A certificate, its chain and its key.
 #[derive(Clone, Debug)]
@@ -19,11 +19,13 @@ pub struct Certificate {
     /// The host names it is for, lower case.
     pub names: Box<[Box<str>]>,
     /// The answer of an OCSP responder about it, as DER (`.ocsp`).
-    pub ocsp: Option<Arc<[u8]>>,
+    pub ocsp: Option<ocsp::Response>,
     /// Signed certificate timestamps (`.sctl`).
     pub sctl: Option<Arc<[u8]>>,
     /// Its issuer where the chain has none (`.issuer`).
     pub issuer: Option<Arc<[u8]>>,
+    /// What was passed over while it was loaded.
+    pub warning: Option<Box<str>>,
 }
 
 /// What a PEM file has, in whatever order.
@@ -131,7 +133,24 @@ impl Certificate {
         }
         let facts = x509::Facts::parse(&chain[0]).map_err(|cause| LoadError::new(name, cause))?;
         let names = facts.names().into_iter().map(|name| name.to_ascii_lowercase().into()).collect();
-        Ok(Self { name: name.into(), chain, key, names, ocsp: None, sctl: None, issuer: None })
+        Ok(Self { name: name.into(), chain, key, names, ocsp: None, sctl: None, issuer: None, warning: None })
+    }
+
+    /// The certificate of its issuer, where that is known.
+    pub fn issuer_der(&self) -> Option<&[u8]> {
+        self.issuer.as_deref().or(self.chain.get(1).map(|der| &**der))
+    }
+
+    /// Takes an answer of its OCSP responder, to be stapled until that is too old. `now` in seconds since 1970.
+    ///
+    /// # Errors
+    /// Why it may not be stapled, in HAProxy's words.
+    pub fn staple(&mut self, response: &[u8], now: i64) -> Result<(), &'static str> {
+        let response = ocsp::Response::parse(response)?;
+        let issuer = self.issuer_der().ok_or("OCSP issuer not found")?;
+        response.check(&self.chain[0], issuer, now)?;
+        self.ocsp = Some(response);
+        Ok(())
     }
 
     /// What its key signs with.

@@ -7,10 +7,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hmac, rand};
+use base::clock::WallTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -28,7 +28,7 @@ const TIME: usize = 8;
 const TAG: usize = 16;
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    WallTime::now().seconds.cast_unsigned()
 }
 
 /// A key: 48 or 80 bytes, of which 16 are its name.

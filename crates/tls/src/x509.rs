@@ -1,9 +1,13 @@
 //! What the rest of Weir asks about a certificate: names, dates, serial number.
 
+use aws_lc_rs::digest;
+use base::clock::Date;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::OID_X509_COMMON_NAME;
 use x509_parser::prelude::FromDer;
+
+use crate::dn::Name;
 
 /// A certificate taken apart.
 #[derive(Debug)]
@@ -22,6 +26,69 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// The version (`ssl_c_version`): 3 for all that have extensions.
+    pub fn version(&self) -> u32 {
+        self.0.version().0 + 1
+    }
+
+    /// Its subject, to be shown (`ssl_c_s_dn`).
+    pub fn subject_name(&'a self) -> Name<'a> {
+        Name::new(self.0.subject())
+    }
+
+    /// Its issuer, to be shown (`ssl_c_i_dn`).
+    pub fn issuer_name(&'a self) -> Name<'a> {
+        Name::new(self.0.issuer())
+    }
+
+    /// Its serial number without leading zeros (`ssl_c_serial`).
+    pub fn serial_number(&self) -> &[u8] {
+        let raw = self.0.raw_serial();
+        if let [0, rest @ ..] = raw
+            && !rest.is_empty()
+        {
+            rest
+        } else {
+            raw
+        }
+    }
+
+    /// Begin of its validity (`ssl_c_notbefore`): `YYMMDDhhmmssZ`.
+    pub fn not_before_text(&self) -> String {
+        short_time(self.validity().0)
+    }
+
+    /// End of its validity (`ssl_c_notafter`).
+    pub fn not_after_text(&self) -> String {
+        short_time(self.validity().1)
+    }
+
+    /// OpenSSL's name of what it is signed with (`ssl_c_sig_alg`), or its object identifier.
+    pub fn signature_name(&self) -> String {
+        algorithm(&self.0.signature_algorithm.algorithm.to_id_string())
+    }
+
+    /// OpenSSL's name of the kind of its key (`ssl_c_key_alg`), or its object identifier.
+    pub fn key_name(&self) -> String {
+        algorithm(&self.0.public_key().algorithm.algorithm.to_id_string())
+    }
+
+    /// Its alternative names (`ssl_c_san`): `DNS:a.test, IP Address:127.0.0.1`.
+    pub fn alternative_names(&self) -> Option<String> {
+        let all = self.0.subject_alternative_name().ok()??;
+        let shown: Vec<_> = all.value.general_names.iter().map(general_name).collect();
+        Some(shown.join(", "))
+    }
+
+    /// The object identifiers of its policies (`ssl_c_policies`).
+    pub fn policies(&self) -> Vec<String> {
+        let found = self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::CertificatePolicies(policies) => Some(policies),
+            _ => None,
+        });
+        found.map_or(Vec::new(), |all| all.iter().map(|one| one.policy_id.to_id_string()).collect())
+    }
+
     /// Whether issuer and subject are the same.
     pub fn is_self_issued(&self) -> bool {
         self.0.subject().as_raw() == self.0.issuer().as_raw()
@@ -35,6 +102,11 @@ impl<'a> Facts<'a> {
     /// The issuer, as DER.
     pub fn issuer(&self) -> &[u8] {
         self.0.issuer().as_raw()
+    }
+
+    /// The bits of its public key, without what says of which kind it is.
+    pub fn key_bits(&self) -> &[u8] {
+        &self.0.public_key().subject_public_key.data
     }
 
     /// Begin and end of its validity, in seconds since 1970.
@@ -65,4 +137,66 @@ impl<'a> Facts<'a> {
         }
         names
     }
+}
+
+/// The fingerprint of a certificate (`ssl_c_sha1`).
+pub fn sha1(der: &[u8]) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    bytes.copy_from_slice(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, der).as_ref());
+    bytes
+}
+
+/// OpenSSL's name of an algorithm.
+fn algorithm(oid: &str) -> String {
+    let name = match oid {
+        "1.2.840.113549.1.1.1" => "rsaEncryption",
+        "1.2.840.113549.1.1.4" => "RSA-MD5",
+        "1.2.840.113549.1.1.5" => "RSA-SHA1",
+        "1.2.840.113549.1.1.10" => "rsassaPss",
+        "1.2.840.113549.1.1.11" => "RSA-SHA256",
+        "1.2.840.113549.1.1.12" => "RSA-SHA384",
+        "1.2.840.113549.1.1.13" => "RSA-SHA512",
+        "1.2.840.113549.1.1.14" => "RSA-SHA224",
+        "1.2.840.10045.2.1" => "id-ecPublicKey",
+        "1.2.840.10045.4.1" => "ecdsa-with-SHA1",
+        "1.2.840.10045.4.3.1" => "ecdsa-with-SHA224",
+        "1.2.840.10045.4.3.2" => "ecdsa-with-SHA256",
+        "1.2.840.10045.4.3.3" => "ecdsa-with-SHA384",
+        "1.2.840.10045.4.3.4" => "ecdsa-with-SHA512",
+        "1.2.840.10040.4.1" => "DSA",
+        "1.3.101.112" => "ED25519",
+        "1.3.101.113" => "ED448",
+        other => other,
+    };
+    name.to_owned()
+}
+
+fn general_name(name: &GeneralName<'_>) -> String {
+    match name {
+        GeneralName::DNSName(name) => format!("DNS:{name}"),
+        GeneralName::RFC822Name(name) => format!("email:{name}"),
+        GeneralName::URI(name) => format!("URI:{name}"),
+        GeneralName::RegisteredID(oid) => format!("Registered ID:{}", oid.to_id_string()),
+        GeneralName::DirectoryName(name) => {
+            let text = Name::new(name).oneline().unwrap_or_default();
+            format!("DirName:{}", String::from_utf8_lossy(&text))
+        }
+        GeneralName::IPAddress(bytes) => match **bytes {
+            [a, b, c, d] => format!("IP Address:{a}.{b}.{c}.{d}"),
+            // OpenSSL's own form: groups without leading zeros, never shortened.
+            ref bytes if bytes.len() == 16 => {
+                let groups =
+                    bytes.as_chunks().0.iter().map(|pair| format!("{:X}", u16::from_be_bytes(*pair)));
+                format!("IP Address:{}", groups.collect::<Vec<_>>().join(":"))
+            }
+            _ => "IP Address:<invalid>".to_owned(),
+        },
+        _ => "othername:<unsupported>".to_owned(),
+    }
+}
+
+/// Seconds since 1970 as certificates have them, with two digits of the year.
+fn short_time(seconds: i64) -> String {
+    let Date { year, month, day, hour, minute, second, .. } = Date::utc(seconds);
+    format!("{:02}{month:02}{day:02}{hour:02}{minute:02}{second:02}Z", year.rem_euclid(100))
 }

@@ -4,11 +4,13 @@ mod common;
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
 
 use common::Authority;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
-use tls::KeyKind;
-use tls::load::{Extra, Files, authorities, certificate, certificates};
+use tls::load::{Extra, Files, Loader, authorities};
+use tls::{Certificate, KeyKind, LoadError};
 
 /// A directory of the test's own, gone with it.
 struct Folder(PathBuf);
@@ -37,6 +39,10 @@ impl Drop for Folder {
     }
 }
 
+fn load(path: &str, extra: Extra) -> Result<Vec<Arc<Certificate>>, LoadError> {
+    Loader { extra, ..Loader::default() }.certificates(path)
+}
+
 /// The certificate and the key of a PEM text.
 fn halves(pem: &str) -> (&str, &str) {
     pem.split_at(pem.find("-----BEGIN PRIVATE").expect("a key"))
@@ -53,22 +59,22 @@ fn a_file_may_hold_its_blocks_in_any_order_and_the_key_may_stand_beside_it() {
         ("key-first.pem", format!("{key}{own}{issuer}")),
         ("issuer-first.pem", format!("text\n{issuer}{own}{key}")),
     ] {
-        let found = certificates(&folder.write(name, &text), Extra::ALL).expect(name);
+        let found = load(&folder.write(name, &text), Extra::ALL).expect(name);
         assert_eq!(found[0].names.iter().map(|name| &**name).collect::<Vec<_>>(), ["a.test", "*.b.test"]);
         assert_eq!(found[0].chain.len(), if name == "bundle.pem" { 1 } else { 2 }, "{name}");
     }
     let path = folder.write("apart.crt", own);
     folder.write("apart.crt.key", key);
-    certificates(&path, Extra::ALL).expect("the key beside it");
-    assert!(certificates(&path, Extra::NONE).is_err());
+    load(&path, Extra::ALL).expect("the key beside it");
+    assert!(load(&path, Extra::NONE).is_err());
     fs::rename(folder.path("apart.crt.key"), folder.path("apart.key")).expect("renamed");
     let replaces_ending = Extra { replaces_ending: true, ..Extra::ALL };
-    certificates(&path, replaces_ending).expect("the key beside it");
+    load(&path, replaces_ending).expect("the key beside it");
     // A key that is named counts over the one in the file.
     let other = authority.issue(&["a.test"], |_| {});
     let file = folder.write("other.key", halves(&other).1);
     let files = Files { key: Some(file.into()), key_is_named: true, ..Files::default() };
-    let fault = certificate(&folder.path("bundle.pem"), &files).expect_err("another key");
+    let fault = Loader::default().certificate(&folder.path("bundle.pem"), &files).expect_err("another key");
     assert!(fault.to_string().starts_with("inconsistencies between private key and certificate"), "{fault}");
 }
 
@@ -80,14 +86,14 @@ fn bundles_and_directories_give_all_their_certificates() {
     folder.write("site.pem.rsa", &authority.issue_with(&["a.test"], &rsa, |_| {}));
     folder.write("site.pem.ecdsa", &authority.issue_with(&["a.test"], &ecdsa, |_| {}));
     let kinds = |path: &str| {
-        let found = certificates(path, Extra::ALL).expect(path);
+        let found = load(path, Extra::ALL).expect(path);
         found.iter().map(|one| one.kind()).collect::<Vec<_>>()
     };
     assert_eq!(kinds(&folder.path("site.pem")), [KeyKind::Rsa, KeyKind::Ecdsa]);
     folder.write(".hidden", "garbage");
     folder.write("site.pem.rsa.issuer", &authority.0.pem());
     assert_eq!(kinds(&folder.path("")), [KeyKind::Ecdsa, KeyKind::Rsa]);
-    assert!(certificates(&folder.path("site.pem"), Extra::NONE).is_err());
+    assert!(load(&folder.path("site.pem"), Extra::NONE).is_err());
 }
 
 #[test]
@@ -123,11 +129,11 @@ fn what_cannot_be_used_is_named_with_its_file_and_cause() {
         ),
     ] {
         let path = folder.write(name, &text);
-        let fault = certificates(&path, Extra::ALL).expect_err(name);
+        let fault = load(&path, Extra::ALL).expect_err(name);
         assert_eq!((fault.to_string(), &*fault.file), (cause.replace('%', &path), &*path));
     }
     let missing = folder.path("missing.pem");
-    let fault = certificates(&missing, Extra::ALL).expect_err("missing");
+    let fault = load(&missing, Extra::ALL).expect_err("missing");
     let cause = "unable to stat SSL certificate from file '%' : No such file or directory.";
     assert_eq!(fault.to_string(), cause.replace('%', &missing));
     let fault = authorities(&missing).map(drop).expect_err("missing");
@@ -138,4 +144,59 @@ fn what_cannot_be_used_is_named_with_its_file_and_cause() {
     assert!(authorities(&folder.path("garbage.pem")).is_err());
     let found = authorities(&folder.write("ca.pem", &authority.0.pem())).expect("an authority");
     assert_eq!(found.certificates.len(), 1);
+}
+
+#[test]
+fn an_answer_about_the_certificate_is_stapled_and_others_are_passed_over() {
+    let (authority, folder) = (Authority::new(), Folder::new("ocsp"));
+    let pem = authority.issue(&["a.test"], |params| params.serial_number = Some(0x1234u64.into()));
+    let path = folder.write("site.pem", &format!("{pem}{}", authority.0.pem()));
+    let ca = folder.write("ca.pem", &(authority.0.pem() + &authority.0.key().serialize_pem()));
+    let own = folder.write("own.pem", halves(&pem).0);
+    let answer = |name: &str, index: &str, arguments: &[&str]| {
+        let index = folder.write("index", index);
+        let made = Command::new("openssl")
+            .args(["ocsp", "-index", &index, "-rsigner", &ca, "-CA", &ca, "-issuer", &ca, "-cert", &own])
+            .args(["-noverify", "-respout", &folder.path(name)])
+            .args(arguments)
+            .output();
+        made.is_ok_and(|output| output.status.success())
+    };
+    let good = "V\t310101000000Z\t\t1234\tunknown\t/CN=x\n";
+    if !answer("good", good, &["-ndays", "3"]) {
+        eprintln!("openssl is not installed");
+        return;
+    }
+    assert!(answer(
+        "revoked",
+        &good.replace("V\t310101000000Z\t", "R\t310101000000Z\t200101000000Z"),
+        &["-ndays", "3"]
+    ));
+    assert!(answer("endless", good, &[]));
+    let other = authority.issue(&["b.test"], |_| {});
+    let other = folder.write("other.pem", &format!("{other}{}", authority.0.pem()));
+    for (answer, at, warning) in [
+        ("good", &path, None),
+        ("revoked", &path, Some("OCSP single response: certificate status is revoked")),
+        ("endless", &path, Some("OCSP single response: missing nextupdate")),
+        ("own.pem", &path, Some("Unable to parse OCSP response")),
+        ("good", &other, Some("OCSP single response: Certificate ID does not match certificate and issuer")),
+    ] {
+        fs::copy(folder.path(answer), format!("{at}.ocsp")).expect("a copy");
+        let found = load(at, Extra::ALL).expect(answer).remove(0);
+        let warning = warning.map(|warning| format!("{warning}. Content will be ignored."));
+        assert_eq!(found.warning.as_deref(), warning.as_deref(), "{answer}");
+        assert_eq!(found.ocsp.is_some(), warning.is_none());
+    }
+    // Without the issuer there is nothing to compare with.
+    folder.write("site.pem", &pem);
+    assert!(load(&path, Extra::ALL).is_err());
+    folder.write("site.pem.issuer", &authority.0.pem());
+    fs::copy(folder.path("good"), format!("{path}.ocsp")).expect("a copy");
+    let mut found = load(&path, Extra::ALL).expect("with its issuer").remove(0);
+    let response = found.ocsp.clone().expect("an answer");
+    let certificate = Arc::make_mut(&mut found);
+    let late = response.next_update.expect("an end") + 1000;
+    assert_eq!(certificate.staple(&response.der, late), Err("OCSP single response: no longer valid."));
+    assert!(response.is_current(late - 1000) && !response.is_current(late));
 }
