@@ -121,6 +121,8 @@ pub struct BindTls<'a> {
     pub strict_sni: Option<bool>,
     /// `crt-ignore-err`.
     pub crt_ignore: Option<Text<'a>>,
+    /// `tls-ticket-keys`.
+    pub ticket_keys: Option<Text<'a>>,
     /// `ca-ignore-err`.
     pub ca_ignore: Option<Text<'a>>,
 }

@@ -10,10 +10,11 @@ use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
 use tls::ciphers::{self, Unsupported};
-use tls::load::{self, Extra};
+use tls::load::{self, Loader};
+use tls::tickets::{SessionCache, TicketKeys};
 use tls::{
     Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Listening, LoadError, Options,
-    Parameters, Resumption, Trust, VerifyCode, VerifyCodes, VerifyMode, names,
+    Parameters, Resumption, Trust, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite, names,
 };
 
 use crate::draft::Statement;
@@ -25,6 +26,9 @@ use crate::resolve::Context;
 pub(crate) struct Files {
     certificates: HashMap<String, Vec<Arc<Certificate>>>,
     trusts: HashMap<[Option<String>; 3], Arc<Trust>>,
+    ticket_keys: HashMap<String, Arc<TicketKeys>>,
+    /// The sessions of all clients.
+    sessions: Option<Arc<SessionCache>>,
 }
 
 /// The listener's side of a `bind` line; `None` without `ssl`.
@@ -38,6 +42,13 @@ pub(crate) fn acceptor(
     context: &mut Context<'_>,
 ) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
     if !draft.enabled {
+        // Nobody will be shown them, but what they are said to be they have to be.
+        let defaults = context.tls.clone();
+        for source in &draft.certificates {
+            if let CertificateSource::File(name) | CertificateSource::Default(name) = source {
+                certificates(*name, &defaults, context)?;
+            }
+        }
         return Ok(None);
     }
     if draft.certificates.is_empty() {
@@ -69,10 +80,21 @@ pub(crate) fn acceptor(
     let tickets = draft.words.tickets.or(defaults.bind.tickets).unwrap_or(true);
     let failed =
         |error: String| Diagnostic::alert(format!("`{title}`: {error}")).at(statement.keyword_span());
+    let lifetime = u32::try_from(defaults.lifetime.as_secs()).unwrap_or(u32::MAX);
+    let ticket_keys = match (tickets, draft.ticket_keys) {
+        (false, _) => None,
+        (true, Some(name)) => Some(ticket_keys(name, lifetime, context)?),
+        (true, None) => Some(Arc::new(TicketKeys::random(lifetime).map_err(failed)?)),
+    };
+    let cache = (defaults.sessions > 0).then(|| {
+        let cache = || Arc::new(SessionCache::new(defaults.sessions, lifetime));
+        context.tls_files.sessions.get_or_insert_with(cache).clone()
+    });
+    let resumption = Resumption { tickets: ticket_keys, sessions: cache };
     let listening = Listening {
         entries,
         strict_sni: draft.strict_sni.or(defaults.strict_sni).unwrap_or(false),
-        resumption: Resumption::new(tickets, defaults.sessions).map_err(failed)?,
+        resumption,
         max_record: defaults.max_record,
         keeps_hello: false,
     };
@@ -191,7 +213,17 @@ fn parameters(own: &TlsWords<'_>, default: &TlsWords<'_>) -> Result<Parameters, 
         ),
     ] {
         if let Some(words) = words {
-            *list = read(&words).map_err(|Unsupported(name)| {
+            let had = |numbers: Vec<u16>| match what {
+                "ciphers" | "ciphersuites" => {
+                    numbers.into_iter().filter(|number| has_suite(*number)).collect()
+                }
+                "curves" => numbers.into_iter().filter(|number| has_group(*number)).collect(),
+                _ => numbers,
+            };
+            let all = || Unsupported(words.text.into());
+            let read =
+                read(&words).map(had).and_then(|list| if list.is_empty() { Err(all()) } else { Ok(list) });
+            *list = read.map_err(|Unsupported(name)| {
                 Diagnostic::alert(format!("`{what}`: `{name}` is nothing that can be had here"))
                     .at(words.span)
                     .help("there is TLS 1.2 with ECDHE and AES-GCM or ChaCha20, and TLS 1.3")
@@ -286,7 +318,7 @@ fn certificates(
     if let Some(known) = context.tls_files.certificates.get(&path) {
         return Ok(known.clone());
     }
-    let loaded = load::certificates(&path, Extra::ALL).map_err(|error| refused(&error, name))?;
+    let loaded = Loader::default().certificates(&path).map_err(|error| refused(&error, name))?;
     context.tls_files.certificates.insert(path, loaded.clone());
     Ok(loaded)
 }
@@ -393,6 +425,26 @@ fn list_options<'t>(options: &[&'t str], span: Span, words: &mut TlsWords<'t>) -
         }
     }
     Ok(())
+}
+
+/// The keys of tickets in a file, shared by the lines that name it.
+fn ticket_keys(
+    name: Text<'_>,
+    lifetime: u32,
+    context: &mut Context<'_>,
+) -> Result<Arc<TicketKeys>, Diagnostic> {
+    let path = located(None, &name, context);
+    if let Some(known) = context.tls_files.ticket_keys.get(&path) {
+        return Ok(known.clone());
+    }
+    let unreadable =
+        |error: String| Diagnostic::alert(format!("cannot read `{path}`: {error}")).at(name.span);
+    let text = context.names.file(&path).map_err(unreadable)?;
+    let keys = TicketKeys::from_text(&path, &String::from_utf8_lossy(&text), lifetime)
+        .map_err(|error| refused(&error, name))?;
+    let keys = Arc::new(keys);
+    context.tls_files.ticket_keys.insert(path, keys.clone());
+    Ok(keys)
 }
 
 /// Whom a line trusts.

@@ -50,6 +50,7 @@ pub static BIND: &[BindKeyword] = &[
     bind("no-tlsv11",        "",              "no TLS 1.1",                                       |d, a| without(&mut d.tls.words.versions, a)),
     bind("no-tlsv12",        "",              "no TLS 1.2",                                       |d, a| without(&mut d.tls.words.versions, a)),
     bind("no-tlsv13",        "",              "no TLS 1.3",                                       |d, a| without(&mut d.tls.words.versions, a)),
+    bind("tls-ticket-keys",  "<file>",        "the keys of tickets, shared with other processes", |d, a| word(&mut d.tls.ticket_keys, a)),
     bind("tls-tickets",      "",              "sessions are resumed with tickets",                |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
     bind("no-tls-tickets",   "",              "no tickets are given",                             |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
 ];
