@@ -1,43 +1,51 @@
 #!/usr/bin/env bash
-# Variables: CPU of a request that sets 100 variables and makes 1,000 accesses, beside haproxy; and what one access costs as the
-# number of variables grows. HAProxy's authors published 85,000 to 117,000 requests/s for the first, moving from a list to a tree.
+# Variables: CPU of a request with 100 variables and 1,000 accesses, beside haproxy; and what one access costs as the number of
+# variables grows. HAProxy's authors published 85,000 to 117,000 requests/s for the first, moving from a list to a tree.
 #
 #   bench/variables.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-config() { # how many variables, how many accesses beyond setting each once
+config() { # variables, lines, what a line does to what it reads: sets each variable, then has so many lines
     one_thread "tune.vars.txn-max-size 100000000"
-    awk -v variables="$1" -v accesses="$2" 'BEGIN {
+    awk -v variables="$1" -v lines="$2" -v with="${3:-}" 'BEGIN {
         for (n = 0; n < variables; n++) print "    http-request set-var(txn.name" n ") int(" n ")"
         # One line reads a variable and writes another: two accesses, spread over all of them.
-        for (n = 0; n < accesses / 2; n++)
-            print "    http-request set-var(txn.name" (n * 7919) % variables ") var(txn.name" (n * 104729 + 1) % variables ")"
+        for (n = 0; n < lines; n++)
+            print "    http-request set-var(txn.name" (n * 7919) % variables ") var(txn.name" (n * 104729 + 1) % variables ")" with
     }'
     echo "    http-request return status 200 content-type text/plain string ok"
 }
 
-cost_of() { # name variables accesses: median of user + system µs of a request
-    start "$1" "$(config "$2" "$3")"
-    cost
+costs_of() { # name, and what `config` takes: user, and user + system µs of a request, medians
+    local name=$1
+    shift
+    start "$name" "$(config "$@")"
+    costs
     stop
 }
 
-echo "| 100 variables, 1,000 accesses | CPU µs/request | ÷ haproxy |"
-echo "| --- | --- | --- |"
-base=
-for name in haproxy weir; do
-    total=$(cost_of "$name" 100 900)
-    base=${base:-$total}
-    echo "$total $base" | awk -v name="$name" '{printf "| %s | %.1f | %.2f |\n", name, $1, $1 / $2}'
-done
+echo "| 100 variables | proxy | user µs/request | CPU µs/request | CPU ÷ haproxy | user ns a line |"
+echo "| --- | --- | --: | --: | --: | --: |"
+measure() { # title, lines, what a line does
+    local base= name none some
+    for name in haproxy weir; do
+        none=$(costs_of "$name" 100 0)
+        some=$(costs_of "$name" 100 "$2" "$3")
+        base=${base:-${some#* }}
+        echo "$none $some $base" | awk -v title="$1" -v name="$name" -v lines="$2" '
+            {printf "| %s | %s | %.1f | %.1f | %.2f | %.1f |\n", title, name, $3, $4, $4 / $5, ($3 - $1) * 1000 / lines}'
+    done
+}
+measure "1,000 accesses: 100 lines that write, 450 that read and write" 450 ""
+measure "1,000 lines that read, add and write" 1000 ",add(1)"
 echo
 echo "| variables | proxy | ns for each access |"
-echo "| --- | --- | --- |"
+echo "| --: | --- | --: |"
 for variables in 10 100 1000 10000; do
     for name in haproxy weir; do
-        few=$(cost_of "$name" "$variables" 0)
-        many=$(cost_of "$name" "$variables" 10000)
-        echo "$few $many" | awk -v name="$name" -v n="$variables" '{printf "| %d | %s | %.0f |\n", n, name, ($2 - $1) / 10}'
+        few=$(costs_of "$name" "$variables" 0)
+        many=$(costs_of "$name" "$variables" 5000)
+        echo "$few $many" | awk -v name="$name" -v n="$variables" '{printf "| %d | %s | %.0f |\n", n, name, ($4 - $2) / 10}'
     done
 done

@@ -76,7 +76,7 @@ pub(crate) enum Normalizer {
     QuerySortByName,
 }
 
-/// What a rule does.
+/// What a rule does. Rules are read one after the other, so what would make all of them large stands behind a pointer.
 #[derive(Debug)]
 pub(crate) enum Action {
     Accept,
@@ -91,7 +91,7 @@ pub(crate) enum Action {
     AddHeader { name: Box<[u8]>, value: Format },
     SetHeader { name: Name, shown: Box<[u8]>, value: Format },
     DelHeader(NameMatch),
-    ReplaceHeader { name: Name, regex: Regex, with: Format, each_value: bool },
+    ReplaceHeader { name: Name, regex: Box<Regex>, with: Format, each_value: bool },
     ReplaceUri { part: Part, regex: Regex, with: Format },
     SetPart { part: Part, value: Format },
     SetStatus { status: u16, reason: Option<Box<[u8]>> },
@@ -107,7 +107,7 @@ pub(crate) enum Action {
     SetTos(Number),
     SetMark(Number),
     Nothing,
-    BinaryHeaders { change: BinaryHeaders, value: Expression },
+    BinaryHeaders { change: BinaryHeaders, value: Box<Expression> },
     SetServerTos(Number),
     SetServerMark(Number),
     SwitchMode,
@@ -122,7 +122,9 @@ pub(crate) enum Action {
     ExpectNetscaler,
     DoLog { origin: LogOrigin, profile: Option<Arc<LogProfile>> },
     DisableRetry,
-    LimitBandwidth { filter: Arc<BandwidthFilter>, limit: Option<Number>, period: Option<Number> },
-    Resolve { section: Arc<Section>, prefer: Option<Family>, var: Var, name: Expression },
+    LimitBandwidth { filter: Arc<BandwidthFilter>, limit: Option<Box<Number>>, period: Option<Box<Number>> },
+    Resolve { section: Arc<Section>, prefer: Option<Family>, var: Var, name: Box<Expression> },
     UseService(Service),
 }
+
+const _: () = assert!(size_of::<Action>() <= 72, "an action grew");

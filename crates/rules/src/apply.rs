@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{Head, uri};
 use sample::pattern::List;
 use sample::regex::Regex;
-use sample::{Endpoint, Transaction};
+use sample::{Endpoint, Env, Scratch, Transaction, Value};
 
 use crate::action::{Action, End, ListChange, NameMatch, Number, Part};
 use crate::authority;
@@ -29,7 +29,46 @@ pub(crate) enum Applied {
     Final(Final),
 }
 
-/// Takes the action.
+/// What came of an action on a variable.
+pub(crate) enum OnVariable {
+    Done,
+    /// Its expression needs more bytes.
+    Wait,
+    /// It is another action.
+    Other,
+}
+
+/// Takes the action if all that it changes is a variable: that needs no stage to itself, so a row of such rules shares
+/// one view.
+#[inline]
+pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> OnVariable {
+    match action {
+        Action::SetVar { var, conditions, value } => {
+            env.may_change.set(false);
+            // Looked at where it lies: a value that is moved costs more than setting the variable.
+            match &value.eval(env) {
+                Some(value) if conditions.allow(env, var, value) => {
+                    var.set(env, value);
+                }
+                None if env.may_change.get() && !env.complete => return OnVariable::Wait,
+                Some(_) | None => {}
+            }
+        }
+        Action::SetVarFormat { var, conditions, value } => {
+            let mut text = Scratch::new();
+            value.render(env, &mut text);
+            let value = Value::made(text);
+            if conditions.allow(env, var, &value) {
+                var.set(env, &value);
+            }
+        }
+        Action::UnsetVar(var) => var.unset(env),
+        _ => return OnVariable::Other,
+    }
+    OnVariable::Done
+}
+
+/// Takes any other action.
 pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
     match action {
         Action::Accept => return Applied::Accept,
@@ -92,7 +131,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             bytes.extend_from_slice(b"\r\n\r\n");
             return Applied::Hold(Hold::EarlyHint(bytes.into()));
         }
-        Action::Nothing => {}
+        Action::Nothing | Action::SetVar { .. } | Action::SetVarFormat { .. } | Action::UnsetVar(_) => {}
         Action::LimitBandwidth { filter, limit, period } => {
             let limit = limit.as_ref().and_then(|limit| number(limit, stage));
             let period = period.as_ref().and_then(|period| number(period, stage));
@@ -100,27 +139,6 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
                 sample::bandwidth::enable(&mut transaction.bandwidth, filter, limit, period);
             });
         }
-        Action::SetVar { var, conditions, value } => {
-            let env = stage.env();
-            match value.eval(&env) {
-                Some(value) if conditions.allow(&env, var, &value) => {
-                    var.set(&env, &value);
-                }
-                Some(_) => {}
-                None if env.may_change.get() && !env.complete => return Applied::Wait,
-                None => {}
-            }
-        }
-        Action::SetVarFormat { var, conditions, value } => {
-            let env = stage.env();
-            let mut text = Vec::new();
-            value.render(&env, &mut text);
-            let value = sample::value::Value::str(&text);
-            if conditions.allow(&env, var, &value) {
-                var.set(&env, &value);
-            }
-        }
-        Action::UnsetVar(var) => var.unset(&stage.env()),
         Action::SetAddress { end, value } => set_address(stage, *end, value),
         Action::ChangeList { list, change, key, value } => {
             change_list(stage, list, *change, key, value.as_ref());
@@ -142,13 +160,13 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
         | Action::SetPart { value, .. }
         | Action::ReplaceHeader { with: value, .. }
         | Action::ReplaceUri { with: value, .. } => {
-            let mut made = sample::value::Scratch::new();
+            let mut made = Scratch::new();
             value.render(&stage.env(), &mut made);
             Some(made)
         }
         Action::BinaryHeaders { value, .. } => {
             // Nothing is changed by a value that is not there.
-            match value.eval(&stage.env()).and_then(sample::Value::into_bin) {
+            match value.eval(&stage.env()).and_then(Value::into_bin) {
                 Some(bytes) => Some(bytes.into_scratch()),
                 None => return Applied::Next,
             }
@@ -191,7 +209,7 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
         }
         Action::DisableRetry => return with(stage, |transaction| transaction.no_replay = true),
         Action::Capture { value, slot } => {
-            let mut text = sample::value::Scratch::new();
+            let mut text = Scratch::new();
             let found = {
                 let env = stage.env();
                 let found = value.eval_into(&env, &mut text);

@@ -57,7 +57,7 @@ pub(crate) fn parse(context: &mut Context<'_, '_, '_>) -> Result<Action, Diagnos
             _ => BinaryHeaders::Add { prefix },
         }
     };
-    Ok(Action::BinaryHeaders { change, value })
+    Ok(Action::BinaryHeaders { change, value: Box::new(value) })
 }
 
 /// Changes `head` as `packed` says, within `limit` bytes; says whether all of it could be done. What cannot be read ends it there.

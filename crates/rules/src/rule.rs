@@ -13,7 +13,7 @@ use state::Process;
 use state::resolvers::Section;
 
 use crate::action::Action;
-use crate::apply::{Applied, apply};
+use crate::apply::{Applied, OnVariable, apply, apply_to_variable};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
 use crate::table::{Ruleset, find};
@@ -21,17 +21,25 @@ use crate::table::{Ruleset, find};
 /// An action and when it is taken.
 #[derive(Debug)]
 pub struct Rule {
+    step: Step,
+    position: Position,
+}
+
+/// What of a rule is looked at whenever its set is run.
+#[derive(Debug)]
+struct Step {
     condition: Option<Condition>,
     action: Action,
-    /// The file and line, for `last_rule_file` and `last_rule_line`.
-    position: (&'static str, u32),
 }
+
+/// The file and line of a rule, for `last_rule_file` and `last_rule_line`.
+type Position = (&'static str, u32);
 
 impl Rule {
     /// Whether no rule behind it is ever looked at: it ends the evaluation and has no condition.
     pub fn ends_unconditionally(&self) -> bool {
         let ends = matches!(
-            self.action,
+            self.step.action,
             Action::Accept
                 | Action::Deny(_)
                 | Action::Tarpit(_)
@@ -39,12 +47,12 @@ impl Rule {
                 | Action::Redirect(_)
                 | Action::Auth(_)
         );
-        self.condition.is_none() && ends
+        self.step.condition.is_none() && ends
     }
 
     /// The slot that it captures into.
     pub fn capture_slot(&self) -> Option<CaptureSlot> {
-        match self.action {
+        match self.step.action {
             Action::Capture { slot, .. } => Some(slot),
             _ => None,
         }
@@ -54,7 +62,9 @@ impl Rule {
 /// The rules of one set of one proxy, in order.
 #[derive(Debug, Default)]
 pub struct RuleSet {
-    rules: Vec<Rule>,
+    steps: Vec<Step>,
+    /// Where each stands.
+    positions: Vec<Position>,
 }
 
 /// What a set of rules is run on.
@@ -187,33 +197,35 @@ pub enum Final {
 impl RuleSet {
     /// A set of these rules.
     pub fn new(rules: Vec<Rule>) -> Self {
-        Self { rules }
+        let (steps, positions) = rules.into_iter().map(|rule| (rule.step, rule.position)).unzip();
+        Self { steps, positions }
     }
 
     /// Adds a rule at the end.
     pub fn push(&mut self, rule: Rule) {
-        self.rules.push(rule);
+        self.steps.push(rule.step);
+        self.positions.push(rule.position);
     }
 
     /// Whether there is no rule.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.steps.is_empty()
     }
 
     /// Whether one of them goes on in HTTP mode (`switch-mode`).
     pub fn switches_mode(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule.action, Action::SwitchMode))
+        self.steps.iter().any(|rule| matches!(rule.action, Action::SwitchMode))
     }
 
     /// Whether one of them marks packets (`set-fc-mark`, `set-bc-mark`), which takes a right of its own.
     pub fn sets_marks(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule.action, Action::SetMark(_) | Action::SetServerMark(_)))
+        self.steps.iter().any(|rule| matches!(rule.action, Action::SetMark(_) | Action::SetServerMark(_)))
     }
 
     /// How many rules there are.
     pub fn len(&self) -> usize {
-        self.rules.len()
+        self.steps.len()
     }
 
     /// Runs the rules from number `start` on. The number returned is where to go on afterwards.
@@ -222,24 +234,24 @@ impl RuleSet {
         if let Some(transaction) = &mut stage.transaction {
             transaction.waiting_rule = None;
         }
-        for rule in self.rules.iter().take(start) {
+        for rule in self.steps.iter().take(start) {
             if let Action::StrictMode(on) = rule.action {
                 strict = on;
             }
         }
         let mut number = start;
         loop {
-            number = match self.next_that_holds(stage, number) {
+            number = match self.next_beyond_variables(stage, number) {
                 Ok(Some(number)) => number,
-                Ok(None) => return (Outcome::Done, self.rules.len()),
+                Ok(None) => return (Outcome::Done, self.steps.len()),
                 Err(number) => {
                     self.wait_for(number, stage);
                     return (Outcome::Wait, number);
                 }
             };
-            let rule = &self.rules[number];
+            let action = &self.steps[number].action;
             number += 1;
-            let outcome = match apply(&rule.action, stage) {
+            let outcome = match apply(action, stage) {
                 Applied::Next => continue,
                 Applied::Failed => {
                     count_failed_rewrite(stage);
@@ -264,7 +276,7 @@ impl RuleSet {
                 Applied::Final(verdict) => Outcome::Final(verdict),
             };
             if let Some(transaction) = &mut stage.transaction {
-                transaction.last_rule = Some(rule.position);
+                transaction.last_rule = Some(self.positions[number - 1]);
             }
             return (outcome, number);
         }
@@ -273,19 +285,25 @@ impl RuleSet {
     /// Notes the rule that the caller waits for before it goes on.
     fn wait_for(&self, number: usize, stage: &mut Stage<'_>) {
         if let Some(transaction) = &mut stage.transaction {
-            transaction.waiting_rule = Some(self.rules[number].position);
+            transaction.waiting_rule = Some(self.positions[number]);
         }
     }
 
-    /// The first rule from number `start` on whose condition holds; an error is the number of one that must wait.
-    /// Conditions change nothing, so one view serves all that do not hold.
-    fn next_that_holds(&self, stage: &Stage<'_>, start: usize) -> Result<Option<usize>, usize> {
+    /// The first rule from number `start` on whose condition holds and which does more than change a variable; an
+    /// error is the number of one that must wait. Conditions change nothing, and variables change without the view
+    /// being given up, so one view serves all of these rules.
+    fn next_beyond_variables(&self, stage: &Stage<'_>, start: usize) -> Result<Option<usize>, usize> {
         let env = stage.env();
-        for (number, rule) in self.rules.iter().enumerate().skip(start) {
+        for (number, rule) in self.steps.iter().enumerate().skip(start) {
             match rule.condition.as_ref().map_or(Test::Yes, |condition| condition.eval(&env)) {
-                Test::Yes => return Ok(Some(number)),
-                Test::No => {}
+                Test::Yes => {}
+                Test::No => continue,
                 Test::Wait => return Err(number),
+            }
+            match apply_to_variable(&rule.action, &env) {
+                OnVariable::Done => {}
+                OnVariable::Wait => return Err(number),
+                OnVariable::Other => return Ok(Some(number)),
             }
         }
         Ok(None)
@@ -345,7 +363,7 @@ fn finish(
     let (file, line) = scope.names.position(span);
     // A plan lives as long as the process, give or take a reload: its file names are few and never freed.
     let position = (intern(file), line);
-    Ok(Rule { condition, action, position })
+    Ok(Rule { step: Step { condition, action }, position })
 }
 
 fn intern(file: String) -> &'static str {

@@ -132,7 +132,16 @@ pub trait Prepared: std::any::Any + std::fmt::Debug + Send + Sync {}
 pub struct Args(pub Box<[Arg]>);
 
 impl Args {
+    /// Those that are given: what is missing at the end takes no memory.
+    pub fn new(mut args: Vec<Arg>) -> Self {
+        while let Some(Arg::Missing) = args.last() {
+            args.pop();
+        }
+        Self(args.into())
+    }
+
     /// The argument at `index`.
+    #[inline]
     pub fn get(&self, index: usize) -> &Arg {
         self.0.get(index).unwrap_or(&Arg::Missing)
     }

@@ -4,7 +4,7 @@ use diag::{Diagnostic, Span};
 
 use crate::args::{self, Arg, Args, Kind, Spec};
 use crate::auth::Userlist;
-use crate::convert::{self, Convert};
+use crate::convert::{self, Convert, Run};
 use crate::env::{Env, Scope};
 use crate::fetch::{self, Any, Cursor, Fetch};
 use crate::place;
@@ -196,15 +196,33 @@ impl Expression {
     }
 
     fn converted<'a>(&'a self, env: &'a Env<'a>, cursor: &mut Cursor) -> Option<Value<'a>> {
-        let mut value = (self.fetch.run)(env, &self.args, cursor)?;
-        for step in &self.steps {
-            if value.kind() != step.convert.takes {
-                value = value.cast(step.convert.takes)?;
-            }
-            value = (step.convert.run)(value, &step.args, env)?;
+        match (self.fetch.run)(env, &self.args, cursor)? {
+            Value::Int(number) => calculated(number, &self.steps, env),
+            value => converted(value, &self.steps, env),
         }
-        Some(value)
     }
+}
+
+/// `number` after `steps`: those at the front that calculate are done here, without making values of what is between.
+fn calculated<'a>(mut number: i64, steps: &'a [Step], env: &'a Env<'a>) -> Option<Value<'a>> {
+    for (at, step) in steps.iter().enumerate() {
+        match step.convert.run {
+            Run::Calculate(calculate) => number = calculate(number, &step.args, env)?,
+            Run::Change(_) => return converted(Value::Int(number), &steps[at..], env),
+        }
+    }
+    Some(Value::Int(number))
+}
+
+/// `value` after `steps`.
+fn converted<'a>(mut value: Value<'a>, steps: &'a [Step], env: &'a Env<'a>) -> Option<Value<'a>> {
+    for Step { convert, args } in steps {
+        if value.kind() != convert.takes {
+            value = value.cast(convert.takes)?;
+        }
+        value = convert.apply(value, args, env)?;
+    }
+    Some(value)
 }
 
 fn trailing(text: &str, at: usize, span: Span) -> Diagnostic {
@@ -274,7 +292,7 @@ impl Parser<'_, '_> {
             prepare(&mut args, self.scope)
                 .map_err(|error| self.error(start, format!("`{name}`: {error}")))?;
         }
-        Ok((fetch, Args(args.into())))
+        Ok((fetch, Args::new(args)))
     }
 
     fn converters(&mut self, mut gives: Type, steps: &mut Vec<Step>) -> Result<Type, Diagnostic> {
@@ -327,7 +345,7 @@ impl Parser<'_, '_> {
                 (Type::Same, takes) => takes,
                 (gives, _) => gives,
             };
-            steps.push(Step { convert, args: Args(args.into()) });
+            steps.push(Step { convert, args: Args::new(args) });
         }
     }
 

@@ -102,21 +102,29 @@ impl Default for Scratch {
 }
 
 impl Drop for Scratch {
+    // Short, so that it stands where values are dropped: most of them have no buffer.
+    #[inline]
     fn drop(&mut self) {
-        let mut buffer = std::mem::take(&mut self.0);
-        if buffer.capacity() == 0 || buffer.capacity() > KEPT_CAPACITY {
-            return;
+        if self.0.capacity() > 0 {
+            give_back(std::mem::take(&mut self.0));
         }
-        buffer.clear();
-        // A thread that is ending has no list any more; the buffer is then simply freed.
-        let _ = FREE.try_with(|free| {
-            if let Ok(mut free) = free.try_borrow_mut()
-                && free.len() < KEPT_BUFFERS
-            {
-                free.push(buffer);
-            }
-        });
     }
+}
+
+#[inline(never)]
+fn give_back(mut buffer: Vec<u8>) {
+    if buffer.capacity() > KEPT_CAPACITY {
+        return;
+    }
+    buffer.clear();
+    // A thread that is ending has no list any more; the buffer is then simply freed.
+    let _ = FREE.try_with(|free| {
+        if let Ok(mut free) = free.try_borrow_mut()
+            && free.len() < KEPT_BUFFERS
+        {
+            free.push(buffer);
+        }
+    });
 }
 
 impl Deref for Scratch {
@@ -244,6 +252,7 @@ impl<'a> Value<'a> {
     }
 
     /// Its type.
+    #[inline]
     pub fn kind(&self) -> Type {
         match self {
             Self::Bool(_) => Type::Bool,

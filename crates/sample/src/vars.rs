@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use crate::env::Env;
 use crate::value::Value;
 
-pub use conditions::{SetConditions, SetIf};
+pub use conditions::SetConditions;
 pub use names::{Mentioned, Variables};
 pub use process::{ProcessVariable, find_process_variable, process_variable, process_variables};
 pub use slots::Slots;
@@ -101,6 +101,7 @@ fn count_all(old: usize, new: usize) {
 
 impl Var {
     /// Its value now.
+    #[inline(always)] // else its value is moved once more
     pub fn get(&self, env: &Env<'_>) -> Option<Value<'static>> {
         match self {
             Self::Slot(scope, slot) => slots(*scope, env)?.get(*slot),
@@ -110,50 +111,23 @@ impl Var {
     }
 
     /// Sets it; says whether its scope exists here and its limits allow the value.
+    #[inline]
     pub fn set(&self, env: &Env<'_>, value: &Value<'_>) -> bool {
-        if limits().is_some_and(|limits| !self.fits(limits, env, value)) {
-            return false;
-        }
-        match self {
-            Self::Slot(scope, slot) => slots(*scope, env).map(|slots| slots.set(*slot, value)).is_some(),
-            Self::Process(variable) => {
-                variable.set(value);
-                true
-            }
-            Self::Parent => false,
-        }
+        let Self::Slot(scope, slot) = self else { return self.set_shared(env, value) };
+        let Some(slots) = slots(*scope, env) else { return false };
+        slots.replace(*slot, value) || set_within(slots, *scope, *slot, env, value)
     }
 
-    /// Whether `value` in the place of the old one stays within the limits of its scope and of those around it.
-    fn fits(&self, limits: &Limits, env: &Env<'_>, value: &Value<'_>) -> bool {
-        let (scope, old) = match self {
-            Self::Slot(scope, slot) => (*scope, slots(*scope, env).map_or(0, |slots| slots.size(*slot))),
-            Self::Process(variable) => (VarScope::Proc, variable.size()),
-            Self::Parent => return false,
-        };
-        let new = size_of(value);
-        let with = |held: usize| (held + new).saturating_sub(old);
-        let of = |scope| slots(scope, env).map_or(0, |slots| slots.held());
-        let message = of(scope);
-        let transaction = of(VarScope::Transaction) + of(VarScope::Request) + of(VarScope::Response);
-        let session = transaction + of(VarScope::Session);
-        let all = with(HELD.load(Relaxed));
-        let inner = match scope {
-            VarScope::Request | VarScope::Response => within(limits.message, with(message)),
-            VarScope::Check => within(limits.check, with(message)),
-            _ => true,
-        };
-        let in_transaction = match scope {
-            VarScope::Request | VarScope::Response | VarScope::Transaction => {
-                within(limits.transaction, with(transaction))
-            }
-            _ => true,
-        };
-        let in_session = match scope {
-            VarScope::Proc | VarScope::Check => true,
-            _ => within(limits.session, with(session)),
-        };
-        inner && in_transaction && in_session && within(limits.process, all) && within(limits.all, all)
+    /// Sets a variable of the process.
+    fn set_shared(&self, env: &Env<'_>, value: &Value<'_>) -> bool {
+        let Self::Process(variable) = self else { return false };
+        if let Some(limits) = limits()
+            && !fits(limits, env, VarScope::Proc, variable.size(), size_of(value))
+        {
+            return false;
+        }
+        variable.set(value);
+        true
     }
 
     /// Empties it.
@@ -170,6 +144,48 @@ impl Var {
     }
 }
 
+/// Sets a slot if the limits allow the value.
+#[inline(never)]
+fn set_within(slots: &Slots, scope: VarScope, slot: u32, env: &Env<'_>, value: &Value<'_>) -> bool {
+    if let Some(limits) = limits() {
+        let (old, new) = (slots.size(slot), size_of(value));
+        // What does not grow stays within limits that held before.
+        if new > old && !fits(limits, env, scope, old, new) {
+            return false;
+        }
+        slots.count(old, new);
+    }
+    slots.set(slot, value);
+    true
+}
+
+/// Whether `new` bytes in the place of `old` stay within the limits of a scope and of those around it.
+fn fits(limits: &Limits, env: &Env<'_>, scope: VarScope, old: usize, new: usize) -> bool {
+    let with = |held: usize| (held + new).saturating_sub(old);
+    let of = |scope| slots(scope, env).map_or(0, |slots| slots.held());
+    let message = of(scope);
+    let transaction = of(VarScope::Transaction) + of(VarScope::Request) + of(VarScope::Response);
+    let session = transaction + of(VarScope::Session);
+    let all = with(HELD.load(Relaxed));
+    let inner = match scope {
+        VarScope::Request | VarScope::Response => within(limits.message, with(message)),
+        VarScope::Check => within(limits.check, with(message)),
+        _ => true,
+    };
+    let in_transaction = match scope {
+        VarScope::Request | VarScope::Response | VarScope::Transaction => {
+            within(limits.transaction, with(transaction))
+        }
+        _ => true,
+    };
+    let in_session = match scope {
+        VarScope::Proc | VarScope::Check => true,
+        _ => within(limits.session, with(session)),
+    };
+    inner && in_transaction && in_session && within(limits.process, all) && within(limits.all, all)
+}
+
+#[inline]
 fn slots<'a>(scope: VarScope, env: &Env<'a>) -> Option<&'a Slots> {
     match scope {
         VarScope::Session => env.session.map(|session| session.vars()),

@@ -72,7 +72,7 @@ proptest! {
             let args = sample::args::Args(args.into());
             for value in values(&bytes) {
                 if let Some(value) = value.cast(convert.takes) {
-                    let _ = (convert.run)(value, &args, &env);
+                    let _ = convert.apply(value, &args, &env);
                 }
             }
         }

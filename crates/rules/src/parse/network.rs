@@ -16,9 +16,9 @@ pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
     let (mut limit, mut period) = (None, None);
     loop {
         if context.words.take("limit") {
-            limit = Some(context.size_or_expression()?);
+            limit = Some(Box::new(context.size_or_expression()?));
         } else if context.words.take("period") {
-            period = Some(context.time_or_expression()?);
+            period = Some(Box::new(context.time_or_expression()?));
         } else {
             return Ok(Action::LimitBandwidth { filter, limit, period });
         }
@@ -49,5 +49,5 @@ pub(crate) fn do_resolve(context: &mut Context<'_, '_, '_>) -> Parsed {
         at(format!("there is no resolvers section `{section}`"))
             .did_you_mean(suggest(section, known.iter().map(|name| &**name)))
     })?;
-    Ok(Action::Resolve { section, prefer, var, name: context.expression()? })
+    Ok(Action::Resolve { section, prefer, var, name: Box::new(context.expression()?) })
 }

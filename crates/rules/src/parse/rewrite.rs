@@ -52,7 +52,7 @@ pub(crate) fn del_header(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn replace_header(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = Name::new(context.need("a header name")?.text.as_bytes());
-    let regex = context.regex()?;
+    let regex = Box::new(context.regex()?);
     let with = context.format("a replacement", FormatFor::Header)?;
     Ok(Action::ReplaceHeader { name, regex, with, each_value: context.row.name == "replace-value" })
 }

@@ -39,7 +39,19 @@ use crate::fetch::Prepare;
 use crate::value::{Type, Value};
 
 /// Changes a value, which has the type that the row takes.
-pub type Run = for<'a> fn(Value<'a>, &'a Args, &'a Env<'a>) -> Option<Value<'a>>;
+type Change = for<'a> fn(Value<'a>, &'a Args, &'a Env<'a>) -> Option<Value<'a>>;
+
+/// Makes a number of a number.
+pub(crate) type Calculate = fn(i64, &Args, &Env<'_>) -> Option<i64>;
+
+/// The function of a converter.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// For values of any type.
+    Change(Change),
+    /// For numbers, which then stay in registers from one converter to the next.
+    Calculate(Calculate),
+}
 
 /// A keyword.
 pub struct Convert {
@@ -54,7 +66,7 @@ pub struct Convert {
     /// What it does, in one line.
     pub doc: &'static str,
     /// The function.
-    pub run: Run,
+    pub(crate) run: Run,
     /// The further check of its arguments.
     pub prepare: Option<Prepare>,
     /// How much of it works.
@@ -74,12 +86,34 @@ const fn row(
     takes: Type,
     gives: Type,
     doc: &'static str,
-    run: Run,
+    change: Change,
 ) -> Convert {
+    let run = Run::Change(change);
+    Convert { name, args, takes, gives, doc, run, prepare: None, support: Support::Full }
+}
+
+/// A row of a table of calculations.
+const fn calculation(
+    name: &'static str,
+    args: &'static [Spec],
+    doc: &'static str,
+    calculate: Calculate,
+) -> Convert {
+    let run = Run::Calculate(calculate);
+    let (takes, gives) = (Type::Int, Type::Int);
     Convert { name, args, takes, gives, doc, run, prepare: None, support: Support::Full }
 }
 
 impl Convert {
+    /// Changes `value`, which has the type that the row takes.
+    pub fn apply<'a>(&self, value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+        match (self.run, value) {
+            (Run::Change(change), value) => change(value, args, env),
+            (Run::Calculate(calculate), Value::Int(number)) => calculate(number, args, env).map(Value::Int),
+            (Run::Calculate(_), _) => None,
+        }
+    }
+
     /// With a further check of the arguments.
     const fn prepared(self, prepare: Prepare) -> Self {
         Self { prepare: Some(prepare), ..self }

@@ -83,7 +83,12 @@ fn constant_meth<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<V
 
 fn var<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let Arg::Var(var) = args.get(0) else { return None };
-    var.get(env).or_else(|| args.bytes(1).map(Value::str))
+    // One place for what is given: a value that is moved costs more than reading the variable.
+    let mut value = var.get(env);
+    if value.is_none() {
+        value = args.bytes(1).map(Value::str);
+    }
+    value
 }
 
 fn acl<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -6,8 +6,7 @@ use crate::value::Value;
 
 /// What must hold for `set-var` to set (`set-var(txn.x,ifnotexists)` …).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
-pub enum SetIf {
+enum SetIf {
     Exists,
     NotExists,
     Empty,
@@ -18,9 +17,21 @@ pub enum SetIf {
     Less,
 }
 
-/// The conditions of one `set-var`; all must hold.
-#[derive(Clone, Debug, Default)]
-pub struct SetConditions(Vec<SetIf>);
+/// The conditions by name; the place in this table is the bit in [`SetConditions`].
+const TABLE: &[(&str, SetIf)] = &[
+    ("ifexists", SetIf::Exists),
+    ("ifnotexists", SetIf::NotExists),
+    ("ifempty", SetIf::Empty),
+    ("ifnotempty", SetIf::NotEmpty),
+    ("ifset", SetIf::Set),
+    ("ifnotset", SetIf::NotSet),
+    ("ifgt", SetIf::Greater),
+    ("iflt", SetIf::Less),
+];
+
+/// The conditions of one `set-var`, a bit each; all must hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetConditions(u8);
 
 impl SetConditions {
     /// Adds the condition named `text`; a name that is empty, as behind a last comma, is none.
@@ -28,32 +39,29 @@ impl SetConditions {
         if text.is_empty() {
             return Ok(());
         }
-        self.0.push(match text {
-            "ifexists" => SetIf::Exists,
-            "ifnotexists" => SetIf::NotExists,
-            "ifempty" => SetIf::Empty,
-            "ifnotempty" => SetIf::NotEmpty,
-            "ifset" => SetIf::Set,
-            "ifnotset" => SetIf::NotSet,
-            "ifgt" => SetIf::Greater,
-            "iflt" => SetIf::Less,
-            other => return Err(format!("unknown condition `{other}` of set-var; known are ifexists, ifnotexists, ifempty, ifnotempty, ifset, ifnotset, ifgt and iflt")),
-        });
+        let Some(bit) = TABLE.iter().position(|(name, _)| *name == text) else {
+            return Err(format!(
+                "unknown condition `{text}` of set-var; known are ifexists, ifnotexists, ifempty, ifnotempty, ifset, ifnotset, ifgt and iflt"
+            ));
+        };
+        self.0 |= 1 << bit;
         Ok(())
     }
 
     /// Whether `value` may be put into `var`.
-    pub fn allow(&self, env: &Env<'_>, var: &Var, value: &Value<'_>) -> bool {
-        if self.0.is_empty() {
-            return true;
-        }
+    #[inline]
+    pub fn allow(self, env: &Env<'_>, var: &Var, value: &Value<'_>) -> bool {
+        self.0 == 0 || self.hold(env, var, value)
+    }
+
+    fn hold(self, env: &Env<'_>, var: &Var, value: &Value<'_>) -> bool {
         let old = var.get(env);
         let number = |value: &Value<'_>| match value {
             Value::Int(number) => Some(*number),
             _ => None,
         };
         let both = number(value).zip(old.as_ref().and_then(number));
-        self.0.iter().all(|condition| match condition {
+        let holds = |condition| match condition {
             SetIf::Exists => old.is_some() || matches!(var, Var::Process(_)),
             SetIf::NotExists => old.is_none() && !matches!(var, Var::Process(_)),
             SetIf::Empty => value.bytes().is_some_and(<[u8]>::is_empty),
@@ -63,6 +71,7 @@ impl SetConditions {
             // Where the two cannot be compared the manual lets the value through.
             SetIf::Greater => both.is_none_or(|(new, old)| old > new),
             SetIf::Less => both.is_none_or(|(new, old)| old < new),
-        })
+        };
+        TABLE.iter().enumerate().all(|(bit, (_, condition))| self.0 & 1 << bit == 0 || holds(*condition))
     }
 }

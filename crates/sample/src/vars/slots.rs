@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::net::Ipv4Addr;
 
-use super::{ENTRY, count_all, limits, size_of};
+use super::{ENTRY, count_all, limits};
 use crate::value::{Scratch, Value};
 
 /// The values of one scope. Setting needs no exclusive borrow, because converters set variables while the
@@ -70,6 +70,23 @@ impl Slot {
         Self((start as u64) << 3 | kind as u64)
     }
 
+    /// A value that a slot holds by itself.
+    #[inline]
+    fn of(value: &Value<'_>) -> Option<Self> {
+        Some(Self(match value {
+            Value::Bool(value) => u64::from(*value) << 3 | 1,
+            Value::Int(value) if *value << 3 >> 3 == *value => value.cast_unsigned() << 3 | 2,
+            Value::Ip4(address) => u64::from(address.to_bits()) << 3 | 3,
+            _ => return None,
+        }))
+    }
+
+    /// Whether it is set and holds its value by itself.
+    #[inline]
+    fn is_plain(self) -> bool {
+        matches!(self.0 & 7, 1..=3)
+    }
+
     /// Where its text begins, if it has one.
     #[inline]
     fn start(self) -> Option<usize> {
@@ -99,54 +116,55 @@ impl Own {
         self.texts.get(begin..begin + self.header(start).0).unwrap_or_default()
     }
 
+    #[inline]
     fn get(&self, slot: u32) -> Option<Value<'static>> {
-        Some(match self.slots.get(slot as usize)?.content() {
-            Content::Unset => return None,
-            Content::Bool(value) => Value::Bool(value),
-            Content::Int(value) => Value::Int(value),
-            Content::Ip4(address) => Value::Ip4(address),
-            Content::At(kind, start) => {
-                let bytes = self.text(start);
-                match kind {
-                    Kind::Str => Value::Str(Scratch::copy(bytes).into()),
-                    Kind::Bin => Value::Bin(Scratch::copy(bytes).into()),
-                    Kind::Method => Value::Method(Scratch::copy(bytes).into()),
-                    Kind::Wide => match <[u8; 16]>::try_from(bytes) {
-                        Ok(address) => Value::Ip6(address.into()),
-                        Err(_) => Value::Int(i64::from_le_bytes(bytes.try_into().ok()?)),
-                    },
-                }
-            }
+        match self.slots.get(slot as usize)?.content() {
+            Content::Unset => None,
+            Content::Bool(value) => Some(Value::Bool(value)),
+            Content::Int(value) => Some(Value::Int(value)),
+            Content::Ip4(address) => Some(Value::Ip4(address)),
+            Content::At(kind, start) => self.get_text(kind, start),
+        }
+    }
+
+    /// The value whose bytes are among the texts.
+    fn get_text(&self, kind: Kind, start: usize) -> Option<Value<'static>> {
+        let bytes = self.text(start);
+        Some(match kind {
+            Kind::Str => Value::Str(Scratch::copy(bytes).into()),
+            Kind::Bin => Value::Bin(Scratch::copy(bytes).into()),
+            Kind::Method => Value::Method(Scratch::copy(bytes).into()),
+            Kind::Wide => match <[u8; 16]>::try_from(bytes) {
+                Ok(address) => Value::Ip6(address.into()),
+                Err(_) => Value::Int(i64::from_le_bytes(bytes.try_into().ok()?)),
+            },
         })
     }
 
-    #[inline]
     fn set(&mut self, slot: u32, value: &Value<'_>) {
         let index = slot as usize;
         if self.slots.len() <= index {
             self.slots.resize(index + 1, Slot::default());
         }
+        if let Some(new) = Slot::of(value) {
+            return self.plain(index, new);
+        }
         match value {
-            Value::Bool(value) => self.plain(index, u64::from(*value) << 3 | 1),
-            Value::Int(value) if *value << 3 >> 3 == *value => {
-                self.plain(index, value.cast_unsigned() << 3 | 2);
-            }
-            Value::Int(value) => self.place(index, Kind::Wide, &value.to_le_bytes()),
-            Value::Ip4(address) => self.plain(index, u64::from(address.to_bits()) << 3 | 3),
-            Value::Ip6(address) => self.place(index, Kind::Wide, &address.octets()),
             Value::Str(bytes) => self.place(index, Kind::Str, bytes),
             Value::Bin(bytes) => self.place(index, Kind::Bin, bytes),
             Value::Method(bytes) => self.place(index, Kind::Method, bytes),
+            Value::Ip6(address) => self.place(index, Kind::Wide, &address.octets()),
+            Value::Int(value) => self.place(index, Kind::Wide, &value.to_le_bytes()),
+            Value::Bool(_) | Value::Ip4(_) => {}
         }
     }
 
     /// Puts what takes no room among the texts into slot `index`.
-    #[inline]
-    fn plain(&mut self, index: usize, new: u64) {
+    fn plain(&mut self, index: usize, new: Slot) {
         if let Some(start) = self.slots[index].start() {
             self.waste += HEADER + self.header(start).1;
         }
-        self.slots[index] = Slot(new);
+        self.slots[index] = new;
     }
 
     /// Puts a text into slot `index`.
@@ -192,6 +210,7 @@ impl Own {
     }
 
     /// What the variable in `slot` counts in the limits of `tune.vars.*-max-size`; 0 when it is not set.
+    #[inline]
     fn size(&self, slot: u32) -> usize {
         match self.slots.get(slot as usize).map(|slot| slot.content()) {
             None | Some(Content::Unset) => 0,
@@ -203,15 +222,27 @@ impl Own {
 
 impl Slots {
     /// The value in `slot`.
+    #[inline]
     pub fn get(&self, slot: u32) -> Option<Value<'static>> {
         self.own.borrow().get(slot)
     }
 
-    /// Sets `slot`.
-    pub fn set(&self, slot: u32, value: &Value<'_>) {
-        if limits().is_some() {
-            self.count(self.size(slot), size_of(value));
+    /// Sets `slot` if it holds a number, a boolean or an IPv4 address and is given one: then nothing moves, and
+    /// what it counts in the limits stays. Says whether that was so.
+    #[inline]
+    pub(super) fn replace(&self, slot: u32, value: &Value<'_>) -> bool {
+        let Some(new) = Slot::of(value) else { return false };
+        match self.own.borrow_mut().slots.get_mut(slot as usize) {
+            Some(old) if old.is_plain() => {
+                *old = new;
+                true
+            }
+            _ => false,
         }
+    }
+
+    /// Sets `slot`. The caller has looked at the limits and counted.
+    pub(super) fn set(&self, slot: u32, value: &Value<'_>) {
         self.own.borrow_mut().set(slot, value);
     }
 
@@ -223,11 +254,12 @@ impl Slots {
         let own = &mut *self.own.borrow_mut();
         let index = slot as usize;
         if index < own.slots.len() {
-            own.plain(index, 0);
+            own.plain(index, Slot::default());
         }
     }
 
     /// What the variable in `slot` counts in the limits.
+    #[inline]
     pub(super) fn size(&self, slot: u32) -> usize {
         self.own.borrow().size(slot)
     }
@@ -238,7 +270,7 @@ impl Slots {
     }
 
     /// Counts `new` bytes in the place of `old`.
-    fn count(&self, old: usize, new: usize) {
+    pub(super) fn count(&self, old: usize, new: usize) {
         self.held.set((self.held.get() + new).saturating_sub(old));
         count_all(old, new);
     }
