@@ -4,7 +4,8 @@
 #   make test     everything that must pass
 #   make test-configs CONFIGS=<folder>   that configurations collected elsewhere are read
 #   make release  the binary to install, target/weir: compiled with a profile of what it is used for
-#   make bench              what `make release` builds beside haproxy and nginx: CPU, system calls, memory
+#   make bench              what `make release` builds beside a plain release build, haproxy, nginx and a bare forwarder: CPU,
+#                           system calls, memory (HAPROXY35=PATH HAPROXY_PROFILED=PATH for further builds of haproxy)
 #   make bench-balance      what balancing costs and does, simulated and beside haproxy
 #   make bench-busy-polling latency of one connection at a time
 #   make bench-checks       what health checks cost, many threads (PAGES=5000000 ROUNDS=1 for p99.9999)
@@ -114,7 +115,8 @@ bench-checks: tools
 	./bench/checks.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench: tools release
-	./bench/run.sh $(TARGET)/weir $(TARGET)/release/weir-load
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/run.sh $(TARGET)/weir $(TARGET)/release/weir-load $(TARGET)/release/weir
 
 clean:
 	$(CARGO) clean

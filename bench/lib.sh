@@ -73,6 +73,7 @@ http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s;
 EOF
         taskset -c "${cores:-0}" "$nginx" -c "$file" 2>/dev/null &
         ;;
+    forwarder) taskset -c "${cores:-0}" "$load" forward "127.0.0.1:$PORT" "$origin" >/dev/null 2>&1 & ;;
     *)
         echo "${2//PORT/$PORT}" >"$file"
         taskset -c "${cores:-0}" "${!1}" -f "$file" >/dev/null 2>&1 &
@@ -92,12 +93,18 @@ ticks() { awk '{print $14, $15}' "/proc/$1/stat"; }
 median() { sort -g | awk '{v[NR]=$1} END {if (NR) print (NR % 2) ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2; else print "-"}'; }
 hz=$(getconf CLK_TCK)
 
-cost() { # median of user + system µs of a request to what was started last
+costs() { # user, and user + system µs of a request to what was started last, the medians of the rounds
     local before after requests
     for _ in $(seq "$rounds"); do
         before=$(ticks "$PID")
         requests=$(ask run "target=127.0.0.1:$PORT" connections=16 "seconds=$seconds" | value requests)
         after=$(ticks "$PID")
-        echo "$before $after $requests" | awk -v hz="$hz" '$5 > 0 {print ($3 + $4 - $1 - $2) * 1e6 / hz / $5}'
-    done | median
+        echo "$before $after $requests" | awk -v hz="$hz" '$5 > 0 {
+            print ($3 - $1) * 1e6 / hz / $5, ($3 + $4 - $1 - $2) * 1e6 / hz / $5}'
+    done >"$dir/costs"
+    echo "$(cut -d' ' -f1 "$dir/costs" | median) $(cut -d' ' -f2 "$dir/costs" | median)"
+}
+
+cost() { # user + system µs of a request to what was started last
+    costs | cut -d' ' -f2
 }

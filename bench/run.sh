@@ -1,11 +1,36 @@
 #!/usr/bin/env bash
-# Weir beside haproxy and nginx: same configuration, one thread pinned to core 0, load and origin on core 1, several
-# rounds in turn, medians. Prints one table in Markdown.
+# Weir beside haproxy, nginx and a forwarder that does nothing else: same configuration, one thread pinned to core 0, load
+# and origin on core 1, several rounds in turn, medians. Prints tables in Markdown.
 #
-#   bench/run.sh WEIR WEIR-LOAD          HAPROXY= and NGINX= name other binaries, ROUNDS= and SECONDS_EACH= the length
+#   bench/run.sh WEIR WEIR-LOAD [WEIR-WITHOUT-A-PROFILE]
+#
+# HAPROXY= and NGINX= name other binaries, HAPROXY35= and HAPROXY_PROFILED= further ones of haproxy (a newer version, one
+# that was built with a profile), ROUNDS= and SECONDS_EACH= the length.
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 idle=${IDLE:-3500}
+# shellcheck disable=SC2034  # read by `start` through their names
+{
+    plain=${3:+$(realpath "$3")}
+    haproxy35=${HAPROXY35:-}
+    haproxy_profiled=${HAPROXY_PROFILED:-}
+}
+haproxies=haproxy
+[ -z "$haproxy35" ] || haproxies+=" haproxy35"
+[ -z "$haproxy_profiled" ] || haproxies+=" haproxy_profiled"
+weirs="${plain:+plain }weir"
+
+version() { "$1" -v | sed -nE '1s/^HAProxy version ([0-9.]+(-dev[0-9]+)?).*/\1/p'; }
+label() {
+    case $1 in
+    forwarder) echo "bare forwarder" ;;
+    haproxy | haproxy35) echo "haproxy $(version "${!1}")" ;;
+    haproxy_profiled) echo "haproxy $(version "$haproxy_profiled"), with a profile" ;;
+    plain) echo "weir, without a profile" ;;
+    weir) echo "weir, with a profile" ;;
+    *) echo "$1" ;;
+    esac
+}
 
 proxy_config() { # mode, rules: the same text for Weir and haproxy
     cat <<EOF
@@ -56,23 +81,38 @@ calls() { # pid port connections path extra...: system calls per request, counte
 }
 
 against() { # name base [user]: its CPU (or user) time as a part of the other's, the median of the rounds
-    [ -s "$dir/$2.result" ] || { echo "-"; return; }
+    [ -s "$dir/$1.result" ] && [ -s "$dir/$2.result" ] || { echo "-"; return; }
     # Round by round: what slows the machine down for minutes then slows both.
     paste -d' ' "$dir/$1.result" "$dir/$2.result" | awk -v user="${3:-}" '{
         own = user ? $1 : $1 + $2; other = user ? $4 : $4 + $5
         printf "%.4f\n", (other > 0 ? own / other : 0)}' | median | awk '{printf "%.2f", $1}'
 }
 
-row() { # title target names... : prints a line for each
+beyond() { # name: its CPU time beyond the bare forwarder's, the median of the rounds
+    paste -d' ' "$dir/$1.result" "$dir/forwarder.result" | awk '{printf "%.4f\n", $1 + $2 - $4 - $5}' | median
+}
+
+column() { # name awk-expression: its median
+    awk "{print $2}" "$dir/$1.result" | median
+}
+
+rows() { # title target names... : prints a line for each, and keeps the ratios for the second table
     local title=$1 target=$2 name
     shift 2
     for name in "$@"; do
-        local calls=c_$name wanted=
-        [ "$name" = weir ] && wanted=$target
-        printf '| %s | %s | %.2f | %.2f | %.0f | %s | %s | %s | %s | %s |\n' "$title" "$name" \
-            "$(cut -d' ' -f1 "$dir/$name.result" | median)" "$(cut -d' ' -f2 "$dir/$name.result" | median)" \
-            "$(cut -d' ' -f3 "$dir/$name.result" | median)" "${!calls:--}" "$(against "$name" haproxy)" \
-            "$(against "$name" haproxy user)" "$(against "$name" nginx)" "$wanted"
+        local calls=c_$name
+        printf '| %s | %s | %.2f | %.2f | %.2f | %.2f | %.0f | %s |\n' "$title" "$(label "$name")" \
+            "$(column "$name" '$1')" "$(column "$name" '$2')" "$(column "$name" '$1 + $2')" "$(beyond "$name")" \
+            "$(column "$name" '$3')" "${!calls:--}"
+    done
+    for name in "$@"; do
+        case $name in
+        weir | plain | forwarder) continue ;;
+        esac
+        printf '| %s | %s | %s | %s | %s | %s | %s | %s |\n' "$title" "$(label "$name")" \
+            "$(against weir "$name" user)" "$(against weir "$name")" "$(against plain "$name" user)" \
+            "$(against plain "$name")" "$(against forwarder "$name")" "$target" >>"$dir/ratios"
+        target=
     done
 }
 
@@ -97,13 +137,13 @@ scenario() { # title target mode rules connections url names extra...
         stop
     done
     # shellcheck disable=SC2086
-    row "$title" "$target" $names
+    rows "$title" "$target" $names
 }
 
 memory() { # bytes of memory for each idle keep-alive connection
     local config name before after
     config=$(proxy_config http "")
-    for name in weir haproxy nginx; do
+    for name in $haproxies nginx weir; do
         start "$name" "$config"
         pss() { awk '/^Pss:/ {print $2 * 1024}' "/proc/$PID/smaps_rollup"; }
         ask run "target=127.0.0.1:$PORT" connections=64 seconds=1 >/dev/null
@@ -111,21 +151,29 @@ memory() { # bytes of memory for each idle keep-alive connection
         before=$(pss)
         ask hold "target=127.0.0.1:$PORT" "connections=$idle" >/dev/null
         after=$(pss)
-        echo "$name $before $after $idle" | awk '{printf "| %s | %d | %.1f |\n", $1, ($3-$2)/$4, $3/1048576}'
+        echo "$before $after $idle" | awk -v name="$(label "$name")" '
+            {printf "| %s | %d | %.1f |\n", name, ($2-$1)/$3, $2/1048576}'
         ask release >/dev/null
         stop
     done
 }
 
-echo "| load | proxy | user µs/request | system µs/request | requests/s | system calls/request | CPU ÷ haproxy | user ÷ haproxy | CPU ÷ nginx | wanted |"
-echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-scenario "100 B keep-alive" "CPU 0.72, user 0.45, nginx 0.92" http "" 64 / "haproxy nginx weir"
-scenario "16 KiB keep-alive" "CPU 0.78" http "" 64 /16384 "haproxy nginx weir"
-scenario "1 MiB" "CPU 0.95" http "" 16 /1048576 "haproxy nginx weir"
-scenario "connection per request" "CPU 0.85" http "" 64 / "haproxy nginx weir" close
-scenario "20 ACLs" "CPU 0.65" http "$acls" 64 / "haproxy weir" header=x-test-{0:a,1:b,2:c,3:d,4:e}
-scenario "20 ACLs of 5 header conditions" "CPU 0.60" http "$conditions" 64 / "haproxy weir" header=x-test-{0:a,1:b,2:c,3:d,4:e}
-scenario "TCP mode" "CPU 0.95" tcp "" 64 / "haproxy weir"
+all="forwarder $haproxies nginx $weirs"
+no_nginx="forwarder $haproxies $weirs"
+headers=(header=x-test-{0:a,1:b,2:c,3:d,4:e})
+echo "| load | proxy | user µs/request | system µs/request | both | beyond the bare forwarder | requests/s | system calls/request |"
+echo "| --- | --- | --- | --- | --- | --- | --- | --- |"
+scenario "100 B keep-alive" "CPU 0.75" http "" 64 / "$all"
+scenario "16 KiB keep-alive" "CPU 0.78" http "" 64 /16384 "$all"
+scenario "1 MiB" "CPU 0.95" http "" 16 /1048576 "$all"
+scenario "connection per request" "CPU 0.85" http "" 64 / "$all" close
+scenario "20 ACLs" "CPU 0.65" http "$acls" 64 / "$no_nginx" "${headers[@]}"
+scenario "20 ACLs of 5 header conditions" "CPU 0.60" http "$conditions" 64 / "$no_nginx" "${headers[@]}"
+scenario "TCP mode" "CPU 0.95" tcp "" 64 / "$no_nginx"
+echo
+echo "| load | divided by | weir: user | weir: CPU | without a profile: user | without a profile: CPU | bare forwarder: CPU | wanted |"
+echo "| --- | --- | --- | --- | --- | --- | --- | --- |"
+cat "$dir/ratios"
 echo
 echo "| $idle idle keep-alive connections | bytes each | MiB of the process |"
 echo "| --- | --- | --- |"

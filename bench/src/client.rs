@@ -160,7 +160,8 @@ impl Client {
     }
 }
 
-fn content_length(head: &[u8]) -> Option<usize> {
+/// The length that a head says its body has, in the spelling of the programs measured here.
+pub(crate) fn content_length(head: &[u8]) -> Option<usize> {
     let name = memmem::find(head, b"ontent-Length: ").or_else(|| memmem::find(head, b"ontent-length: "))?;
     let digits = &head[name + 15..];
     let end = memchr::memchr(b'\r', digits)?;

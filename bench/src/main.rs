@@ -23,10 +23,12 @@
 mod client;
 mod command;
 mod engine;
+mod forwarder;
 mod origin;
 mod report;
 
 use std::io::{self, BufRead, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::mpsc;
 
@@ -44,6 +46,10 @@ fn main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some("forward") {
+        return forwarder::run(address(words.next())?, address(words.next())?);
+    }
     let mut engine = Engine::new()?;
     say(&format!("listening {}", engine.origin_address()?))?;
     let (sender, commands) = mpsc::channel();
@@ -75,6 +81,11 @@ fn run() -> io::Result<()> {
         };
         say(&answer)?;
     }
+}
+
+fn address(word: Option<String>) -> io::Result<SocketAddr> {
+    let address = word.and_then(|word| word.parse().ok());
+    address.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "`forward` takes two addresses"))
 }
 
 fn say(line: &str) -> io::Result<()> {
