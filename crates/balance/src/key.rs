@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddrV4};
 
 use base::hash;
 
-use crate::settings::{HashFunction, HashType};
+use crate::settings::{HashFunction, HashType, UriPart};
 
 impl HashType {
     /// The hash of a key.
@@ -52,19 +52,6 @@ fn number(key: &[u8]) -> u32 {
         .take_while(|byte| byte.is_ascii_digit())
         .fold(0i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
     (if negative { -value } else { value }) as u32
-}
-
-/// What of a request's URI counts (`balance uri`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct UriPart {
-    /// `len`: at most so many characters.
-    pub length: Option<usize>,
-    /// `depth`: at most so many directories.
-    pub depth: Option<usize>,
-    /// `whole`: the query too.
-    pub whole: bool,
-    /// `path-only`: without scheme and authority.
-    pub path_only: bool,
 }
 
 impl UriPart {

@@ -18,7 +18,8 @@ pub mod settings;
 pub mod table;
 pub mod turns;
 
-pub use key::UriPart;
 pub use picker::{Picker, Wish};
-pub use settings::{Algorithm, HashFunction, HashKey, HashKind, HashType, PreserveAffinity, Settings};
+pub use settings::{
+    Algorithm, HashFunction, HashKey, HashKind, HashType, PreserveAffinity, Settings, UriPart,
+};
 pub use table::Member;

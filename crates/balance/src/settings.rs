@@ -1,10 +1,8 @@
-//! What `balance`, `hash-type` and their kin say (configuration manual, 4.2).
+//! What `balance`, `hash-type` and related keywords say (configuration manual, 4.2).
 
 use std::time::Duration;
 
 use sample::expression::Expression;
-
-use crate::key::UriPart;
 
 /// How a backend shares requests out.
 #[derive(Debug, Default)]
@@ -71,6 +69,19 @@ pub enum Algorithm {
     LogHash(Expression),
     /// One server until it is down, in log backends: the one that has been up the longest.
     Sticky,
+}
+
+/// What of a request's URI counts (`balance uri`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UriPart {
+    /// `len`: at most so many characters.
+    pub length: Option<usize>,
+    /// `depth`: at most so many directories.
+    pub depth: Option<usize>,
+    /// `whole`: the query too.
+    pub whole: bool,
+    /// `path-only`: without scheme and authority.
+    pub path_only: bool,
 }
 
 impl Default for Algorithm {

@@ -4,7 +4,8 @@ mod common;
 
 use common::{lines, load_quietly, places, plan};
 use plan::Plan;
-use plan::log::{HostStrategy, LogFormat, LogProto, LogServer, LogTarget, Logger, RingPeer, RingServer};
+use plan::log::{HostStrategy, LogFormat, LogProto, LogServer, LogTarget, Logger};
+use plan::ring::{RingPeer, RingServer};
 use sample::LogOrigin;
 use state::server::ServerAddress;
 

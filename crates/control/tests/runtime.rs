@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use common::{ask, ask_at, be, runtime};
 use control::{Level, Runtime, View};
-use state::Proxy;
 
 #[test]
 fn a_line_of_commands_is_answered_and_the_connection_closed() {
@@ -159,30 +158,15 @@ fn sessions_are_listed_and_killed() {
     assert_eq!(entry.killed(), Some(state::sessions::Kill::Operator));
 }
 
-struct NoNames;
-
-impl sample::Names for NoNames {
-    fn backend(&self, _: &str) -> Option<Arc<Proxy>> {
-        None
-    }
-    fn frontend(&self, _: &str) -> Option<Arc<Proxy>> {
-        None
-    }
-    fn userlist(&self, _: &str) -> Option<Arc<sample::auth::Userlist>> {
-        None
-    }
-    fn http_errors(&self, _: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>> {
-        None
-    }
-    fn read_file(&self, _: &str) -> Result<Vec<u8>, String> {
-        Ok(b"/a 1\n/b two words\n".to_vec())
-    }
+/// What each file of patterns holds.
+fn patterns(_: &str) -> Result<Vec<u8>, String> {
+    Ok(b"/a 1\n/b two words\n".to_vec())
 }
 
 #[test]
 fn a_payload_beyond_its_limit_changes_nothing() {
     let mut sets = sample::pattern::PatternSets::default();
-    sets.file("m.map", true, &NoNames).unwrap();
+    sets.file("m.map", true, patterns).unwrap();
     let view = View { patterns: Arc::new(sets), payload_length: 8, ..View::default() };
     let runtime = Arc::new(Runtime::new(Arc::default(), view));
     assert_eq!(ask(&runtime, "add map m.map <<\n/c 3\n/d 4\n\n"), "Payload too large\n");
@@ -193,8 +177,8 @@ fn a_payload_beyond_its_limit_changes_nothing() {
 #[test]
 fn lists_are_shown_changed_and_replaced_at_once() {
     let mut sets = sample::pattern::PatternSets::default();
-    sets.file("m.map", true, &NoNames).unwrap();
-    sets.file("a.lst", false, &NoNames).unwrap();
+    sets.file("m.map", true, patterns).unwrap();
+    sets.file("a.lst", false, patterns).unwrap();
     let view = View { patterns: Arc::new(sets), ..View::default() };
     let runtime = Arc::new(Runtime::new(Arc::default(), view));
     #[rustfmt::skip]

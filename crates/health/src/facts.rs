@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use base::clock::{WallTime, now_ms, now_us};
 use runtime::Local;
+use sample::Slots;
 use sample::expression::Expression;
 use sample::format::Format;
 use sample::value::{Type, Value};
-use sample::vars::Slots;
 use sample::{Accepted, Endpoint, Ends, Env, Session, Transaction};
 use state::proxy::ProxySeed;
 use state::{Listener, Mode, Process, Proxy};

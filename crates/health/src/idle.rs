@@ -10,7 +10,6 @@ use plan::Proxy;
 use plan::check::{Connect, Family, Script};
 use plan::server::{SendProxy, ServerSettings};
 
-use crate::link::Home;
 use crate::{Context, Subject};
 
 /// Whose connections are meant.
@@ -43,6 +42,13 @@ pub trait Lent {
 
     /// Gives it back as it was: nothing is outstanding on it.
     fn give_back(self: Box<Self>);
+}
+
+/// Who keeps the idle connections of a server.
+#[derive(Clone, Copy)]
+pub(crate) struct Home<'a> {
+    pub(crate) idle: &'a dyn Idle,
+    pub(crate) wanted: Wanted<'a>,
 }
 
 /// Where this step's connection is shared with requests; `None` where it is to be one of its own, or is told more or other things

@@ -16,7 +16,7 @@ use state::server::ServerAddress;
 use tokio::time::{Instant, timeout_at};
 
 use crate::facts::Facts;
-use crate::idle::{Idle, Lent, Wanted};
+use crate::idle::{Home, Lent};
 use crate::{Context, Peer, Subject};
 
 /// Bytes read by one call.
@@ -32,13 +32,6 @@ pub(crate) struct Link<'a> {
     /// Where it may be left to requests.
     home: Option<Home<'a>>,
     settled: bool,
-}
-
-/// Who keeps the idle connections of a server.
-#[derive(Clone, Copy)]
-pub(crate) struct Home<'a> {
-    pub(crate) idle: &'a dyn Idle,
-    pub(crate) wanted: Wanted<'a>,
 }
 
 /// Whose a connection is.

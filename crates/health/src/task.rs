@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use base::clock::now_ms;
 use plan::check::AgentSettings;
-use runtime::profile;
 use runtime::timer::Timer;
+use runtime::usage;
 use runtime::{watchdog, worker};
 use slab::Slab;
 use tokio::sync::Semaphore;
@@ -245,9 +245,9 @@ async fn work(home: &Home, task: &Task) -> Duration {
         let _counted = Counted(counters);
         // Boxed: a task rests far longer than it works, and is to be small then.
         match &task.duty {
-            Duty::Check(subject) => profile::watched("check", Box::pin(watch::check(subject, context))).await,
+            Duty::Check(subject) => usage::watched("check", Box::pin(watch::check(subject, context))).await,
             Duty::Agent(peer, settings) => {
-                profile::watched("agent", Box::pin(agent::ask(peer, settings, context))).await;
+                usage::watched("agent", Box::pin(agent::ask(peer, settings, context))).await;
             }
         }
         drop(place);
@@ -276,18 +276,6 @@ fn spread(interval: Duration, percent: u32) -> Duration {
     let range = interval.as_millis() as u64 * u64::from(percent.min(50)) / 100;
     let shift = fastrand::u64(0..=range * 2);
     Duration::from_millis((interval.as_millis() as u64 + shift).saturating_sub(range).max(1))
-}
-
-/// Ready when `timer` is, or with what `other` gives.
-pub(crate) async fn expired_or<T>(
-    timer: &Timer,
-    mut other: impl FnMut(&mut std::task::Context<'_>) -> Poll<T>,
-) -> Option<T> {
-    poll_fn(|context| match timer.poll_expired(context) {
-        Poll::Ready(()) => Poll::Ready(None),
-        Poll::Pending => other(context).map(Some),
-    })
-    .await
 }
 
 #[cfg(test)]

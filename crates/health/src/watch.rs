@@ -1,7 +1,9 @@
 //! One checked server: when it is checked, and when not.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 use std::time::Duration;
 
 use base::clock::now_ms;
@@ -9,7 +11,6 @@ use plan::check::InitState;
 use runtime::timer::Timer;
 use state::server::{Demand, Operational};
 
-use crate::task::expired_or;
 use crate::{Context, Subject, verdict};
 
 /// Checks the server once and carries out what follows.
@@ -103,4 +104,16 @@ pub(crate) fn interval(subject: &Subject) -> Duration {
     } else {
         settings.fastinter.unwrap_or(settings.inter)
     }
+}
+
+/// Ready when `timer` is, or with what `other` gives.
+async fn expired_or<T>(
+    timer: &Timer,
+    mut other: impl FnMut(&mut std::task::Context<'_>) -> Poll<T>,
+) -> Option<T> {
+    poll_fn(|context| match timer.poll_expired(context) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => other(context).map(Some),
+    })
+    .await
 }

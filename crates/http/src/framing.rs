@@ -2,9 +2,12 @@
 //!
 //! RFC 9112 sections 6 and 9.3 as HAProxy applies them; checked once at the end of a parse, then read as flags.
 
-use crate::head::{Field, Head};
+use crate::head::{
+    CHUNKED, CLOSE, EXPECT, Field, HAS_LENGTH, Head, KEEP_ALIVE, MUST_CLOSE, OTHER_CODING, UPGRADE, WEBSOCKET,
+};
 use crate::name::KnownName;
-use crate::parse::{ErrorKind, ParseError, ParseOptions};
+use crate::options::ParseOptions;
+use crate::outcome::{ErrorKind, ParseError};
 use crate::scan::{decimal, trim};
 use crate::{Method, eq_ignore_case, list_values};
 
@@ -21,16 +24,6 @@ pub enum BodyLength {
     /// Until the connection closes. Also the tunnel after a 101 or an accepted CONNECT ([`Head::is_tunnel`]).
     UntilClose,
 }
-
-pub(crate) const CLOSE: u16 = 1;
-pub(crate) const KEEP_ALIVE: u16 = 2;
-pub(crate) const UPGRADE: u16 = 4;
-pub(crate) const CHUNKED: u16 = 8;
-pub(crate) const HAS_LENGTH: u16 = 16;
-pub(crate) const EXPECT: u16 = 32;
-pub(crate) const MUST_CLOSE: u16 = 64;
-pub(crate) const OTHER_CODING: u16 = 128;
-pub(crate) const WEBSOCKET: u16 = 256;
 
 const CHECKED: u128 = KnownName::ContentLength.mask()
     | KnownName::TransferEncoding.mask()

@@ -3,9 +3,8 @@
 //! Edits never move bytes: a new line or value is appended and the table points to it. Parsing fills a head
 //! (`parse`), serialising it is in `write`, list values in `values`, framing in `framing`.
 
-use crate::framing::CLOSE;
 use crate::name::{KnownName, Name};
-use crate::parse::{ParseError, Progress};
+use crate::outcome::{ParseError, Progress};
 use crate::{Method, is_token, status, uri};
 
 /// HTTP version of a start line.
@@ -45,6 +44,17 @@ impl Version {
         self.numbers() >= (1, 1)
     }
 }
+
+// What `framing` finds in the fields, bits of `Head::flags`.
+pub(crate) const CLOSE: u16 = 1;
+pub(crate) const KEEP_ALIVE: u16 = 2;
+pub(crate) const UPGRADE: u16 = 4;
+pub(crate) const CHUNKED: u16 = 8;
+pub(crate) const HAS_LENGTH: u16 = 16;
+pub(crate) const EXPECT: u16 = 32;
+pub(crate) const MUST_CLOSE: u16 = 64;
+pub(crate) const OTHER_CODING: u16 = 128;
+pub(crate) const WEBSOCKET: u16 = 256;
 
 /// A range of the head's bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 
 use crate::Method;
 use crate::head::{Head, Span, Version};
-use crate::parse::{
-    ErrorKind, ParseOptions, Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end,
-};
+use crate::lines::{Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end};
+use crate::options::ParseOptions;
+use crate::outcome::ErrorKind;
 use crate::scan::{target_stop, token_end};
 
 /// The line of a request; the index behind it.

@@ -55,16 +55,6 @@ impl ErrorMessage {
             format!("<html><body><h1>{code} {reason}</h1>\n{text}\n</body></html>\n").as_bytes(),
         );
     }
-
-    /// The whole response, `connection: close` left to the caller: head into `head`, body onto `body`.
-    pub fn response(&self, head: &mut crate::Head, body: &mut Vec<u8>) {
-        let before = body.len();
-        self.write_body(body);
-        head.start_response(self.code, Some(self.reason.as_bytes()));
-        head.set_content_length((body.len() - before) as u64);
-        head.append(b"cache-control", b"no-cache");
-        head.append(b"content-type", b"text/html");
-    }
 }
 
 #[rustfmt::skip]

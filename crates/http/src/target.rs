@@ -4,7 +4,8 @@
 
 use crate::head::Head;
 use crate::name::KnownName;
-use crate::parse::{ErrorKind, ParseError, ParseOptions};
+use crate::options::ParseOptions;
+use crate::outcome::{ErrorKind, ParseError};
 use crate::scan::is_host_value;
 use crate::uri::{self, Form, default_port, split_port};
 use crate::{Method, eq_ignore_case};

@@ -1,6 +1,7 @@
 //! Serialises a head. Lines that lie next to each other in memory, which untouched ones do, are copied in one go.
 
 use crate::head::{CLEAN, DEAD, Head, Version};
+use crate::status::ErrorMessage;
 
 /// What `option http-restrict-req-hdr-names` does with names outside `[a-zA-Z0-9-]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,6 +113,18 @@ impl Head {
             }
         }
         true
+    }
+}
+
+impl ErrorMessage {
+    /// The whole response, `connection: close` left to the caller: head into `head`, body onto `body`.
+    pub fn response(&self, head: &mut Head, body: &mut Vec<u8>) {
+        let before = body.len();
+        self.write_body(body);
+        head.start_response(self.code, Some(self.reason.as_bytes()));
+        head.set_content_length((body.len() - before) as u64);
+        head.append(b"cache-control", b"no-cache");
+        head.append(b"content-type", b"text/html");
     }
 }
 

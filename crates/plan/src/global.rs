@@ -248,7 +248,7 @@ pub struct Tune {
     /// `tune.max-checks-per-thread`, 0 for none.
     pub max_checks_per_thread: u32,
     /// `tune.vars.*-max-size` in bytes; 0 for none.
-    pub vars_max: sample::vars::Limits,
+    pub vars_max: sample::limits::Limits,
 }
 
 /// `tune.h1.fe.glitches-threshold`, `tune.h1.be.glitches-threshold` and `tune.glitches.kill.cpu-usage`.
@@ -291,7 +291,7 @@ impl Default for Tune {
             max_pipes: 0,
             multi_queue: MultiQueue::On,
             max_checks_per_thread: 0,
-            vars_max: sample::vars::Limits::default(),
+            vars_max: sample::limits::Limits::default(),
         }
     }
 }

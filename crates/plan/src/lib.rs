@@ -16,6 +16,7 @@ pub mod grown;
 pub mod log;
 pub mod proxy;
 pub mod resolvers;
+pub mod ring;
 pub mod server;
 pub mod servers;
 
@@ -59,7 +60,7 @@ pub struct Plan {
     /// All rings, for the runtime socket (`show events`).
     pub rings: Vec<Arc<state::Ring>>,
     /// The servers that rings are sent to.
-    pub ring_servers: Vec<log::RingServer>,
+    pub ring_servers: Vec<ring::RingServer>,
     /// The environment after all `setenv` and its kin, for `show env`.
     pub environment: Vec<(String, String)>,
 }

@@ -15,7 +15,8 @@ use crate::ProxyIndex;
 use crate::bind::Bind;
 use crate::check::CheckKind;
 use crate::filter::TraceFilter;
-use crate::log::{LogForward, LogSteps, Logger, RingSettings};
+use crate::log::{LogForward, LogSteps, Logger};
+use crate::ring::RingSettings;
 use crate::server::Source;
 use crate::servers::Servers;
 

@@ -7,17 +7,16 @@ use http::Name;
 use sample::bandwidth::BandwidthFilter;
 use sample::expression::Expression;
 use sample::format::Format;
-use sample::log_profile::{LogOrigin, LogProfile};
 use sample::pattern::List;
 use sample::regex::Regex;
 use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var};
+use sample::{LogOrigin, LogProfile};
 use state::resolvers::Section;
 
-use crate::binary::BinaryHeaders;
 use crate::redirect::Redirect;
 use crate::reply::Reply;
-use crate::rule::Service;
+use crate::stage::Service;
 
 /// A number known now, or made at run time.
 #[derive(Debug)]
@@ -53,6 +52,26 @@ pub(crate) enum NameMatch {
     End(Box<[u8]>),
     Within(Box<[u8]>),
     Regex(Regex),
+}
+
+/// What is done with the headers of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BinaryHeaders {
+    /// Added, if the name begins so.
+    Add { prefix: Box<[u8]> },
+    /// Put in the place of others of the name, if the name begins so.
+    Set { prefix: Box<[u8]> },
+    /// Removed, where a name matches one of the value's so.
+    Remove(NamesMatch),
+}
+
+/// How a name is compared with those of the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NamesMatch {
+    Exact,
+    Begin,
+    End,
+    Within,
 }
 
 /// A change of a pattern list.

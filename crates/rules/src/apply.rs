@@ -12,7 +12,7 @@ use crate::action::{Action, End, ListChange, NameMatch, Number, Part};
 use crate::authority;
 use crate::binary;
 use crate::reply::{Content, Reply};
-use crate::rule::{Final, Hold, Stage};
+use crate::stage::{Final, Hold, Stage};
 
 /// What came of an action.
 pub(crate) enum Applied {

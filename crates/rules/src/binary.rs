@@ -5,28 +5,9 @@ use diag::Diagnostic;
 use http::{Head, Name};
 use sample::packed::take_text;
 
-use crate::action::Action;
-use crate::parse::{Context, wrong};
-
-/// What is done with the headers of a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum BinaryHeaders {
-    /// Added, if the name begins so.
-    Add { prefix: Box<[u8]> },
-    /// Put in the place of others of the name, likewise.
-    Set { prefix: Box<[u8]> },
-    /// Removed, where a name matches one of the value's so.
-    Remove(NamesMatch),
-}
-
-/// How a name is compared with those of the value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NamesMatch {
-    Exact,
-    Begin,
-    End,
-    Within,
-}
+use crate::action::{Action, BinaryHeaders, NamesMatch};
+use crate::context::Context;
+use crate::parse::wrong;
 
 const METHODS: [(&str, NamesMatch); 4] = [
     ("str", NamesMatch::Exact),

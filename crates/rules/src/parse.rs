@@ -1,158 +1,25 @@
 //! Reading the arguments of actions. Each function stands in a row of the table.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use base::units::{DefaultUnit, parse_duration, parse_size};
+use base::units::parse_size;
 use diag::{Diagnostic, Span, suggest};
-use sample::expression::Expression;
-use sample::format::{Format, FormatFor};
-use sample::regex::Regex;
+use sample::format::FormatFor;
 use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var, VarScope};
-use sample::{LogOrigin, Scope, Word, Words};
+use sample::{LogOrigin, Word};
 
-use crate::action::{Action, End, ListChange, Normalizer, Number};
+use crate::action::{Action, End, ListChange, Normalizer};
+use crate::context::{Context, Parsed, Ruleset};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
-use crate::rule::Service;
-use crate::table::{Row, Ruleset};
+use crate::stage::Service;
 
 mod network;
 mod rewrite;
 
 pub(crate) use network::{do_resolve, set_bandwidth_limit};
 pub(crate) use rewrite::{del_header, header_format, replace_header, replace_uri_part, set_part, set_status};
-
-/// What an action's parser sees.
-pub(crate) struct Context<'c, 'w, 's> {
-    pub(crate) set: Ruleset,
-    pub(crate) row: &'static Row,
-    /// The action's own word, parentheses included.
-    pub(crate) word: Word<'w>,
-    pub(crate) words: &'c mut Words<'w>,
-    pub(crate) scope: &'c Scope<'s>,
-}
-
-type Parsed = Result<Action, Diagnostic>;
-
-impl<'w> Context<'_, 'w, '_> {
-    fn usage(&self, missing: &str) -> Diagnostic {
-        Diagnostic::alert(format!("`{}` needs {missing}", self.row.name))
-            .at(self.words.span())
-            .help(self.usage_line())
-    }
-
-    fn usage_line(&self) -> String {
-        let Row { name, arguments, .. } = self.row;
-        let gap = if arguments.starts_with('(') { "" } else { " " };
-        format!("usage: {} {name}{gap}{arguments}", self.set.name())
-    }
-
-    /// The next word, unless it begins the condition.
-    pub(crate) fn need(&mut self, what: &str) -> Result<Word<'w>, Diagnostic> {
-        match self.words.peek() {
-            Some(word) if !matches!(word.text, "if" | "unless") => {
-                self.words.next();
-                Ok(word)
-            }
-            _ => Err(self.usage(what)),
-        }
-    }
-
-    fn format(&mut self, what: &str, used_for: FormatFor) -> Result<Format, Diagnostic> {
-        let word = self.need(what)?;
-        Format::compile(word.text, word.span, self.scope, used_for)
-    }
-
-    pub(crate) fn expression(&mut self) -> Result<Expression, Diagnostic> {
-        if matches!(self.words.peek_text(), "" | "if" | "unless") {
-            return Err(self.usage("a sample expression"));
-        }
-        Expression::compile(self.words, self.scope)
-    }
-
-    /// What stands in the parentheses of the action's word, and where.
-    fn parenthesised(&self) -> Result<(&'w str, Span), Diagnostic> {
-        let text = self.word.text;
-        let inner =
-            text.find('(').and_then(|open| text[open + 1..].strip_suffix(')').map(|inner| (open + 1, inner)));
-        match inner {
-            Some((start, inner)) if !inner.is_empty() => {
-                Ok((inner, self.word.span.part(start, start + inner.len())))
-            }
-            _ => Err(Diagnostic::alert(format!("`{}` needs an argument in parentheses", self.row.name))
-                .at(self.word.span)
-                .help(self.usage_line())),
-        }
-    }
-
-    fn duration(&self, word: Word<'_>) -> Result<u64, Diagnostic> {
-        let parsed = parse_duration(word.text, DefaultUnit::Milliseconds);
-        parsed
-            .map(|time: Duration| time.as_millis() as u64)
-            .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))
-    }
-
-    /// A time, or an expression that gives milliseconds.
-    fn time_or_expression(&mut self) -> Result<Number, Diagnostic> {
-        let Some(word) = self.words.peek() else { return Err(self.usage("a time or an expression")) };
-        if word.text.starts_with(|first: char| first.is_ascii_digit()) {
-            self.words.next();
-            return Ok(Number::Fixed(self.duration(word)? as i64));
-        }
-        Ok(Number::Made(self.expression()?))
-    }
-
-    /// Likewise a time of which none would be no time at all.
-    fn positive_time_or_expression(&mut self, rule: &str) -> Result<Number, Diagnostic> {
-        let span = self.words.span();
-        match self.time_or_expression()? {
-            Number::Fixed(0) => Err(Diagnostic::alert(format!("`{rule}` of no time says nothing"))
-                .at(span)
-                .haproxy(format!("null value is not valid for a '{rule}' rule."))),
-            time => Ok(time),
-        }
-    }
-
-    /// A size, or an expression that gives bytes.
-    fn size_or_expression(&mut self) -> Result<Number, Diagnostic> {
-        let Some(word) = self.words.peek() else { return Err(self.usage("a size or an expression")) };
-        if word.text.starts_with(|first: char| first.is_ascii_digit()) {
-            self.words.next();
-            let size = parse_size(word.text)
-                .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))?;
-            return Ok(Number::Fixed(size as i64));
-        }
-        Ok(Number::Made(self.expression()?))
-    }
-
-    fn number_or_expression(&mut self, low: i64, high: i64) -> Result<Number, Diagnostic> {
-        let Some(word) = self.words.peek() else { return Err(self.usage("a number or an expression")) };
-        let digits = word.text.strip_prefix("0x");
-        let number = match digits {
-            Some(hex) => i64::from_str_radix(hex, 16).ok(),
-            None => word.text.parse::<i64>().ok(),
-        };
-        match number {
-            Some(number) if (low..=high).contains(&number) => {
-                self.words.next();
-                Ok(Number::Fixed(number))
-            }
-            Some(_) => {
-                Err(Diagnostic::alert(format!("`{}` is not between {low} and {high}", word.text))
-                    .at(word.span))
-            }
-            None => Ok(Number::Made(self.expression()?)),
-        }
-    }
-
-    fn regex(&mut self) -> Result<Regex, Diagnostic> {
-        let word = self.need("a regular expression")?;
-        Regex::new(word.text, false)
-            .map_err(|error| Diagnostic::alert(format!("bad regular expression: {error}")).at(word.span))
-    }
-}
 
 pub(crate) fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {
     Diagnostic::alert(format!("`{}` is no {what}", word.text))
@@ -448,7 +315,7 @@ pub(crate) fn pattern_change(context: &mut Context<'_, '_, '_>) -> Parsed {
         .scope
         .patterns
         .borrow_mut()
-        .file(file, is_map, context.scope.names)
+        .file(file, is_map, |path| context.scope.names.read_patterns(path))
         .map_err(|message| Diagnostic::alert(message).at(span))?;
     let key = context.format("a key", FormatFor::Text)?;
     let value = match change {

@@ -258,7 +258,7 @@ enum Source {
     None,
     DefaultErrorfiles,
     Message(Arc<[u8]>, diag::Span),
-    Errorfiles(sample::env::HttpErrors, diag::Span),
+    Errorfiles(sample::scope::HttpErrors, diag::Span),
     Body(Body),
 }
 

@@ -4,69 +4,9 @@ use base::support::Support;
 use diag::{Diagnostic, suggest};
 use sample::Word;
 
-use crate::action::Action;
 use crate::binary;
-use crate::parse::{self, Context};
-
-/// The rule sets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
-#[repr(u8)]
-pub enum Ruleset {
-    TcpConnection = 1,
-    TcpSession = 2,
-    TcpRequest = 4,
-    TcpResponse = 8,
-    HttpRequest = 16,
-    HttpResponse = 32,
-    HttpAfterResponse = 64,
-}
-
-impl Ruleset {
-    /// The words that begin its rules.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TcpConnection => "tcp-request connection",
-            Self::TcpSession => "tcp-request session",
-            Self::TcpRequest => "tcp-request content",
-            Self::TcpResponse => "tcp-response content",
-            Self::HttpRequest => "http-request",
-            Self::HttpResponse => "http-response",
-            Self::HttpAfterResponse => "http-after-response",
-        }
-    }
-
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::TcpConnection,
-        Self::TcpSession,
-        Self::TcpRequest,
-        Self::TcpResponse,
-        Self::HttpRequest,
-        Self::HttpResponse,
-        Self::HttpAfterResponse,
-    ];
-}
-
-/// One action.
-pub struct Row {
-    /// Its name, without what stands in parentheses.
-    pub name: &'static str,
-    /// What follows the name.
-    pub arguments: &'static str,
-    /// The sets it may stand in, a bit each.
-    pub sets: u8,
-    /// What it does.
-    pub doc: &'static str,
-    /// Reads its arguments.
-    pub(crate) parse: fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>,
-    /// Whether more letters may follow the name (`track-sc0`, `lua.name`).
-    pub prefix: bool,
-    /// Whether it is taken; others are understood and refused.
-    pub built: bool,
-    /// How much of it works.
-    pub support: Support,
-}
+use crate::context::{Parse, Row, Ruleset};
+use crate::parse;
 
 const CON: u8 = Ruleset::TcpConnection as u8;
 const SES: u8 = Ruleset::TcpSession as u8;
@@ -77,8 +17,6 @@ const RES: u8 = Ruleset::HttpResponse as u8;
 const AFT: u8 = Ruleset::HttpAfterResponse as u8;
 const TCP: u8 = CON | SES | CNT | RCN;
 const HTTP: u8 = REQ | RES | AFT;
-
-type Parse = fn(&mut Context<'_, '_, '_>) -> Result<Action, Diagnostic>;
 
 const fn row(name: &'static str, arguments: &'static str, sets: u8, doc: &'static str, parse: Parse) -> Row {
     Row { name, arguments, sets, doc, parse, prefix: false, built: true, support: Support::Full }

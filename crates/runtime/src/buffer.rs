@@ -5,8 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::pools::Pool;
-
 /// Bytes that a body's buffer holds: large enough that a system call moves much, small enough to stay in the
 /// second-level cache with its peer.
 pub const LARGE: usize = 64 * 1024;
@@ -17,6 +15,19 @@ const KEEP: usize = 256;
 /// How many large buffers of a worker may be in use before bodies get small ones: what many slow receivers hold back stays
 /// in proportion to `tune.bufsize`, and the few that are fast lose nothing.
 const LARGE_IN_USE: isize = 8;
+
+/// One pool of one worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name.
+    pub name: &'static str,
+    /// The bytes of an item.
+    pub size: usize,
+    /// How many items there are.
+    pub allocated: usize,
+    /// How many of them wait to be used again.
+    pub free: usize,
+}
 
 thread_local! {
     static SMALL_SIZE: Cell<usize> = const { Cell::new(16 * 1024) };

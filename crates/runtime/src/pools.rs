@@ -4,19 +4,7 @@
 use std::cell::RefCell;
 
 use crate::buffer;
-
-/// One pool of one worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pool {
-    /// Its name.
-    pub name: &'static str,
-    /// The bytes of an item.
-    pub size: usize,
-    /// How many items there are.
-    pub allocated: usize,
-    /// How many of them wait to be used again.
-    pub free: usize,
-}
+pub use crate::buffer::Pool;
 
 type Look = Box<dyn Fn() -> Pool>;
 

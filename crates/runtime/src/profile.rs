@@ -2,13 +2,9 @@
 //! took and how long they were waited for. Only tasks that ask to be watched are: those of requests, of streams and of checks.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-
-use crate::usage::Measured;
 
 /// Whether tasks are profiled. Written by the runtime socket and, before there are workers, by the configuration.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -81,15 +77,6 @@ pub fn want_measures() {
 #[inline]
 pub fn measures() -> bool {
     MEASURED.load(Relaxed)
-}
-
-/// The same future; its turns are counted under `name` if tasks are profiled when it begins.
-pub fn watched<F: Future>(name: &'static str, mut future: Pin<Box<F>>) -> impl Future<Output = F::Output> {
-    let mut measured = is_on().then(|| Measured::new(name));
-    poll_fn(move |context| match &mut measured {
-        Some(measured) => measured.poll(context, |context| future.as_mut().poll(context)),
-        None => future.as_mut().poll(context),
-    })
 }
 
 /// Counts one turn of a task.

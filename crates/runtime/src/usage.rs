@@ -2,6 +2,8 @@
 //! others). Nothing is measured unless one does.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -156,6 +158,15 @@ impl Measured {
         }
         result
     }
+}
+
+/// The same future; its turns are counted under `name` if tasks are profiled when it begins.
+pub fn watched<F: Future>(name: &'static str, mut future: Pin<Box<F>>) -> impl Future<Output = F::Output> {
+    let mut measured = profile::is_on().then(|| Measured::new(name));
+    poll_fn(move |context| match &mut measured {
+        Some(measured) => measured.poll(context, |context| future.as_mut().poll(context)),
+        None => future.as_mut().poll(context),
+    })
 }
 
 /// What the task whose turn it is spent so far, this turn included; `None` outside of measured ones.

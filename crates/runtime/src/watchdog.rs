@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{Handle, RuntimeMetrics};
 use tokio::sync::Notify;
 
 use crate::shard::{self, Padded};
-use crate::worker;
 
 /// How long a process that does nothing at all is left alone.
 const IDLE: Duration = Duration::from_secs(1);
@@ -62,9 +62,18 @@ struct Watched {
     answers: Padded<AtomicU64>,
     /// The system's number of its thread; 0 before it runs and after. Written by the worker.
     thread: AtomicI32,
+    /// What its runtime says of itself, once it runs.
+    metrics: OnceLock<RuntimeMetrics>,
 }
 
 static WATCHED: OnceLock<Vec<Watched>> = OnceLock::new();
+
+impl Watched {
+    /// How often the worker went to sleep and woke up: an odd number while it sleeps, and before it started.
+    fn rounds(&self) -> u64 {
+        self.metrics.get().map_or(1, |metrics| metrics.worker_park_unpark_count(0))
+    }
+}
 
 impl Task {
     const SESSION_BITS: u32 = 24;
@@ -108,6 +117,7 @@ pub(crate) fn prepare(workers: usize) {
         question: Notify::new(),
         answers: Padded(AtomicU64::new(0)),
         thread: AtomicI32::new(0),
+        metrics: OnceLock::new(),
     };
     let _ = WATCHED.set((0..workers).map(|_| one()).collect());
 }
@@ -115,6 +125,7 @@ pub(crate) fn prepare(workers: usize) {
 /// Answers, on worker `index`, as long as it lives.
 pub(crate) async fn answer(index: usize) {
     let Some(watched) = WATCHED.get().and_then(|all| all.get(index)) else { return };
+    let _ = watched.metrics.set(Handle::current().metrics());
     watched.thread.store(rustix::thread::gettid().as_raw_pid(), Relaxed);
     loop {
         watched.question.notified().await;
@@ -160,7 +171,7 @@ fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(Held)) {
         std::thread::sleep(if is_idle { IDLE } else { limit / 2 });
         is_idle = true;
         for (index, watched) in all.iter().enumerate() {
-            let (round, thread) = (worker::rounds(index), watched.thread.load(Relaxed));
+            let (round, thread) = (watched.rounds(), watched.thread.load(Relaxed));
             let sleeps = round % 2 == 1 || thread == 0;
             is_idle &= sleeps && std::mem::replace(&mut rounds[index], round) == round;
             if sleeps {

@@ -106,12 +106,6 @@ pub fn group_of(index: usize) -> usize {
     groups.get(index).and_then(OnceLock::get).copied().unwrap_or(0)
 }
 
-/// How often worker `index` went to sleep and woke up: an odd number while it sleeps, and before it started.
-pub(crate) fn rounds(index: usize) -> u64 {
-    let metrics = MAILBOXES.get().and_then(|boxes| boxes.metrics.get(index)).and_then(OnceLock::get);
-    metrics.map_or(1, |metrics| metrics.worker_park_unpark_count(0))
-}
-
 /// What worker `index` did so far; nothing before it started.
 pub fn activity(index: usize) -> Activity {
     let Some(boxes) = MAILBOXES.get() else { return Activity::default() };

@@ -7,13 +7,13 @@ use diag::{Diagnostic, Span};
 use state::Mode;
 
 use crate::auth::Userlist;
-use crate::env::{Env, Scope};
 use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
 use crate::pattern::entries::{Entries, Texts};
 use crate::pattern::{Index, List, Method, Origin, View};
 use crate::value::{Type, Value};
 use crate::words::{Word, Words};
+use crate::{Env, Scope};
 
 /// Results of a test, so that AND and OR are those of bits.
 pub(crate) const FAIL: u8 = 0;
@@ -370,7 +370,8 @@ fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> 
             "-f" => {
                 words.next();
                 let name = words.peek().ok_or_else(missing)?;
-                let list = scope.patterns.borrow_mut().file(name.text, flags.as_map, scope.names);
+                let read = |path: &str| scope.names.read_patterns(path);
+                let list = scope.patterns.borrow_mut().file(name.text, flags.as_map, read);
                 let list = list.map_err(|error| Diagnostic::alert(error).at(name.span))?;
                 let (file, line) = scope.names.position(name.span);
                 list.note_user("acl", &file, line);

@@ -12,9 +12,9 @@ use state::{Proxy, Server};
 
 use crate::auth::Userlist;
 use crate::condition::Condition;
-use crate::env::Scope;
 use crate::pattern::View;
 use crate::regex::Regex;
+use crate::scope::Scope;
 use crate::vars::{SetConditions, Var};
 
 /// What an argument is.

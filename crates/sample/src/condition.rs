@@ -5,7 +5,8 @@ use std::sync::Arc;
 use diag::Diagnostic;
 
 use crate::acl::{self, Acl, Criterion, FAIL, MISS, PASS};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::words::{Word, Words};
 
 /// The result of a condition.

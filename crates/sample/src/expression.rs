@@ -5,9 +5,9 @@ use diag::{Diagnostic, Span};
 use crate::args::{self, Arg, Args, Kind, Spec};
 use crate::auth::Userlist;
 use crate::convert::{self, Convert, Run};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::fetch::{self, Any, Cursor, Fetch};
-use crate::place;
+use crate::scope::Scope;
 use crate::value::{Type, Value};
 use crate::words::Words;
 
@@ -107,7 +107,7 @@ impl Expression {
 
     /// Refuses a fetch whose facts are not there where `scope` stands.
     pub fn check_place(&self, scope: &Scope<'_>, span: Span) -> Result<(), Diagnostic> {
-        if self.fetch.columns.meets(place::columns(scope)) {
+        if self.fetch.columns.meets(scope.columns()) {
             return Ok(());
         }
         let name = self.fetch.name;

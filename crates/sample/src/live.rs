@@ -8,9 +8,11 @@ use diag::Span;
 use state::{Mode, Process, Proxy};
 
 use crate::acl::Acls;
-use crate::env::{Env, Names, Place, Scope};
+use crate::env::Env;
 use crate::expression::Expression;
 use crate::format::{Format, FormatFor};
+use crate::place::Place;
+use crate::scope::{Names, Scope};
 use crate::value::Value;
 use crate::vars::Variables;
 use crate::words::{Word, Words};

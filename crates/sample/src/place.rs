@@ -1,8 +1,48 @@
-//! Where a fetch may be used: the 22 columns of `-dKsmp` as bits, and which of them a [`Place`] stands for.
+//! Where expressions stand, and where a fetch may be used: the 22 columns of `-dKsmp` as bits.
 
-use state::Mode;
+/// Where an expression stands: decides which fetches may be used (the columns of `-dKsmp`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Place {
+    /// `tcp-request connection`.
+    TcpConnection,
+    /// `tcp-request session`.
+    TcpSession,
+    /// `tcp-request content` of a frontend or backend.
+    TcpRequestContent,
+    /// `http-request`, `use_backend`, `redirect` …
+    HttpRequest,
+    /// `use-server`, `balance`, server names and `source`: the request on the backend's side.
+    BackendRequest,
+    /// `tcp-response content`.
+    TcpResponseContent,
+    /// `http-response`, and `http-after-response`.
+    HttpResponse,
+    /// Log formats, when all is over.
+    Log,
+    /// Health checks.
+    Check,
+    /// `global`, at boot.
+    Boot,
+    /// A command of the runtime socket.
+    Command,
+}
 
-use crate::env::{Place, Scope};
+impl Place {
+    /// What rules that stand there are called; `None` where no rules stand.
+    pub(crate) fn rules(self) -> Option<&'static str> {
+        Some(match self {
+            Self::TcpConnection => "tcp-request connection",
+            Self::TcpSession => "tcp-request session",
+            Self::TcpRequestContent => "tcp-request content",
+            Self::HttpRequest => "http-request header",
+            Self::BackendRequest => "use-server",
+            Self::TcpResponseContent => "tcp-response content",
+            Self::HttpResponse => "http-response header",
+            Self::Log | Self::Check | Self::Boot | Self::Command => return None,
+        })
+    }
+}
 
 /// A set of columns, the first in the lowest bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,9 +53,9 @@ const fn span(first: u32, last: u32) -> u32 {
     ((1 << (last - first + 1)) - 1) << first
 }
 
-const CHECK: u32 = 1 << 19;
-const CONFIG: u32 = 1 << 20;
-const CLI: u32 = 1 << 21;
+pub(crate) const CHECK: u32 = 1 << 19;
+pub(crate) const CONFIG: u32 = 1 << 20;
+pub(crate) const CLI: u32 = 1 << 21;
 
 impl Columns {
     /// Response contents, headers and body: while they are there, and in checks.
@@ -71,29 +111,6 @@ impl Columns {
             Self::CLIENT => "the client's connection",
             _ => "the process at work",
         }
-    }
-}
-
-/// The columns that stand for where `scope` is.
-pub fn columns(scope: &Scope<'_>) -> Columns {
-    let (frontend, backend) = scope.proxy.map_or((true, true), |proxy| (proxy.is_frontend, proxy.is_backend));
-    let of = |front: u32, back: u32| {
-        Columns(if frontend { 1 << front } else { 0 } | if backend { 1 << back } else { 0 })
-    };
-    match scope.place {
-        Place::TcpConnection => Columns(1),
-        Place::TcpSession => Columns(1 << 1),
-        // In HTTP mode the request's head is there by then.
-        Place::TcpRequestContent if scope.mode == Mode::Http => Columns(of(2, 6).0 | of(3, 7).0),
-        Place::TcpRequestContent => of(2, 6),
-        Place::HttpRequest => of(3, 7),
-        Place::BackendRequest => Columns(1 << 9 | 1 << 10),
-        Place::TcpResponseContent => of(15, 11),
-        Place::HttpResponse => of(16, 12),
-        Place::Log => Columns(1 << 18),
-        Place::Check => Columns(CHECK),
-        Place::Boot => Columns(CONFIG),
-        Place::Command => Columns(CLI),
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use crate::vars::Slots;
+use crate::slots::Slots;
 
 /// One end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

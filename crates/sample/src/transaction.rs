@@ -10,8 +10,8 @@ use state::Server;
 
 use crate::bandwidth::BandwidthLimit;
 use crate::session::Endpoint;
+use crate::slots::Slots;
 use crate::value::{Bytes, Scratch};
-use crate::vars::Slots;
 
 /// Who ended the stream: the first letter of the termination state (configuration manual, 8.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -6,18 +6,18 @@
 mod conditions;
 mod names;
 mod process;
-mod slots;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::env::Env;
+use crate::limits::{HELD, Limits, limits, size_of, within};
+use crate::slots::Slots;
 use crate::value::Value;
 
 pub use conditions::SetConditions;
 pub use names::{Mentioned, Variables};
 pub use process::{ProcessVariable, find_process_variable, process_variable, process_variables};
-pub use slots::Slots;
 
 /// How long a variable lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -40,63 +40,6 @@ pub enum Var {
     Process(Arc<ProcessVariable>),
     /// A scope of a parent stream (`psess`, `ptxn` …): there is none, so it is never set.
     Parent,
-}
-
-/// How many bytes variables may hold (`tune.vars.*-max-size`), 0 for no limit. Coarser ones include the finer ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// `global`: all variables of the process.
-    pub all: usize,
-    /// `proc`: likewise.
-    pub process: usize,
-    /// `sess`: a session's with those of its transaction.
-    pub session: usize,
-    /// `txn`: a transaction's with those of its request and response.
-    pub transaction: usize,
-    /// `reqres`: those of a request, and of a response.
-    pub message: usize,
-    /// `check`: those of a health check.
-    pub check: usize,
-}
-
-/// Bytes that a variable counts beside its text.
-const ENTRY: usize = 64;
-
-/// The limits in force; nothing is counted while there are none.
-static LIMITS: OnceLock<Limits> = OnceLock::new();
-static LIMITED: AtomicBool = AtomicBool::new(false);
-/// Whether one of them is on the variables of all workers together.
-static LIMITED_TOGETHER: AtomicBool = AtomicBool::new(false);
-/// Bytes that all variables hold. Written by every worker, only while there is such a limit.
-static HELD: AtomicUsize = AtomicUsize::new(0);
-
-/// Puts limits in force, once, before the first variable is set.
-pub fn limit(limits: Limits) {
-    if limits != Limits::default() && LIMITS.set(limits).is_ok() {
-        LIMITED_TOGETHER.store(limits.all > 0 || limits.process > 0, Relaxed);
-        LIMITED.store(true, Relaxed);
-    }
-}
-
-fn limits() -> Option<&'static Limits> {
-    if LIMITED.load(Relaxed) { LIMITS.get() } else { None }
-}
-
-/// What a value would count.
-fn size_of(value: &Value<'_>) -> usize {
-    ENTRY + value.bytes().map_or(0, <[u8]>::len)
-}
-
-/// Whether `held` bytes are within `limit`.
-fn within(limit: usize, held: usize) -> bool {
-    limit == 0 || held <= limit
-}
-
-/// Counts `new` bytes in the place of `old` among those of all variables.
-fn count_all(old: usize, new: usize) {
-    if old != new && LIMITED_TOGETHER.load(Relaxed) {
-        HELD.fetch_add(new.wrapping_sub(old), Relaxed);
-    }
 }
 
 impl Var {

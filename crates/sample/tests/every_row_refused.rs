@@ -90,7 +90,7 @@ fn every_row_refuses_a_place_without_its_facts_and_a_type_that_it_does_not_take(
             if args.is_empty() { row.name.to_owned() } else { format!("{}({})", row.name, args.join(",")) };
         for place in [Place::TcpConnection, Place::Boot, Place::Check] {
             world.place = place;
-            let allowed = row.columns.meets(sample::place::columns(&world.scope()));
+            let allowed = row.columns.meets(world.scope().columns());
             let found = world.eval(&text);
             if !allowed && !found.contains("argument") && !found.contains(&format!("`{}`:", row.name)) {
                 assert!(

@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use runtime::{Count, Gauge, Latest, Rate, Sharded};
 
-use crate::{Process, Proxy, Server};
-
 /// HTTP responses by class of status: 1xx to 5xx, then everything else.
 #[derive(Debug, Default)]
 pub struct Responses(pub [Count; 6]);
@@ -184,7 +182,7 @@ impl Times {
 }
 
 /// Resets one object's counters: highest values only, or everything that is not a present state.
-trait Clear {
+pub(crate) trait Clear {
     fn clear(&self, all: bool);
 }
 
@@ -260,46 +258,9 @@ impl Clear for BackendCounters {
     }
 }
 
-fn clear_shards<T: Clear>(shards: &Sharded<T>, all: bool) {
+/// Clears what all workers counted.
+pub(crate) fn clear_shards<T: Clear>(shards: &Sharded<T>, all: bool) {
     shards.all().for_each(|shard| shard.clear(all));
-}
-
-/// `clear counters` of one server: highest values, or with `all` everything counted.
-pub fn clear_server(server: &Server, all: bool) {
-    clear_shards(&server.counters, all);
-    server.served_max.store(server.serving(), Relaxed);
-    server.queue.max.store(server.queue.len(), Relaxed);
-    if all {
-        server.health.failed.store(0, Relaxed);
-        server.health.observed.store(0, Relaxed);
-        server.downs.store(0, Relaxed);
-        server.down_ms.store(0, Relaxed);
-    }
-}
-
-/// `clear counters` of one proxy with its listeners and servers.
-pub fn clear_proxy(proxy: &Proxy, all: bool) {
-    clear_shards(&proxy.frontend, all);
-    clear_shards(&proxy.backend, all);
-    proxy.connections_max.store(proxy.connections.load(Relaxed), Relaxed);
-    proxy.queue.max.store(proxy.queue.len(), Relaxed);
-    if all {
-        proxy.downs.store(0, Relaxed);
-    }
-    for listener in proxy.listeners.load().iter() {
-        if let Some(counters) = listener.counters.get() {
-            clear_shards(counters, all);
-        }
-    }
-    proxy.servers.load().iter().for_each(|server| clear_server(server, all));
-}
-
-/// `clear counters` of the process: its highest rates. Totals of the process are never reset, as in HAProxy.
-pub fn clear_process(process: &Process) {
-    for shard in process.counters.all() {
-        shard.connection_rate.clear_max();
-        shard.session_rate.clear_max();
-    }
 }
 
 /// How many values a sliding sum holds.

@@ -6,9 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod address;
+pub mod clear;
 pub mod counters;
 pub mod errors;
-mod follow;
 mod health;
 pub mod latency;
 mod name;
@@ -18,7 +18,6 @@ pub mod queue;
 pub mod recent;
 pub mod resolvers;
 pub mod ring;
-mod rise;
 pub mod saved;
 pub mod served;
 pub mod server;

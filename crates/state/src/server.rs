@@ -3,7 +3,9 @@
 //! Written by the runtime socket and by health checks through the methods here; read by request tasks on
 //! every pick. What is read on that path is one atomic each. Requests that it serves are counted in [`places`].
 
+mod follow;
 mod places;
+mod rise;
 
 use std::net::IpAddr;
 use std::sync::atomic::{
@@ -17,12 +19,12 @@ use runtime::{Sharded, timer};
 
 pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
-use crate::follow::Follow;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::queue::Queue;
-use crate::rise::{Marked, Starter};
 use crate::served::Counted;
+use follow::Follow;
+use rise::{Marked, Starter};
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
 /// need look at its servers' versions. Written by whoever changes a server's state, weight or limit.
@@ -577,28 +579,5 @@ pub(crate) mod tests {
         server.set_operational(Operational::Running, start + 4000);
         assert_eq!(server.downs.load(Relaxed), 1);
         assert_eq!(server.down_ms.load(Relaxed), 3000);
-    }
-
-    #[test]
-    fn slow_start_never_rounds_a_weight_down_to_nothing() {
-        let server = server();
-        server.set_weight(1);
-        server.set_ramp(5);
-        assert_eq!(server.effective_weight(), 1);
-        assert_eq!(server.fine_weight(), 1);
-        server.set_ramp(50);
-        assert_eq!(server.fine_weight(), 9);
-        server.set_weight(100);
-        assert_eq!(server.throttle(), None, "only while it rises");
-        server.set_operational(Operational::Starting, 1);
-        for (percent, shown, throttle) in [(6, 7, 6), (37, 38, 37), (68, 69, 68)] {
-            server.set_ramp(percent);
-            assert_eq!((server.shown_weight(), server.throttle()), (shown, Some(throttle)));
-        }
-        server.set_weight(1);
-        server.set_ramp(100);
-        assert_eq!(server.fine_weight(), 16);
-        server.set_weight(0);
-        assert_eq!(server.fine_weight(), 0);
     }
 }

@@ -3,7 +3,10 @@
 //! The words are HAProxy's, which tools look for. Health checks and the runtime socket call this; sending the
 //! messages is theirs.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+use runtime::timer;
 
 use crate::proxy::Admission;
 use crate::server::Operational;
@@ -20,6 +23,16 @@ pub const ALERT: u8 = 1;
 pub const WARNING: u8 = 4;
 /// Anything else that changed.
 pub const NOTICE: u8 = 5;
+
+impl Server {
+    /// Lets this server of `proxy` follow `tracked` for good (manual, 5.2 `track`).
+    pub fn track(self: &Arc<Self>, proxy: &Arc<Proxy>, tracked: &Arc<Self>) {
+        if self.follow(proxy, tracked) {
+            // What holds the tracked server back holds this one too, and those that follow it already.
+            inherit(tracked, timer::now_ms(), &|_, _, _| ());
+        }
+    }
+}
 
 /// What is told when what a proxy does with connections has changed `from` that; nothing where it has not.
 pub fn admitted(proxy: &Proxy, from: Admission) -> Option<String> {

@@ -11,8 +11,8 @@ use runtime::placement::Placement;
 use sample::Place;
 use sample::acl::Acls;
 
-use sample::env::{Names, Scope};
 use sample::pattern::PatternSets;
+use sample::scope::{Names, Scope};
 use sample::vars::Variables;
 use state::Mode;
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use base::address::{Accepts, Place as AddressPlace, PortRule, Transport};
 use diag::{Diagnostic, Span};
-use plan::log::{DatagramBind, LogFormat, LogForward, RingSettings};
+use plan::log::{DatagramBind, LogFormat, LogForward};
+use plan::ring::RingSettings;
+use sample::LogStep;
 use sample::Place;
 use sample::acl::Acls;
 use sample::format::{Format, FormatFor};
-use sample::log_profile::{LogOverride, LogProfile, LogStep};
+use sample::log_profile::{LogOverride, LogProfile};
 use state::{Mode, Ring};
 use syntax::Word;
 

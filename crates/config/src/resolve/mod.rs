@@ -229,7 +229,7 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
         context.placement = around.placement().clone();
         global.plan.placement = context.placement.clone();
     } else {
-        sample::vars::limit(global.plan.tune.vars_max);
+        sample::limits::limit(global.plan.tune.vars_max);
         let (algorithms, encryptions) = sample::convert::jwe::DEFAULT_ALLOWED;
         let [own_algorithms, own_encryptions] = global.allowed_jwt;
         sample::convert::jwe::allow(

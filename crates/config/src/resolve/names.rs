@@ -61,7 +61,7 @@ pub(crate) struct NameTable<'a> {
     /// Files already read, by path as used: thousands of proxies share their error files.
     files: RefCell<HashMap<PathBuf, Arc<[u8]>>>,
     /// Made when the first expression looks up proxies at run time, which is after all were named.
-    directory_of_proxies: OnceCell<Arc<sample::env::Directory>>,
+    directory_of_proxies: OnceCell<Arc<sample::scope::Directory>>,
 }
 
 impl<'a> NameTable<'a> {
@@ -167,9 +167,9 @@ impl sample::Names for NameTable<'_> {
         Some(&self.log_profiles)
     }
 
-    fn directory(&self) -> Option<Arc<sample::env::Directory>> {
+    fn directory(&self) -> Option<Arc<sample::scope::Directory>> {
         let make = || {
-            Arc::new(sample::env::Directory {
+            Arc::new(sample::scope::Directory {
                 frontends: self.frontends.clone(),
                 backends: self.backends.clone(),
             })

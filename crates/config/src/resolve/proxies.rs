@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::log::RingSettings;
 use plan::proxy::{Capture, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
+use plan::ring::RingSettings;
 use rules::RuleSet;
 
 use crate::draft::Kind;

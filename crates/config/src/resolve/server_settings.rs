@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use plan::check::{Action, AgentSettings, CheckKind, CheckSettings, Connect, Family};
-use plan::log::{LogServer, RingPeer, RingServer};
+use plan::log::LogServer;
 use plan::resolvers::Resolution;
+use plan::ring::{RingPeer, RingServer};
 use plan::server::{SendProxy, ServerSettings};
 use sample::Place;
 use sample::acl::Acls;

@@ -486,7 +486,7 @@ pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
         "all" | "server" if call.settings.level < Level::Admin => return denied(),
         "server" => match server(&view, call.arg(1)) {
             Ok((_, server)) => {
-                state::counters::clear_server(&server, true);
+                state::clear::server(&server, true);
                 return Reply::Message(Severity::Notice, "Server counters cleared.\n".into());
             }
             Err(reply) => return reply,
@@ -494,9 +494,9 @@ pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
         what => {
             let all = what == "all";
             for proxy in &view.proxies {
-                state::counters::clear_proxy(&proxy.state, all);
+                state::clear::proxy(&proxy.state, all);
             }
-            state::counters::clear_process(&call.runtime.process);
+            state::clear::process(&call.runtime.process);
             if all {
                 let nameservers = view.resolvers.iter().flat_map(|section| &section.nameservers);
                 nameservers.for_each(|nameserver| nameserver.counters.clear());

@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use net::{Dial, Stream};
-use plan::log::{LogProto, RingPeer, RingServer};
+use plan::log::LogProto;
+use plan::ring::{RingPeer, RingServer};
 use runtime::timer::{self, Timer, now_ms};
 use state::ring::Reader;
 use state::server::ServerAddress;

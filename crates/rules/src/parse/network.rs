@@ -3,8 +3,9 @@
 use base::address::Family;
 use diag::{Diagnostic, suggest};
 
-use super::{Context, Parsed, check_scope};
+use super::check_scope;
 use crate::action::Action;
+use crate::context::{Context, Parsed};
 
 pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = context.need("the name of a bandwidth filter")?;

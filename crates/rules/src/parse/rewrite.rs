@@ -5,8 +5,9 @@ use http::Name;
 use sample::format::FormatFor;
 use sample::regex::Regex;
 
-use super::{Context, Parsed, wrong};
+use super::wrong;
 use crate::action::{Action, NameMatch, Part};
+use crate::context::{Context, Parsed};
 
 pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = context.need("a header name")?;

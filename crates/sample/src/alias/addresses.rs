@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::{int, int_or_hex};
 use crate::env::Env;
 use crate::fetch;
-use crate::format::{Flags, quoted, write_bytes};
+use crate::flags::{Flags, quoted, write_bytes};
 use crate::session::Endpoint;
 use crate::value::write_ip4;
 

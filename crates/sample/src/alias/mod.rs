@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::encode::{Encoding, Item};
 use crate::env::Env;
 use crate::fetch;
-use crate::format::{Flags, write_bytes};
+use crate::flags::{Flags, write_bytes};
 use crate::socket::ConnectionError;
 use crate::transaction::{CaptureSlot, Cause, Phase, Termination};
 use crate::value::write_int;

@@ -5,7 +5,7 @@
 use crate::encode::Item;
 use crate::env::Env;
 use crate::fetch;
-use crate::format::{Flags, escaped, quoted, write_bytes};
+use crate::flags::{Flags, escaped, quoted, write_bytes};
 use crate::transaction::{CaptureSlot, Kept};
 
 fn kept<'a>(env: &Env<'a>, part: impl Fn(&crate::Transaction) -> Kept) -> Option<&'a [u8]> {

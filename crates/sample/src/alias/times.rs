@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::{growing, int, int_or_hex};
 use crate::env::Env;
 use crate::fetch::{self, Timers};
-use crate::format::{Flags, write_bytes};
+use crate::flags::{Flags, write_bytes};
 use crate::session::Session;
 
 thread_local! {

@@ -2,7 +2,8 @@
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Spec, arg};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::transaction::CaptureSlot;
 use crate::value::{Type, Value};
 

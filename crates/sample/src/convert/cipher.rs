@@ -10,7 +10,8 @@ use cbc::cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit};
 use super::encode::b64;
 use super::{Convert, gcm, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
 const GCM: &[Spec] = &[

@@ -4,7 +4,8 @@ use base::clock::{Date, local_offset, write_local_zone};
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, write_int};
 
 const FORMAT: &[Spec] = &[arg(Kind::Str), opt(Kind::Int)];

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
 const DEBUG: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];

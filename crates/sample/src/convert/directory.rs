@@ -6,8 +6,9 @@ use state::{Proxy, Server};
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Prepared};
-use crate::env::{Directory, Env, Scope};
+use crate::env::Env;
 use crate::fetch;
+use crate::scope::{Directory, Scope};
 use crate::value::{Type, Value};
 
 #[rustfmt::skip]

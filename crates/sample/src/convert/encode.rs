@@ -7,7 +7,8 @@ use http::uri;
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, write_int};
 
 const HEX_CHUNKS: &[Spec] = &[opt(Kind::Str), opt(Kind::Int), opt(Kind::Int)];

@@ -6,7 +6,8 @@ use http::is_token;
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, arg, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value, parse_int, write_int};
 
 #[rustfmt::skip]

@@ -5,7 +5,8 @@ use base::hash;
 use super::encode::b64;
 use super::{Convert, digest, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
 const AVALANCHE: &[Spec] = &[opt(Kind::Int)];

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::json_path::{self, Found, Path};
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, arg, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, leading_int};
 
 #[rustfmt::skip]

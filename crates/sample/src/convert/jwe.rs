@@ -18,8 +18,9 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use super::{Convert, cipher, gcm, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, arg};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::keys::{Certificates, PrivateKey, Stored, parse_jwk, point};
+use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
 const KEY: &[Spec] = &[arg(Kind::StrOrVariable)];

@@ -10,8 +10,9 @@ use sha2::{Sha256, Sha384, Sha512};
 use super::encode::URL_LENIENT;
 use super::{Convert, json, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, arg, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::keys::{self, Certificate, Certificates, PublicKey, Stored};
+use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
 const QUERY: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];

@@ -2,8 +2,9 @@
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::pattern::{Method, View};
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, parse_int, parse_ip};
 
 const TEXT: &[Spec] = &[arg(Kind::Str), opt(Kind::Str)];
@@ -88,7 +89,7 @@ pub(super) static CONVERTS: &[Convert] = &{
 
 fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: Method) -> Result<(), String> {
     let name = String::from_utf8_lossy(text_of(&args[0])).into_owned();
-    let list = scope.patterns.borrow_mut().file(&name, true, scope.names)?;
+    let list = scope.patterns.borrow_mut().file(&name, true, |path| scope.names.read_patterns(path))?;
     args[0] = Arg::View(Box::new(View::new(list, method, false)?));
     Ok(())
 }

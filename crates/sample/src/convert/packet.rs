@@ -2,7 +2,8 @@
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Spec, opt};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
 const FP: &[Spec] = &[opt(Kind::Int)];

@@ -2,7 +2,8 @@
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, arg, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
 #[rustfmt::skip]

@@ -5,8 +5,9 @@ use http::uri;
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
 use crate::auth::same;
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::regex::Regex;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
 const FIELD: &[Spec] = &[arg(Kind::Int), arg(Kind::Str), opt(Kind::Int)];

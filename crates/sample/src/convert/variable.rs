@@ -3,7 +3,8 @@
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, arg, opt, text_of};
 use crate::condition::{Condition, Test};
-use crate::env::{Env, Scope};
+use crate::env::Env;
+use crate::scope::Scope;
 use crate::transaction::{Cause, Phase};
 use crate::value::{Type, Value};
 use crate::vars::SetConditions;

@@ -2,8 +2,9 @@
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, arg};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::Columns;
+use crate::scope::Scope;
 use crate::transaction::CaptureSlot;
 use crate::value::{Scratch, Type, Value};
 

@@ -4,8 +4,9 @@ use base::clock::WallTime;
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, arg, opt};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::Columns;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
 #[rustfmt::skip]

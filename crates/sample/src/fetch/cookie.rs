@@ -7,8 +7,9 @@ use http::{Head, Name};
 use super::header::{as_number, request, response};
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, opt};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::{Columns, is_response};
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
 const NAME: &[crate::args::Spec] = &[opt(Kind::Str)];

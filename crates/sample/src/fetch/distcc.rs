@@ -3,8 +3,9 @@
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::{Columns, is_response};
+use crate::scope::Scope;
 use crate::value::{Type, Value};
 
 const TOKEN: &[Spec] = &[arg(Kind::Str), opt(Kind::Int)];

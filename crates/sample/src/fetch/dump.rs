@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::Columns;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 use crate::vars::{Mentioned, VarScope};
 

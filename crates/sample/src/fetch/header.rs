@@ -4,9 +4,10 @@ use http::{Head, KnownName, Name, uri};
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, opt};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::packed::write_length;
 use crate::place::{Columns, is_response};
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
 const ONE: &[crate::args::Spec] = &[opt(Kind::HeaderName), opt(Kind::Int)];

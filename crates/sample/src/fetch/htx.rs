@@ -5,8 +5,9 @@ use http::Head;
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::{Columns, is_response};
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
 const INDEX: &[Spec] = &[arg(Kind::Str)];

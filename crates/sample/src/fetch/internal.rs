@@ -7,8 +7,9 @@ use super::{Cursor, Fetch, row};
 use runtime::usage::{self, Of};
 
 use crate::args::{Arg, Args};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::Columns;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
 #[rustfmt::skip]

@@ -5,8 +5,9 @@ use http::{Head, KnownName, uri};
 use super::header::{request, response};
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, opt};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::Columns;
+use crate::scope::Scope;
 use crate::value::{Type, Value};
 
 #[rustfmt::skip]

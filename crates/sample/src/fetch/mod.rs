@@ -33,8 +33,9 @@ pub(crate) use proxy::{backend, backend_connections};
 pub(crate) use timer::{Timers, accepted, requested};
 
 use crate::args::{Arg, Args, Spec};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::Columns;
+use crate::scope::Scope;
 use crate::value::{Type, Value};
 
 /// Where a fetch that has several values stands among them.

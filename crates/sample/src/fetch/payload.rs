@@ -2,8 +2,9 @@
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, arg, opt};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::{Columns, is_response};
+use crate::scope::Scope;
 use crate::value::{Type, Value};
 
 const RANGE: &[crate::args::Spec] = &[arg(Kind::Int), arg(Kind::Int)];

@@ -6,8 +6,9 @@ use super::header::{host, request};
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, arg, opt};
 use crate::auth;
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::Columns;
+use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, parse_ip};
 
 #[rustfmt::skip]

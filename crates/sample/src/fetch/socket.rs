@@ -2,8 +2,9 @@
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, Spec, opt, text_of};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::Columns;
+use crate::scope::Scope;
 use crate::socket::{ConnectionError, TcpFacts};
 use crate::value::{Bytes, Scratch, Type, Value};
 

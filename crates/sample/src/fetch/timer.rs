@@ -3,8 +3,9 @@
 use super::constant::time_unit;
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, opt};
-use crate::env::{Env, Scope};
+use crate::env::Env;
 use crate::place::Columns;
+use crate::scope::Scope;
 use crate::value::{Type, Value};
 
 #[rustfmt::skip]

@@ -9,8 +9,25 @@ use super::entries::{Entries, Entry, Slot, Texts};
 use super::exact::Keys;
 use super::index::Index;
 use super::method::Method;
-use super::sets::Origin;
 use crate::value::{Type, Value};
+
+/// Where a list comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A file of that name.
+    File(Box<str>),
+    /// No file: a name only (`virt@`).
+    Virtual(Box<str>),
+    /// The words of one ACL.
+    Acl {
+        /// Its criterion.
+        keyword: Box<str>,
+        /// The file where it stands.
+        file: Box<str>,
+        /// The line.
+        line: u32,
+    },
+}
 
 /// A line as it is shown and given.
 #[derive(Clone, Debug, PartialEq, Eq)]

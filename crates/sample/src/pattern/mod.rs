@@ -17,7 +17,7 @@ mod sets;
 mod substrings;
 
 pub(crate) use index::Index;
-pub use list::{Found, Line, List, NewLine, View};
+pub use list::{Found, Line, List, NewLine, Origin, View};
 pub use method::Method;
 pub use ranges::Range;
-pub use sets::{Origin, PatternSets};
+pub use sets::PatternSets;

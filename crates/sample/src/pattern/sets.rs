@@ -5,27 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::entries::Entries;
-use super::list::List;
+use super::list::{List, Origin};
 use super::method::Method;
-use crate::env::Names;
-
-/// Where a list comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A file of that name.
-    File(Box<str>),
-    /// No file: a name only (`virt@`).
-    Virtual(Box<str>),
-    /// The words of one ACL.
-    Acl {
-        /// Its criterion.
-        keyword: Box<str>,
-        /// The file where it stands.
-        file: Box<str>,
-        /// The line.
-        line: u32,
-    },
-}
 
 /// The lists of a plan.
 #[derive(Debug, Default, Clone)]
@@ -37,8 +18,13 @@ pub struct PatternSets {
 }
 
 impl PatternSets {
-    /// The list of a file (`file@`, the default), of a file that may be missing (`opt@`), or of no file (`virt@`).
-    pub fn file(&mut self, name: &str, is_map: bool, names: &dyn Names) -> Result<Arc<List>, String> {
+    /// The list of a file (`file@`, the default), of a file that may be missing (`opt@`), or of no file (`virt@`). What `read` gives of a file is kept by nobody else.
+    pub fn file(
+        &mut self,
+        name: &str,
+        is_map: bool,
+        read: impl FnOnce(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Arc<List>, String> {
         let (path, optional, is_virtual) = match name.split_once('@') {
             Some(("file", path)) => (path, false, false),
             Some(("opt", path)) => (path, true, false),
@@ -56,7 +42,7 @@ impl PatternSets {
             return Ok(self.register(Origin::Virtual(path.into()), is_map, Entries::default()));
         }
         let failed = |error: String| format!("cannot read the patterns in `{path}`: {error}");
-        let entries = match names.read_patterns(path) {
+        let entries = match read(path) {
             Ok(text) => Entries::load(text, is_map).map_err(failed)?,
             Err(_) if optional => Entries::default(),
             Err(error) => return Err(failed(error)),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};
 
-use super::{ENTRY, count_all, limits, size_of};
+use crate::limits::{ENTRY, count_all, limits, size_of};
 use crate::value::{Scratch, Value};
 
 /// A process-wide variable.

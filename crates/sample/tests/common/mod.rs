@@ -94,9 +94,9 @@ impl Names for World {
         Arc::clone(&self.certificates)
     }
 
-    fn directory(&self) -> Option<Arc<sample::env::Directory>> {
+    fn directory(&self) -> Option<Arc<sample::scope::Directory>> {
         let (frontend, backend) = (Arc::clone(&self.frontend), Arc::clone(&self.backend));
-        Some(Arc::new(sample::env::Directory {
+        Some(Arc::new(sample::scope::Directory {
             frontends: HashMap::from([("fe".into(), frontend)]),
             backends: HashMap::from([("be".into(), backend)]),
         }))

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::server::{Operational, Server};
+use super::{Operational, Server};
 
 /// What is called, from any thread, when a server's weight is to begin to rise.
 pub(crate) struct Starter(Box<dyn Fn() + Send + Sync>);
@@ -58,5 +58,34 @@ impl Server {
     /// How often its weight began to rise.
     pub fn came_up(&self) -> u32 {
         self.rises.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::server;
+
+    #[test]
+    fn slow_start_never_rounds_a_weight_down_to_nothing() {
+        let server = server();
+        server.set_weight(1);
+        server.set_ramp(5);
+        assert_eq!(server.effective_weight(), 1);
+        assert_eq!(server.fine_weight(), 1);
+        server.set_ramp(50);
+        assert_eq!(server.fine_weight(), 9);
+        server.set_weight(100);
+        assert_eq!(server.throttle(), None, "only while it rises");
+        server.set_operational(Operational::Starting, 1);
+        for (percent, shown, throttle) in [(6, 7, 6), (37, 38, 37), (68, 69, 68)] {
+            server.set_ramp(percent);
+            assert_eq!((server.shown_weight(), server.throttle()), (shown, Some(throttle)));
+        }
+        server.set_weight(1);
+        server.set_ramp(100);
+        assert_eq!(server.fine_weight(), 16);
+        server.set_weight(0);
+        assert_eq!(server.fine_weight(), 0);
     }
 }

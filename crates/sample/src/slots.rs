@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::net::Ipv4Addr;
 
-use super::{ENTRY, count_all, limits};
+use crate::limits::{ENTRY, count_all, limits};
 use crate::value::{Scratch, Value};
 
 /// The values of one scope. Setting needs no exclusive borrow, because converters set variables while the
@@ -230,7 +230,7 @@ impl Slots {
     /// Sets `slot` if it holds a number, a boolean or an IPv4 address and is given one: then nothing moves, and
     /// what it counts in the limits stays. Says whether that was so.
     #[inline]
-    pub(super) fn replace(&self, slot: u32, value: &Value<'_>) -> bool {
+    pub(crate) fn replace(&self, slot: u32, value: &Value<'_>) -> bool {
         let Some(new) = Slot::of(value) else { return false };
         match self.own.borrow_mut().slots.get_mut(slot as usize) {
             Some(old) if old.is_plain() => {
@@ -242,7 +242,7 @@ impl Slots {
     }
 
     /// Sets `slot`. The caller has looked at the limits and counted.
-    pub(super) fn set(&self, slot: u32, value: &Value<'_>) {
+    pub(crate) fn set(&self, slot: u32, value: &Value<'_>) {
         self.own.borrow_mut().set(slot, value);
     }
 
@@ -260,17 +260,17 @@ impl Slots {
 
     /// What the variable in `slot` counts in the limits.
     #[inline]
-    pub(super) fn size(&self, slot: u32) -> usize {
+    pub(crate) fn size(&self, slot: u32) -> usize {
         self.own.borrow().size(slot)
     }
 
     /// Bytes that all of them count.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held.get()
     }
 
     /// Counts `new` bytes in the place of `old`.
-    pub(super) fn count(&self, old: usize, new: usize) {
+    pub(crate) fn count(&self, old: usize, new: usize) {
         self.held.set((self.held.get() + new).saturating_sub(old));
         count_all(old, new);
     }

@@ -4,9 +4,8 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use runtime::timer;
-
-use crate::{Proxy, Server, transition};
+use super::Server;
+use crate::proxy::Proxy;
 
 /// The links of one server.
 #[derive(Debug, Default)]
@@ -17,15 +16,14 @@ pub(crate) struct Follow {
 }
 
 impl Server {
-    /// Lets this server of `proxy` follow `tracked` for good.
-    pub fn track(self: &Arc<Self>, proxy: &Arc<Proxy>, tracked: &Arc<Server>) {
-        if self.follow.tracked.set(tracked.clone()).is_ok() {
-            let mut followers = tracked.follow.followers.lock().unwrap_or_else(PoisonError::into_inner);
-            followers.push((Arc::downgrade(proxy), Arc::downgrade(self)));
-            drop(followers);
-            // What holds the tracked server back holds this one too, and those that follow it already.
-            transition::inherit(tracked, timer::now_ms(), &|_, _, _| ());
+    /// Notes that this server of `proxy` follows `tracked` for good; says whether it followed none before.
+    pub(crate) fn follow(self: &Arc<Self>, proxy: &Arc<Proxy>, tracked: &Arc<Self>) -> bool {
+        if self.follow.tracked.set(tracked.clone()).is_err() {
+            return false;
         }
+        let mut followers = tracked.follow.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        followers.push((Arc::downgrade(proxy), Arc::downgrade(self)));
+        true
     }
 
     /// The server that this one follows.

@@ -1,0 +1,71 @@
+//! What start lines and header lines have in common: their ends, blanks, and breaches that are let through.
+//! Called by `parse` and `start_line`.
+
+use crate::head::Head;
+use crate::options::ParseOptions;
+use crate::outcome::{ErrorKind, ParseError};
+use crate::scan::line_break;
+
+/// `None` where the bytes do not suffice.
+pub(crate) type Scanned<T> = Result<Option<T>, ParseError>;
+
+pub(crate) fn fail<T>(kind: ErrorKind, offset: usize) -> Result<T, ParseError> {
+    Err(ParseError { kind, offset })
+}
+
+/// Unwraps a `Scanned`, leaving the function when bytes are missing.
+macro_rules! have {
+    ($scanned:expr) => {
+        match $scanned {
+            Some(found) => found,
+            None => return Ok(None),
+        }
+    };
+}
+pub(crate) use have;
+
+/// Steps over the CRLF or LF at `at`.
+#[inline(always)]
+pub(crate) fn line_end(buf: &[u8], at: usize, options: &ParseOptions) -> Scanned<usize> {
+    if buf[at] == b'\r' {
+        return match have!(buf.get(at + 1)) {
+            b'\n' => Ok(Some(at + 2)),
+            _ => fail(ErrorKind::BareCr, at),
+        };
+    }
+    if options.lone_lf { Ok(Some(at + 1)) } else { fail(ErrorKind::BareLf, at) }
+}
+
+#[inline(always)]
+pub(crate) fn is_blank(b: u8) -> bool {
+    matches!(b, b' ' | b'\t')
+}
+
+/// First byte at or after `at` that is neither space nor tab.
+#[inline(always)]
+pub(crate) fn skip_blanks(buf: &[u8], mut at: usize) -> Option<usize> {
+    while is_blank(*buf.get(at)?) {
+        at += 1;
+    }
+    Some(at)
+}
+
+/// Records the first breach let through.
+#[cold]
+pub(crate) fn tolerate(head: &mut Head, kind: ErrorKind, offset: usize) {
+    head.violation.get_or_insert(ParseError { kind, offset });
+}
+
+/// Index of the CR or LF that ends a value or reason.
+#[inline(always)]
+pub(crate) fn value_end(buf: &[u8], from: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+    let mut stop = line_break(buf, from);
+    while *have!(buf.get(stop)) == 0 {
+        if !options.relaxed {
+            return fail(ErrorKind::Nul, stop);
+        }
+        tolerate(head, ErrorKind::Nul, stop);
+        stop = line_break(buf, stop + 1);
+    }
+    Ok(Some(stop))
+}

@@ -1,0 +1,219 @@
+//! What the table of actions is made of: rule sets, rows, and what the parser of a row sees.
+
+use std::time::Duration;
+
+use base::support::Support;
+use base::units::{DefaultUnit, parse_duration, parse_size};
+use diag::{Diagnostic, Span};
+use sample::expression::Expression;
+use sample::format::{Format, FormatFor};
+use sample::regex::Regex;
+use sample::{Place, Scope, Word, Words};
+
+use crate::action::{Action, Number};
+
+/// The rule sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub enum Ruleset {
+    TcpConnection = 1,
+    TcpSession = 2,
+    TcpRequest = 4,
+    TcpResponse = 8,
+    HttpRequest = 16,
+    HttpResponse = 32,
+    HttpAfterResponse = 64,
+}
+
+impl Ruleset {
+    /// The words that begin its rules.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TcpConnection => "tcp-request connection",
+            Self::TcpSession => "tcp-request session",
+            Self::TcpRequest => "tcp-request content",
+            Self::TcpResponse => "tcp-response content",
+            Self::HttpRequest => "http-request",
+            Self::HttpResponse => "http-response",
+            Self::HttpAfterResponse => "http-after-response",
+        }
+    }
+
+    /// Where the expressions of its rules stand.
+    pub fn place(self) -> Place {
+        match self {
+            Self::TcpConnection => Place::TcpConnection,
+            Self::TcpSession => Place::TcpSession,
+            Self::TcpRequest => Place::TcpRequestContent,
+            Self::TcpResponse => Place::TcpResponseContent,
+            Self::HttpRequest => Place::HttpRequest,
+            Self::HttpResponse | Self::HttpAfterResponse => Place::HttpResponse,
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::TcpConnection,
+        Self::TcpSession,
+        Self::TcpRequest,
+        Self::TcpResponse,
+        Self::HttpRequest,
+        Self::HttpResponse,
+        Self::HttpAfterResponse,
+    ];
+}
+
+/// One action.
+pub struct Row {
+    /// Its name, without what stands in parentheses.
+    pub name: &'static str,
+    /// What follows the name.
+    pub arguments: &'static str,
+    /// The sets it may stand in, a bit each.
+    pub sets: u8,
+    /// What it does.
+    pub doc: &'static str,
+    /// Reads its arguments.
+    pub(crate) parse: Parse,
+    /// Whether more letters may follow the name (`track-sc0`, `lua.name`).
+    pub prefix: bool,
+    /// Whether it is taken; others are understood and refused.
+    pub built: bool,
+    /// How much of it works.
+    pub support: Support,
+}
+
+/// What an action's parser sees.
+pub(crate) struct Context<'c, 'w, 's> {
+    pub(crate) set: Ruleset,
+    pub(crate) row: &'static Row,
+    /// The action's own word, parentheses included.
+    pub(crate) word: Word<'w>,
+    pub(crate) words: &'c mut Words<'w>,
+    pub(crate) scope: &'c Scope<'s>,
+}
+
+/// What an action's parser gives.
+pub(crate) type Parsed = Result<Action, Diagnostic>;
+
+/// An action's parser.
+pub(crate) type Parse = fn(&mut Context<'_, '_, '_>) -> Parsed;
+
+impl<'w> Context<'_, 'w, '_> {
+    pub(crate) fn usage(&self, missing: &str) -> Diagnostic {
+        Diagnostic::alert(format!("`{}` needs {missing}", self.row.name))
+            .at(self.words.span())
+            .help(self.usage_line())
+    }
+
+    pub(crate) fn usage_line(&self) -> String {
+        let Row { name, arguments, .. } = self.row;
+        let gap = if arguments.starts_with('(') { "" } else { " " };
+        format!("usage: {} {name}{gap}{arguments}", self.set.name())
+    }
+
+    /// The next word, unless it begins the condition.
+    pub(crate) fn need(&mut self, what: &str) -> Result<Word<'w>, Diagnostic> {
+        match self.words.peek() {
+            Some(word) if !matches!(word.text, "if" | "unless") => {
+                self.words.next();
+                Ok(word)
+            }
+            _ => Err(self.usage(what)),
+        }
+    }
+
+    pub(crate) fn format(&mut self, what: &str, used_for: FormatFor) -> Result<Format, Diagnostic> {
+        let word = self.need(what)?;
+        Format::compile(word.text, word.span, self.scope, used_for)
+    }
+
+    pub(crate) fn expression(&mut self) -> Result<Expression, Diagnostic> {
+        if matches!(self.words.peek_text(), "" | "if" | "unless") {
+            return Err(self.usage("a sample expression"));
+        }
+        Expression::compile(self.words, self.scope)
+    }
+
+    /// What stands in the parentheses of the action's word, and where.
+    pub(crate) fn parenthesised(&self) -> Result<(&'w str, Span), Diagnostic> {
+        let text = self.word.text;
+        let inner =
+            text.find('(').and_then(|open| text[open + 1..].strip_suffix(')').map(|inner| (open + 1, inner)));
+        match inner {
+            Some((start, inner)) if !inner.is_empty() => {
+                Ok((inner, self.word.span.part(start, start + inner.len())))
+            }
+            _ => Err(Diagnostic::alert(format!("`{}` needs an argument in parentheses", self.row.name))
+                .at(self.word.span)
+                .help(self.usage_line())),
+        }
+    }
+
+    pub(crate) fn duration(&self, word: Word<'_>) -> Result<u64, Diagnostic> {
+        let parsed = parse_duration(word.text, DefaultUnit::Milliseconds);
+        parsed
+            .map(|time: Duration| time.as_millis() as u64)
+            .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))
+    }
+
+    /// A time, or an expression that gives milliseconds.
+    pub(crate) fn time_or_expression(&mut self) -> Result<Number, Diagnostic> {
+        let Some(word) = self.words.peek() else { return Err(self.usage("a time or an expression")) };
+        if word.text.starts_with(|first: char| first.is_ascii_digit()) {
+            self.words.next();
+            return Ok(Number::Fixed(self.duration(word)? as i64));
+        }
+        Ok(Number::Made(self.expression()?))
+    }
+
+    /// Likewise a time of which none would be no time at all.
+    pub(crate) fn positive_time_or_expression(&mut self, rule: &str) -> Result<Number, Diagnostic> {
+        let span = self.words.span();
+        match self.time_or_expression()? {
+            Number::Fixed(0) => Err(Diagnostic::alert(format!("`{rule}` of no time says nothing"))
+                .at(span)
+                .haproxy(format!("null value is not valid for a '{rule}' rule."))),
+            time => Ok(time),
+        }
+    }
+
+    /// A size, or an expression that gives bytes.
+    pub(crate) fn size_or_expression(&mut self) -> Result<Number, Diagnostic> {
+        let Some(word) = self.words.peek() else { return Err(self.usage("a size or an expression")) };
+        if word.text.starts_with(|first: char| first.is_ascii_digit()) {
+            self.words.next();
+            let size = parse_size(word.text)
+                .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))?;
+            return Ok(Number::Fixed(size as i64));
+        }
+        Ok(Number::Made(self.expression()?))
+    }
+
+    pub(crate) fn number_or_expression(&mut self, low: i64, high: i64) -> Result<Number, Diagnostic> {
+        let Some(word) = self.words.peek() else { return Err(self.usage("a number or an expression")) };
+        let digits = word.text.strip_prefix("0x");
+        let number = match digits {
+            Some(hex) => i64::from_str_radix(hex, 16).ok(),
+            None => word.text.parse::<i64>().ok(),
+        };
+        match number {
+            Some(number) if (low..=high).contains(&number) => {
+                self.words.next();
+                Ok(Number::Fixed(number))
+            }
+            Some(_) => {
+                Err(Diagnostic::alert(format!("`{}` is not between {low} and {high}", word.text))
+                    .at(word.span))
+            }
+            None => Ok(Number::Made(self.expression()?)),
+        }
+    }
+
+    pub(crate) fn regex(&mut self) -> Result<Regex, Diagnostic> {
+        let word = self.need("a regular expression")?;
+        Regex::new(word.text, false)
+            .map_err(|error| Diagnostic::alert(format!("bad regular expression: {error}")).at(word.span))
+    }
+}

@@ -1,0 +1,138 @@
+//! What rules are run on, and what comes of it.
+
+use std::sync::Arc;
+
+use base::address::Family;
+use sample::vars::Var;
+use sample::{Env, LogOrigin, LogProfile, Session, Transaction};
+use state::Process;
+use state::resolvers::Section;
+
+use crate::reply::Reply;
+
+/// What a set of rules is run on.
+pub struct Stage<'a> {
+    /// The process.
+    pub process: &'a Process,
+    /// The client's connection.
+    pub session: &'a Session,
+    /// The request; `None` before there is one.
+    pub transaction: Option<&'a mut Transaction>,
+    /// See [`Env::request_bytes`].
+    pub request_bytes: &'a [u8],
+    /// See [`Env::response_bytes`].
+    pub response_bytes: &'a [u8],
+    /// The longest that a head may become by rewriting: what its body leaves of a buffer (`tune.bufsize`).
+    pub longest_head: usize,
+    /// See [`Env::sockets`].
+    pub sockets: Option<&'a dyn sample::Sockets>,
+    /// See [`Env::complete`].
+    pub complete: bool,
+    /// Milliseconds of the monotonic clock.
+    pub now_ms: u64,
+}
+
+impl Stage<'_> {
+    /// The view that expressions get.
+    pub(crate) fn env(&self) -> Env<'_> {
+        Env {
+            session: Some(self.session),
+            transaction: self.transaction.as_deref(),
+            request_bytes: self.request_bytes,
+            response_bytes: self.response_bytes,
+            sockets: self.sockets,
+            complete: self.complete,
+            ..Env::new(self.process, self.now_ms)
+        }
+    }
+}
+
+/// How running a set ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// All rules were looked at.
+    Done,
+    /// A rule let it pass: the rest of the set is not looked at.
+    Accept,
+    /// A condition needs bytes that are not here yet: run again from the same rule.
+    Wait,
+    /// Something is to be done before the next rule.
+    Hold(Hold),
+    /// A rule ended it.
+    Final(Final),
+}
+
+/// What the caller does before it goes on.
+#[derive(Debug, Clone)]
+pub enum Hold {
+    /// Waits for this many bytes of the body (0: for all of it), at most so long.
+    Body {
+        /// Bytes.
+        at_least: usize,
+        /// Milliseconds.
+        timeout_ms: u64,
+    },
+    /// Waits so many milliseconds.
+    Pause(u64),
+    /// Sends these bytes, a whole interim response.
+    EarlyHint(Box<[u8]>),
+    /// Expects a PROXY header first (`tcp-request connection expect-proxy layer4`).
+    ExpectProxy,
+    /// Expects a NetScaler Client IP header first (`tcp-request connection expect-netscaler-cip layer4`).
+    ExpectNetscaler,
+    /// Sets the type of service of what goes to the client.
+    Tos(u32),
+    /// Sets the firewall mark of what goes to the client.
+    Mark(u32),
+    /// Writes a log line now (`do-log`).
+    Log {
+        /// The rule set.
+        origin: LogOrigin,
+        /// `profile`: instead of those of the loggers.
+        profile: Option<Arc<LogProfile>>,
+    },
+    /// Finds the address of a name and puts it into a variable (`do-resolve`).
+    Resolve {
+        /// Whose name servers are asked.
+        section: Arc<Section>,
+        /// The host.
+        name: Box<str>,
+        /// The family that is asked for first.
+        prefer: Option<Family>,
+        /// Where the address goes; it stays as it is when there is none.
+        var: Var,
+    },
+}
+
+/// A service that answers requests (`use-service`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// `prometheus-exporter`.
+    PrometheusExporter,
+}
+
+/// How a rule ended the message or connection.
+#[derive(Debug, Clone)]
+pub enum Final {
+    /// Refused, with this answer.
+    Deny(Arc<Reply>),
+    /// Refused after `timeout tarpit`.
+    Tarpit(Arc<Reply>),
+    /// Answered (`return`, `redirect`, `auth`).
+    Reply(Arc<Reply>),
+    /// Closed without an answer.
+    Reject,
+    /// The connection to the server is closed (`tcp-response content close`).
+    CloseServer,
+    /// Dropped so that the client does not learn of it.
+    SilentDrop {
+        /// The TTL of the reset that is sent, if one is.
+        rst_ttl: Option<u8>,
+    },
+    /// Answered by a service (`use-service`).
+    Service(Service),
+    /// The stream goes on in HTTP mode (`switch-mode http`).
+    SwitchMode,
+    /// A rewrite failed under `strict-mode on`.
+    Internal,
+}

@@ -1,0 +1,151 @@
+//! What names mean when an expression is compiled, and where it stands.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use state::{Mode, Proxy};
+
+use crate::acl::Acls;
+use crate::log_profile::LogProfile;
+use crate::pattern::PatternSets;
+use crate::place::{CHECK, CLI, CONFIG, Columns, Place};
+use crate::vars::Variables;
+
+/// The messages of an `http-errors` section: status, and the bytes of the file.
+pub type HttpErrors = Arc<[(u16, Arc<[u8]>)]>;
+
+/// All proxies by name, for what looks one up at run time.
+#[derive(Debug, Default)]
+pub struct Directory {
+    /// Those with a frontend's side.
+    pub frontends: HashMap<Box<str>, Arc<Proxy>>,
+    /// Those with a backend's side.
+    pub backends: HashMap<Box<str>, Arc<Proxy>>,
+}
+
+/// What names mean while a plan is resolved. Implemented by `config`.
+pub trait Names {
+    /// The proxy with a backend's side of that name.
+    fn backend(&self, name: &str) -> Option<Arc<Proxy>>;
+    /// The proxy with a frontend's side of that name.
+    fn frontend(&self, name: &str) -> Option<Arc<Proxy>>;
+    /// The users of a `userlist`: checks a name and password, and tells groups.
+    fn userlist(&self, name: &str) -> Option<Arc<crate::auth::Userlist>> {
+        let _ = name;
+        None
+    }
+    /// Whether `expose-experimental-directives` allows what is experimental.
+    fn experimental(&self) -> bool {
+        true
+    }
+    /// The raw messages of an `http-errors` section, by status.
+    fn http_errors(&self, name: &str) -> Option<HttpErrors> {
+        let _ = name;
+        None
+    }
+    /// Reads a file named in the configuration (error files, keys), relative to the working directory. At run time none is.
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
+        Err(format!("`{path}`: no file is read at run time"))
+    }
+    /// Reads a file of patterns, which is often large and read once: its bytes are the caller's, and nobody keeps a copy.
+    fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
+        self.read_file(path)
+    }
+    /// An environment variable (`env`). The configuration may have changed what the process was started with.
+    fn variable(&self, name: &[u8]) -> Option<Vec<u8>> {
+        use std::os::unix::ffi::{OsStrExt, OsStringExt};
+        std::env::var_os(std::ffi::OsStr::from_bytes(name)).map(OsStringExt::into_vec)
+    }
+    /// The ring of that name, for the converter `debug`.
+    fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {
+        let _ = name;
+        None
+    }
+    /// The certificates that expressions name, those of `crt-store` sections with `jwt on` among them.
+    fn certificates(&self) -> Arc<crate::keys::Certificates> {
+        Arc::default()
+    }
+    /// All proxies, for names that are only known at run time; made once and shared.
+    fn directory(&self) -> Option<Arc<Directory>> {
+        None
+    }
+    /// The bandwidth filter of that name in the proxy being compiled.
+    fn bandwidth(&self, name: &str) -> Option<Arc<crate::bandwidth::BandwidthFilter>> {
+        let _ = name;
+        None
+    }
+    /// The `resolvers` section of that name.
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+        let _ = name;
+        None
+    }
+    /// The names of all `resolvers` sections, for suggestions.
+    fn resolvers_names(&self) -> Vec<Box<str>> {
+        Vec::new()
+    }
+    /// A new capture slot of the current frontend for values of up to `length` bytes; `None` outside frontends.
+    fn capture_slot(&self, length: usize) -> Option<usize> {
+        let _ = length;
+        None
+    }
+    /// The `log-profile` sections by name, where rules may name them.
+    fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
+        None
+    }
+    /// Keeps a warning about what is being compiled.
+    fn warn(&self, warning: diag::Diagnostic) {
+        let _ = warning;
+    }
+    /// The file and line of a place, for `last_rule_file` and `last_rule_line`.
+    fn position(&self, span: diag::Span) -> (String, u32) {
+        let _ = span;
+        (String::new(), 0)
+    }
+}
+
+/// The setting in which expressions, conditions and rules of one proxy are compiled.
+pub struct Scope<'a> {
+    /// What names mean.
+    pub names: &'a dyn Names,
+    /// The variables of the whole plan: names become slots.
+    pub variables: &'a RefCell<Variables>,
+    /// Pattern files and other pattern sets of the whole plan, shared between ACLs and maps.
+    pub patterns: &'a RefCell<PatternSets>,
+    /// The ACLs of the proxy declared so far, by name.
+    pub acls: &'a Acls,
+    /// The proxy itself; `None` in global.
+    pub proxy: Option<&'a Arc<Proxy>>,
+    /// Its mode.
+    pub mode: Mode,
+    /// Where the expression stands.
+    pub place: Place,
+    /// Whether it is inherited from a defaults section, which has no servers of its own.
+    pub inherited: bool,
+}
+
+impl Scope<'_> {
+    /// The columns of `-dKsmp` that stand for this place.
+    pub fn columns(&self) -> Columns {
+        let (frontend, backend) =
+            self.proxy.map_or((true, true), |proxy| (proxy.is_frontend, proxy.is_backend));
+        let of = |front: u32, back: u32| {
+            Columns(if frontend { 1 << front } else { 0 } | if backend { 1 << back } else { 0 })
+        };
+        match self.place {
+            Place::TcpConnection => Columns(1),
+            Place::TcpSession => Columns(1 << 1),
+            // In HTTP mode the request's head is there by then.
+            Place::TcpRequestContent if self.mode == Mode::Http => Columns(of(2, 6).0 | of(3, 7).0),
+            Place::TcpRequestContent => of(2, 6),
+            Place::HttpRequest => of(3, 7),
+            Place::BackendRequest => Columns(1 << 9 | 1 << 10),
+            Place::TcpResponseContent => of(15, 11),
+            Place::HttpResponse => of(16, 12),
+            Place::Log => Columns(1 << 18),
+            Place::Check => Columns(CHECK),
+            Place::Boot => Columns(CONFIG),
+            Place::Command => Columns(CLI),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `clear counters` (management manual, 9.3): what is counted of servers, proxies and the process begins anew.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::counters::clear_shards;
+use crate::{Process, Proxy, Server};
+
+/// `clear counters` of one server: highest values, or with `all` everything counted.
+pub fn server(server: &Server, all: bool) {
+    clear_shards(&server.counters, all);
+    server.served_max.store(server.serving(), Relaxed);
+    server.queue.max.store(server.queue.len(), Relaxed);
+    if all {
+        server.health.failed.store(0, Relaxed);
+        server.health.observed.store(0, Relaxed);
+        server.downs.store(0, Relaxed);
+        server.down_ms.store(0, Relaxed);
+    }
+}
+
+/// `clear counters` of one proxy with its listeners and servers.
+pub fn proxy(proxy: &Proxy, all: bool) {
+    clear_shards(&proxy.frontend, all);
+    clear_shards(&proxy.backend, all);
+    proxy.connections_max.store(proxy.connections.load(Relaxed), Relaxed);
+    proxy.queue.max.store(proxy.queue.len(), Relaxed);
+    if all {
+        proxy.downs.store(0, Relaxed);
+    }
+    for listener in proxy.listeners.load().iter() {
+        if let Some(counters) = listener.counters.get() {
+            clear_shards(counters, all);
+        }
+    }
+    proxy.servers.load().iter().for_each(|own| server(own, all));
+}
+
+/// `clear counters` of the process: its highest rates. Totals of the process are never reset, as in HAProxy.
+pub fn process(process: &Process) {
+    for shard in process.counters.all() {
+        shard.connection_rate.clear_max();
+        shard.session_rate.clear_max();
+    }
+}
