@@ -145,7 +145,8 @@ memory() { # bytes of memory for each idle keep-alive connection
     config=$(proxy_config http "")
     for name in $haproxies nginx weir; do
         start "$name" "$config"
-        pss() { awk '/^Pss:/ {print $2 * 1024}' "/proc/$PID/smaps_rollup"; }
+        # Without the pages of files, which the system may take away meanwhile.
+        pss() { awk '/^Pss_(Anon|Shmem):/ {sum += $2 * 1024} END {print sum}' "/proc/$PID/smaps_rollup"; }
         ask run "target=127.0.0.1:$PORT" connections=64 seconds=1 >/dev/null
         ask hold "target=127.0.0.1:$PORT" connections=500 >/dev/null # tables that double have done so for a while
         before=$(pss)
@@ -175,6 +176,6 @@ echo "| load | divided by | weir: user | weir: CPU | without a profile: user | w
 echo "| --- | --- | --- | --- | --- | --- | --- | --- |"
 cat "$dir/ratios"
 echo
-echo "| $idle idle keep-alive connections | bytes each | MiB of the process |"
+echo "| $idle idle keep-alive connections | bytes each | MiB of the process without pages of files |"
 echo "| --- | --- | --- |"
 memory

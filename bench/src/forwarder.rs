@@ -70,35 +70,48 @@ pub(crate) fn run(listen: SocketAddr, origin: SocketAddr) -> io::Result<()> {
         for event in &events {
             if event.token() == LISTENER {
                 while let Ok((client, _)) = listener.accept() {
-                    accept(client, &poll, &mut pairs)?;
+                    let key = accept(client, &poll, &mut pairs)?;
+                    serve(&mut pairs, key, false, origin, &poll, &mut buffer);
                 }
-                continue;
-            }
-            let key = event.token().0 / 2;
-            let Some(pair) = pairs.get_mut(key) else { continue };
-            if !pair.serve(key, origin, &poll, &mut buffer).unwrap_or(false) {
-                pairs.remove(key);
+            } else {
+                let (key, from_origin) = (event.token().0 / 2, event.token().0 % 2 == 1);
+                serve(&mut pairs, key, from_origin, origin, &poll, &mut buffer);
             }
         }
     }
 }
 
-fn accept(mut client: TcpStream, poll: &Poll, pairs: &mut Slab<Pair>) -> io::Result<()> {
+fn accept(mut client: TcpStream, poll: &Poll, pairs: &mut Slab<Pair>) -> io::Result<usize> {
     let entry = pairs.vacant_entry();
-    let interest = Interest::READABLE | Interest::WRITABLE;
-    poll.registry().register(&mut client, Token(entry.key() * 2), interest)?;
-    entry.insert(Pair {
-        client,
-        origin: None,
-        request: Direction::default(),
-        response: Direction::default(),
-    });
-    Ok(())
+    let key = entry.key();
+    poll.registry().register(&mut client, Token(key * 2), Interest::READABLE | Interest::WRITABLE)?;
+    let (request, response) = Default::default();
+    entry.insert(Pair { client, origin: None, request, response });
+    Ok(key)
+}
+
+/// Moves what one side has sent, and ends the pair when it is over.
+fn serve(
+    pairs: &mut Slab<Pair>,
+    key: usize,
+    from_origin: bool,
+    to: SocketAddr,
+    poll: &Poll,
+    buffer: &mut [u8],
+) {
+    let Some(pair) = pairs.get_mut(key) else { return };
+    let open = match from_origin {
+        true => pair.answer(buffer),
+        false => pair.ask(key, to, poll, buffer),
+    };
+    if !open.unwrap_or(false) {
+        pairs.remove(key);
+    }
 }
 
 impl Pair {
-    /// Moves what can be moved. Gives false when the connection is over.
-    fn serve(&mut self, key: usize, to: SocketAddr, poll: &Poll, buffer: &mut [u8]) -> io::Result<bool> {
+    /// The client's side is readable or writable. Gives false when the connection is over.
+    fn ask(&mut self, key: usize, to: SocketAddr, poll: &Poll, buffer: &mut [u8]) -> io::Result<bool> {
         let origin = match &mut self.origin {
             Some(origin) => origin,
             none => {
@@ -108,7 +121,14 @@ impl Pair {
                 none.insert(origin)
             }
         };
-        if !self.request.pass(&mut self.client, origin, buffer)? {
+        let open = self.request.pass(&mut self.client, origin, buffer)?;
+        Ok(open && (self.response.unsent.is_empty() || self.answer(buffer)?))
+    }
+
+    /// The origin's side is readable or writable. Gives false when the connection is over.
+    fn answer(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        let Some(origin) = &mut self.origin else { return Ok(true) };
+        if !self.request.unsent.is_empty() && !self.request.pass(&mut self.client, origin, buffer)? {
             return Ok(false);
         }
         let open = self.response.pass(origin, &mut self.client, buffer)?;
