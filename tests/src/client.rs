@@ -123,13 +123,13 @@ pub fn exchange(port: u16, request: &str) -> Option<Response> {
     Client::connect(port).send(request).response()
 }
 
-/// Likewise, unless nobody listens there yet.
+/// The answer to a GET, unless nobody listens there yet.
 pub fn get_if_open(port: u16, path: &str) -> Option<Response> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     get(port, path)
 }
 
-/// Likewise on one connection: `None` too where none is taken.
+/// The answer to a GET on one connection: `None` too where none is taken.
 pub fn get_now(port: u16, path: &str) -> Option<Response> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -142,7 +142,7 @@ pub fn get(port: u16, path: &str) -> Option<Response> {
     exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"))
 }
 
-/// Likewise with fields of its own, each with its line's end.
+/// The answer to a GET with further fields, each with its line's end.
 pub fn exchange_with(port: u16, path: &str, fields: &str) -> Option<Response> {
     exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n"))
 }

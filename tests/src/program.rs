@@ -113,12 +113,12 @@ impl Weir {
         Weir::start_with(configuration, &["-db"], ports)
     }
 
-    /// Likewise, with other arguments than `-db` before the file.
+    /// Starts it with other arguments than `-db` before the file.
     pub fn start_with(configuration: &str, arguments: &[&str], ports: &[u16]) -> Weir {
         Weir::start_by(Command::new(program()), configuration, arguments, ports)
     }
 
-    /// Likewise, by a command that is prepared already (its environment).
+    /// Starts it by a command that is prepared already (its environment).
     pub fn start_by(mut command: Command, configuration: &str, arguments: &[&str], ports: &[u16]) -> Weir {
         let directory = scratch("run");
         let file = directory.join("haproxy.cfg");

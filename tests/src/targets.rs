@@ -181,7 +181,7 @@ pub fn proxy_protocol(bytes: &[u8]) {
     }
 }
 
-/// A NetScaler Client IP header, likewise: the first four bytes are the magic number that was agreed on.
+/// A NetScaler Client IP header, read and written in the same way: the first four bytes are the magic number that was agreed on.
 pub fn netscaler(bytes: &[u8]) {
     let Some((magic, bytes)) = bytes.split_first_chunk() else { return };
     let magic = u32::from_be_bytes(*magic);

@@ -1,5 +1,5 @@
 //! A cluster of Weir and HAProxy must send a key to one server: the same requests through both, for every way in
-//! which a hash chooses a server, and the servers compared. Likewise the cookies made from servers' addresses.
+//! which a hash chooses a server, and the servers compared; and the cookies made from servers' addresses.
 //!
 //! Requests without a key are compared too: they take turns, in HAProxy's order.
 

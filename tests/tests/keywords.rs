@@ -561,7 +561,7 @@ fn odd_messages_that_are_let_pass_are_counted_kept_and_too_many_end_a_connection
     assert_eq!(
         counts,
         ["0/1", "0/2", "0/3", "0/1", "0/2", "0/3", "0/1"],
-        "a server's connection ends likewise"
+        "a server's connection ends at the same count"
     );
     assert_eq!(origin.connections() - before, 2);
     assert_eq!(

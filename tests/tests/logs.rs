@@ -41,7 +41,7 @@ fn get(port: u16, path: &str) {
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// Likewise one after the other on one connection: what threads log of several may come in any order.
+/// GETs one after the other on one connection: what threads log of several may come in any order.
 fn get_in_turn(client: &mut Client, paths: &[&str]) {
     for path in paths {
         let answer = client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")).response();

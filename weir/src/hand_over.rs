@@ -38,7 +38,7 @@ pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
     receive_over(&UnixStream::connect(path)?)
 }
 
-/// Likewise over a connection to its runtime API.
+/// Receives them over a connection to its runtime API.
 pub(crate) fn receive_over(stream: &UnixStream) -> io::Result<Inherited> {
     Ok(pass::ask(stream)?.into_iter().filter_map(taken).collect())
 }

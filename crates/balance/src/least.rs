@@ -290,7 +290,7 @@ impl Least {
         self.mend(0, line, |line| self.base_minimum(line));
     }
 
-    /// Likewise of a line of a level.
+    /// Corrects the minimum of a line of a level.
     fn mend_level(&self, level: usize, line: usize) {
         if level + 1 < self.levels.len() {
             self.mend(level + 1, line, |line| self.levels[level][line].minimum());

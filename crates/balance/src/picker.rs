@@ -71,7 +71,7 @@ pub(crate) struct Core {
     positions: Box<[Padded<AtomicUsize>]>,
     /// Requests at all servers, for `hash-balance-factor` only.
     pub(crate) in_flight: Option<Arc<InFlight>>,
-    /// Requests at each of many servers, likewise: sixteen counts to a line of memory instead of one.
+    /// Requests at each of many servers, for `hash-balance-factor` only: sixteen counts to a line of memory instead of one.
     pub(crate) counts: Option<Counts>,
     pub(crate) loads: Option<Loads>,
 }

@@ -180,7 +180,7 @@ pub struct Runtime {
     pub warnings: fn() -> u64,
     /// When the process started.
     pub started: WallTime,
-    /// Likewise, of the monotonic clock, which begins with the program: what reading the configuration took.
+    /// The same by the monotonic clock, which begins with the program: what reading the configuration took.
     pub started_ms: u64,
     /// The key that anonymized connections have unless they name one (`set anon global-key`); 0 for none.
     pub anonymous_key: std::sync::atomic::AtomicU32,

@@ -83,7 +83,7 @@ pub(crate) async fn pause(subject: &Subject, context: &Arc<Context>, timer: &Tim
     }
 }
 
-/// Waits for the time when the agent is asked next, likewise.
+/// Waits for the time when the agent is asked next, or until someone wants that at once.
 pub(crate) async fn pause_agent(server: &state::Server, timer: &Timer) {
     while let Some(demand) = expired_or(timer, |task| server.agent.poll_demand(task)).await {
         if demand == Demand::End {

@@ -171,7 +171,7 @@ impl KnownName {
         KnownName::with_key(name).0
     }
 
-    /// Likewise, with the name's key: names whose keys differ are different.
+    /// The name and its key: names whose keys differ are different.
     #[inline(always)]
     pub(crate) fn with_key(name: &[u8]) -> (KnownName, u32) {
         if name.is_empty() {

@@ -69,7 +69,7 @@ fn target_end(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
     }
 }
 
-/// A version at `at` and the index of the byte after it. `HTTP/1.1` once its end is seen, relaxed ones likewise.
+/// A version at `at` and the index of the byte after it. `HTTP/1.1` and relaxed versions once their end is seen.
 fn version_number(
     buf: &[u8],
     at: usize,

@@ -168,7 +168,7 @@ impl<'w> Context<'_, 'w, '_> {
         Ok(Number::Made(self.expression()?))
     }
 
-    /// Likewise a time of which none would be no time at all.
+    /// A time above 0, or an expression that gives milliseconds.
     pub(crate) fn positive_time_or_expression(&mut self, rule: &str) -> Result<Number, Diagnostic> {
         let span = self.words.span();
         match self.time_or_expression()? {

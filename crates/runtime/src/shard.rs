@@ -21,7 +21,7 @@ pub fn workers() -> usize {
     WORKERS.load(Ordering::Relaxed)
 }
 
-/// How many groups the workers form; written once at boot, likewise.
+/// How many groups the workers form; written once at boot.
 static GROUPS: AtomicUsize = AtomicUsize::new(1);
 
 /// Sets how many groups the workers form. Called once at boot.

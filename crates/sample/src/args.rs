@@ -33,7 +33,7 @@ pub enum Kind {
     Mask6,
     /// A frontend; the current proxy without argument.
     Frontend,
-    /// A backend; likewise.
+    /// A backend; the current proxy without argument.
     Backend,
     /// `backend/server`, or a server of the current backend.
     Server,

@@ -19,11 +19,11 @@ pub enum FormatFor {
     Log,
     /// A unique id: blanks are merged.
     UniqueId,
-    /// The value of a header, a path, a query or a URI: control characters are escaped with `%`.
+    /// The value of a header: control characters are escaped with `%`.
     Header,
-    /// Likewise a URI or a part of it.
+    /// A URI or a part of it, escaped in the same way.
     Uri,
-    /// The body of a reply, likewise.
+    /// The body of a reply, escaped in the same way.
     Body,
     /// Anything else (`set-var-fmt`): bytes pass as they are.
     Text,

@@ -28,7 +28,7 @@ pub struct TcpFacts {
 pub trait Sockets {
     /// What the kernel measured of the client's connection; `None` if it is none of TCP.
     fn client_tcp(&self) -> Option<TcpFacts>;
-    /// Likewise of the connection to the server; `None` also while there is none.
+    /// What it measured of the connection to the server; `None` also while there is none.
     fn server_tcp(&self) -> Option<TcpFacts>;
     /// The SYN that the client's connection began with, where the listener saves it (`tcp-ss`) and nobody asked before.
     fn saved_syn(&self) -> Option<Vec<u8>>;

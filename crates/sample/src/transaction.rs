@@ -185,9 +185,9 @@ pub struct Transaction {
     pub redispatched: bool,
     /// What logs name in the server's place where a service of the proxy answered.
     pub service: Option<&'static str>,
-    /// Requests before this one in the server's queue and in the backend's (`%sq`, `%bq`).
+    /// Requests before this one in the server's queue (`%sq`).
     pub server_queue: u32,
-    /// Likewise the backend's.
+    /// Requests before this one in the backend's queue (`%bq`).
     pub backend_queue: u32,
     /// Bytes kept for the logs: the request line as received, captures, the unique id.
     pub kept: Vec<u8>,
@@ -221,9 +221,9 @@ pub struct Transaction {
     pub timeouts: [Option<u32>; 6],
     /// `set-retries`.
     pub max_retries: Option<u32>,
-    /// Addresses that `set-src`/`set-dst` of this stream changed.
+    /// The source, where `set-src` of this stream changed it.
     pub source: Option<Endpoint>,
-    /// Likewise the destination.
+    /// The destination, where `set-dst` changed it.
     pub destination: Option<Endpoint>,
     /// The firewall mark of the connection to the server (`set-bc-mark`).
     pub server_mark: Option<u32>,
@@ -429,7 +429,7 @@ impl Transaction {
         captures[index] = kept;
     }
 
-    /// Likewise for a converter, which has the transaction only to look at.
+    /// Keeps a value for a converter, which has the transaction only to look at.
     pub fn capture_late(&self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
         if let Some(length) = slot.length(frontend)
             && let Ok(mut late) = self.late_captures.try_borrow_mut()

@@ -41,9 +41,9 @@ pub struct Traffic {
     pub request_errors: Count,
     /// Rewrites that failed for want of room (`wrew`).
     pub failed_rewrites: Count,
-    /// Bytes received and sent without being copied through the process (`h1_spliced_bytes_in`, `…_out`).
+    /// Bytes received without being copied through the process (`h1_spliced_bytes_in`).
     pub spliced_in: Count,
-    /// Likewise sent.
+    /// Bytes sent without being copied through the process (`h1_spliced_bytes_out`).
     pub spliced_out: Count,
     /// Errors inside the proxy (`eint`).
     pub internal_errors: Count,

@@ -29,9 +29,9 @@ pub struct Health {
     /// Where the check or agent is asked: `addr` or `agent-addr` of the configuration, or as the runtime socket set it; `None` for
     /// the server's own address.
     pub address: ArcSwapOption<IpAddr>,
-    /// Its port, likewise: 0 for the server's own.
+    /// The port where it is asked, from the same sources; 0 for the server's own.
     pub port: AtomicU32,
-    /// What an agent is told first (`agent-send`), likewise.
+    /// What an agent is told first (`agent-send`), from the same sources.
     pub send: ArcSwapOption<Box<[u8]>>,
     /// Errors in a row seen on real traffic (`observe`).
     pub errors: AtomicU32,

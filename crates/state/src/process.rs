@@ -96,7 +96,7 @@ pub struct Process {
     pub checks: Sharded<CheckCounters>,
     /// Connections now, of all frontends (`CurrConns`). Written at accept and close; apart from the limits, which every request reads.
     pub connections: Padded<AtomicU32>,
-    /// Connections to servers now, used and idle. Written when one is opened and when it is closed, and apart likewise.
+    /// Connections to servers now, used and idle. Written when one is opened and when it is closed; apart from the limits too.
     pub server_connections: Padded<AtomicU32>,
     /// From so many descriptors in use on no connection is kept idle (`tune.pool-low-fd-ratio`); 0 for no limit.
     pub idle_from_fds: AtomicU32,

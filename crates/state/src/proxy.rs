@@ -95,17 +95,17 @@ pub struct Proxy {
     /// Times the backend went down.
     pub downs: AtomicU32,
     /// Timeouts in ms, 0 for none: client, server, tunnel, connect, queue, tarpit. Written when a plan is resolved, for
-    /// `fe_client_timeout` and its kin.
+    /// `fe_client_timeout` and the other fetches of timeouts.
     pub timeouts: [AtomicU32; 6],
-    /// `retries`, written likewise.
+    /// `retries`. Written when a plan is resolved.
     pub retries: AtomicU32,
-    /// `default_backend`, written likewise (`fe_defbe`).
+    /// `default_backend` (`fe_defbe`). Written when a plan is resolved.
     pub default_backend: OnceLock<Box<str>>,
     /// `guid`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
     /// Whether the configuration names this backend: it stays then. Set while the configuration is read.
     pub referenced: AtomicBool,
-    /// The longest value of each slot for captures, of requests and of responses; written likewise.
+    /// The longest value of each slot for captures, of requests and of responses. Set while the configuration is read.
     pub capture_lengths: OnceLock<[Box<[usize]>; 2]>,
     /// Whether it was removed at run time (`del backend`). Written by the runtime socket.
     pub removed: AtomicBool,
@@ -113,7 +113,7 @@ pub struct Proxy {
     pub unpublished: AtomicBool,
     /// Whether cookies are made of the servers' addresses (`cookie … dynamic`). Written by the runtime socket.
     pub dynamic_cookies: AtomicBool,
-    /// `dynamic-cookie-key`. Written likewise.
+    /// `dynamic-cookie-key`. Written by the runtime socket.
     pub dynamic_key: ArcSwapOption<Box<str>>,
 }
 

@@ -19,7 +19,7 @@ pub struct Served {
     pub open: AtomicU32,
     /// How long its answers take. Written by request tasks of backends that balance by it.
     pub latency: Latency,
-    /// Requests of the last second. Written likewise.
+    /// Requests of the last second. Written by request tasks of backends that balance by it.
     pub recent: Recent,
 }
 

@@ -143,7 +143,7 @@ impl Entry {
         });
     }
 
-    /// Says which server serves the request, likewise.
+    /// Says which server serves the request.
     pub fn set_server(&self, server: &Local<Server>) {
         peek(&self.server, |own| {
             if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own.shared(), server.shared())) {

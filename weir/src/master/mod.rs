@@ -357,7 +357,7 @@ pub(crate) async fn obey(
     outcome
 }
 
-/// Likewise, until the master is gone.
+/// Takes what the master sends, until the master is gone.
 async fn listen_to(
     link: UnixStream,
     runtime: Arc<control::Runtime>,

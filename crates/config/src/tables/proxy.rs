@@ -61,7 +61,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("server-state-file-name", DLB, "[ { use-backend-name | <file> } ]", "the file of its servers' states",    server_state_file_name),
     proxy("source",               DLB,  "<addr>[:<port>] [usesrc { <addr2>[:<port2>] | client | clientip | hdr_ip(<hdr>[,<occ>]) } ] [interface <name>]", "the address servers see", source),
     proxy("persist rdp-cookie",   DLB,  "",                      "sends to the server that an RDP cookie names",          |s, a| { s.rdp_persistence = Some(RDP_TOKEN); a.finish() }),
-    proxy("persist",              DLB,  "rdp-cookie(<name>)",    "likewise a cookie of another name",                     persist),
+    proxy("persist",              DLB,  "rdp-cookie(<name>)",    "sends to the server that such a cookie of another name names",                     persist),
 
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
     unsupported("compression",    DFLB),

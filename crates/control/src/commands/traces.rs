@@ -39,7 +39,7 @@ pub(crate) fn delay(call: &mut Call<'_>) -> Reply {
     hold_up(call, "100", std::thread::sleep)
 }
 
-/// `debug dev loop`: likewise, computing.
+/// `debug dev loop`: holds the worker up by computing.
 pub(crate) fn busy_loop(call: &mut Call<'_>) -> Reply {
     hold_up(call, "", |time| {
         let begin = Instant::now();

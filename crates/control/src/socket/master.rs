@@ -13,11 +13,11 @@ const fn row(words: &'static str, usage: &'static str, doc: &'static str) -> Com
 pub const COMMANDS: &[CommandRow] = &[
     //  command            arguments          what it does
     row("@<relative pid>",   "[<command>]",   "run a command in the worker that serves (@1), or all that follow"),
-    row("@!<pid>",           "[<command>]",   "likewise in a process"),
-    row("@master",           "[<command>]",   "likewise here; @ does too"),
+    row("@!<pid>",           "[<command>]",   "run a command in the process of that number"),
+    row("@master",           "[<command>]",   "run a command in the master; @ does too"),
     row("@@[!]<pid>",        "[<command>*]",  "hand the connection over to a process"),
     row("reload",            "",              "reload the configuration, tell how that went"),
-    row("hard-reload",       "",              "likewise, ending the old process at once"),
+    row("hard-reload",       "",              "reload the configuration, ending the old process at once"),
     row("show proc",         "",              "show the processes"),
     row("show startup-logs", "",              "show the messages of the last start or reload"),
     row("show version",      "",              "show the version"),

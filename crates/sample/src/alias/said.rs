@@ -135,7 +135,7 @@ fn captures_clf(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out
     }
 }
 
-/// Likewise a text each, for formats that encode.
+/// The captures as a list of texts, for formats that encode.
 pub(super) fn captures_listed<'a>(env: &Env<'a>, kind: fn(usize) -> CaptureSlot, flags: Flags) -> Item<'a> {
     let text = |slot| match env.transaction.and_then(|transaction| transaction.captured(slot)) {
         Some(bytes) => {

@@ -23,7 +23,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("jwt_header_query",    QUERY,                                                 Type::Str,  Type::Any,  "a token's header, or what a JSON path finds in it",  jwt_header_query).prepared(prepare_query),
     row("jwt_payload_query",   QUERY,                                                 Type::Str,  Type::Any,  "a token's payload, or what a JSON path finds in it", jwt_payload_query).prepared(prepare_query),
     row("jwt_verify",          &[arg(Kind::StrOrVariable), arg(Kind::StrOrVariable)], Type::Str,  Type::Int,  "1 if a token's signature is right",                  jwt_verify).prepared(prepare_verify),
-    row("jwt_verify_cert",     &[arg(Kind::StrOrVariable), arg(Kind::StrOrVariable)], Type::Str,  Type::Int,  "likewise with the key of a certificate",             jwt_verify_cert).prepared(prepare_verify_cert),
+    row("jwt_verify_cert",     &[arg(Kind::StrOrVariable), arg(Kind::StrOrVariable)], Type::Str,  Type::Int,  "1 if it is right by the key of a certificate",             jwt_verify_cert).prepared(prepare_verify_cert),
 ];
 
 /// Verification results beside 1 and 0.

@@ -10,7 +10,7 @@ use crate::value::{Bytes, Scratch, Type, Value};
 pub(super) static CONVERTS: &[Convert] = &[
     //  name          arguments                          takes       gives       what it does
     row("protobuf",   &[arg(Kind::Str), opt(Kind::Str)], Type::Bin,  Type::Any,  "a field of a message, by the path of its numbers", protobuf).prepared(prepare),
-    row("ungrpc",     &[arg(Kind::Str), opt(Kind::Str)], Type::Bin,  Type::Any,  "likewise of the first message of a gRPC body",     ungrpc).prepared(prepare),
+    row("ungrpc",     &[arg(Kind::Str), opt(Kind::Str)], Type::Bin,  Type::Any,  "a field of the first message of a gRPC body",     ungrpc).prepared(prepare),
 ];
 
 /// The type of a field; decides on how its bytes are read.

@@ -16,7 +16,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "the method as received",                    capture_req_method).prepared(keep_line),
     row("capture.req.uri",    &[],               Type::Str, Columns::REQUEST_KEPT,  "path and query as received",                   capture_req_uri).prepared(keep_line),
     row("capture.req.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the version as received, HTTP/1.0 or HTTP/1.1", capture_req_ver).prepared(keep_line),
-    row("capture.res.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the response's version, likewise",          capture_res_ver),
+    row("capture.res.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the response's version, HTTP/1.0 or HTTP/1.1",          capture_res_ver),
 ];
 
 /// The line must be kept for these.

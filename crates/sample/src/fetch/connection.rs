@@ -69,7 +69,7 @@ pub(crate) fn source(env: &Env<'_>) -> Option<Endpoint> {
     changed.or_else(|| env.session.map(|session| session.source()))
 }
 
-/// The address connected to, likewise.
+/// The address connected to, or what a rule made of it.
 pub(crate) fn destination(env: &Env<'_>) -> Option<Endpoint> {
     let changed = env.transaction.and_then(|transaction| transaction.destination);
     changed.or_else(|| env.session.map(|session| session.destination()))

@@ -41,8 +41,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("lat_ns_avg",           &[],       Type::Int,  Columns::INTERNAL,       "how long it waited for a turn on average, in ns",   lat_ns_avg).prepared(measure),
     row("lat_ns_tot",           &[],       Type::Int,  Columns::INTERNAL,       "how long it waited for all of them, in ns",         lat_ns_tot).prepared(measure),
     row("cpu_usage_thr",        &[],       Type::Int,  Columns::INTERNAL,       "the share of time that this thread was busy, in percent", cpu_usage_thr),
-    row("cpu_usage_grp",        &[],       Type::Int,  Columns::INTERNAL,       "likewise of its group, on average",                 cpu_usage_grp),
-    row("cpu_usage_proc",       &[],       Type::Int,  Columns::INTERNAL,       "likewise of all threads",                           cpu_usage_proc),
+    row("cpu_usage_grp",        &[],       Type::Int,  Columns::INTERNAL,       "the same share for its group, on average",                 cpu_usage_grp),
+    row("cpu_usage_proc",       &[],       Type::Int,  Columns::INTERNAL,       "the same share for all threads, on average",                           cpu_usage_proc),
     row("internal.strm.is_htx", &[],       Type::Bool, Columns::INTERNAL,       "whether the stream is one of HTTP",                 strm_is_htx),
 ];
 

@@ -21,7 +21,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("fs.rst_code",    &[],       Type::Int,  Columns::CLIENT_SESSION, "the code of the client's reset: none with HTTP/1",   no_code),
     row("bs.aborted",     &[],       Type::Bool, Columns::RESPONSE_KEPT,  "whether the server aborted the stream",              bs_aborted),
     row("bs.id",          &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the stream's number on the connection to the server", bs_id),
-    row("bs.debug_str",   LAYERS,    Type::Str,  Columns::RESPONSE_KEPT,  "the server's side, likewise",                        bs_debug_str),
+    row("bs.debug_str",   LAYERS,    Type::Str,  Columns::RESPONSE_KEPT,  "the server's side, layer by layer",                        bs_debug_str),
     row("bs.rst_code",    &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the code of the server's reset: none with HTTP/1",   no_code),
     row("last_entity",    &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that ended the evaluation", last_entity),
     row("waiting_entity", &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that was being waited for", waiting_entity),

@@ -460,7 +460,7 @@ impl View {
         })
     }
 
-    /// Likewise the key that matched (`map_*_key`).
+    /// Looks the value up and gives the key that matched (`map_*_key`).
     pub fn lookup_key<R>(&self, value: &Value<'_>, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.list.read(|contents| {
             let slot = contents.find(self.at, value, true)?;

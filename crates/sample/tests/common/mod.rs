@@ -296,7 +296,7 @@ impl World {
         String::from_utf8_lossy(&self.format_bytes(text, used_for)).into_owned()
     }
 
-    /// Likewise, as bytes.
+    /// The same as bytes.
     pub fn format_bytes(&self, text: &str, used_for: FormatFor) -> Vec<u8> {
         match Format::compile(text, Span::default(), &self.scope(), used_for) {
             Err(error) => format!("error: {}", error.message).into_bytes(),
