@@ -464,7 +464,10 @@ const HAPROXY: &[(&str, &[&str])] = &[
             "[ALERT] [2] : 'bind :443' in section 'frontend' : unable to stat SSL certificate from file 'x' : No such file or directory.",
         ],
     ),
-    ("global\n ssl-engine X\n", &["[WARNING] [2] : 'ssl-engine' has no effect: TLS is not supported yet"]),
+    (
+        "global\n ssl-engine X\n",
+        &["[WARNING] [2] : 'ssl-engine' has no effect: this part of TLS is not supported yet"],
+    ),
     (
         "backend b\n no server a 1.1.1.1\n",
         &["[ALERT] [2] : negation/default currently supported only for options and log; got 'no server'."],

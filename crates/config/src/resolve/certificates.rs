@@ -54,9 +54,7 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
             "jwt" => for_tokens = args.on_off()?,
             "ocsp" | "issuer" | "sctl" | "ocsp-update" | "acme" | "domains" | "ips" | "generate-dummy"
             | "keytype" | "bits" | "curves" => {
-                return Err(
-                    args.wrong(format!("`{word}` of a certificate is not supported yet: it needs TLS"))
-                );
+                return Err(args.wrong(format!("`{word}` of a certificate is not supported yet")));
             }
             other => {
                 let near = diag::suggest(other, ["crt", "key", "alias", "jwt", "ocsp", "issuer"]);

@@ -17,7 +17,7 @@ use crate::draft::tls::Text;
 use crate::system::{error_text, group_id, user_id};
 use crate::tables::tls;
 
-const TLS: &str = "TLS is not supported yet";
+const TLS: &str = "this part of TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";
 const POLLER: &str = "there is only one way of polling here";
 const QUIC: &str = "QUIC is not supported yet";

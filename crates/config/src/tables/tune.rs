@@ -10,7 +10,7 @@ use crate::draft::keyword::places::G;
 use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed_since};
 use crate::draft::settings::GlobalSettings;
 
-const TLS: &str = "TLS is not supported yet";
+const TLS: &str = "this part of TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";
 const H2: &str = "HTTP/2 is not supported yet";
 const QUIC: &str = "QUIC is not supported yet";

@@ -37,7 +37,7 @@ pub(crate) fn set(call: &mut Call<'_>) -> Reply {
         return error("'set ssl cert' expects a filename and a certificate as a payload\n");
     };
     if let Some(end) = FOR_TLS.iter().find(|end| name.ends_with(**end)) {
-        return error(format!("A file '{end}' of a certificate is not supported yet: it needs TLS.\n"));
+        return error(format!("A file '{end}' of a certificate is not supported yet.\n"));
     }
     // Whatever ends so is the key of a certificate, as in HAProxy.
     let changed = match name.strip_suffix(".key") {

@@ -66,7 +66,8 @@ const fn debug(words: &'static str, text: &'static str) -> Command {
 
 use Level::{Admin, Operator, User};
 
-const CERT: &str = "certificates serve JWTs only: TLS is not supported yet";
+const CERT: &str =
+    "of certificates for JSON Web Tokens alone: those of listeners are not changed at run time yet";
 
 /// Every command of the worker (management manual 9.3), in alphabetical order as `help` lists them.
 #[rustfmt::skip]
