@@ -1,7 +1,7 @@
 //! One of the two programs: starts it on a configuration with many cases, carries them out, and collects what clients and
 //! servers received, the log lines and the counters of each case.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -78,6 +78,15 @@ pub(crate) const TOLERANCE: i64 = 90;
 pub(crate) struct Program {
     path: PathBuf,
     directory: PathBuf,
+    /// The next configuration's number.
+    next: AtomicUsize,
+}
+
+/// Why a configuration is refused.
+pub(crate) struct Said {
+    pub(crate) text: String,
+    /// The cases that it names.
+    pub(crate) named: BTreeSet<usize>,
 }
 
 /// A program that runs; ends with the value.
@@ -106,46 +115,78 @@ fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
     bound?.iter().map(TcpListener::local_addr).collect()
 }
 
+fn configuration(
+    directory: &Path,
+    cases: &[&Case],
+    binds: &[SocketAddr],
+    servers: &[Vec<SocketAddr>],
+    log: SocketAddr,
+) -> String {
+    let directory = directory.display();
+    let mut text = format!(
+        "global\n    nbthread 1\n    log {log} len 16000 format raw local0\n    stats socket {directory}/socket level admin\n\
+         defaults\n    mode http\n    balance roundrobin\n    log global\n    log-format \"{LOG_FORMAT}\"\n    error-log-format \"{LOG_FORMAT}\"\n    \
+         timeout client 2s\n    timeout server 1200ms\n    timeout connect 500ms\n\
+         frontend marker\n    bind {}\n    http-request return status 200\n",
+        binds[cases.len()]
+    );
+    for (number, case) in cases.iter().enumerate() {
+        let addresses: Vec<String> = servers[number].iter().map(SocketAddr::to_string).collect();
+        text.push_str(&case.sections(number, &binds[number].to_string(), &addresses));
+    }
+    text
+}
+
+/// The numbers of the cases that complaints name: by a line of the configuration, or by a frontend or backend.
+fn named(said: &str, path: &Path, text: &str) -> BTreeSet<usize> {
+    let number = |word: &str| word.strip_prefix(['f', 'b']).and_then(|rest| rest.parse::<usize>().ok());
+    let section =
+        |line: &str| line.strip_prefix("frontend ").or(line.strip_prefix("backend ")).and_then(number);
+    let mut owners: Vec<Option<usize>> = Vec::new();
+    for line in text.lines() {
+        owners.push(section(line).or(owners.last().copied().flatten()));
+    }
+    let place = format!("{}:", path.display());
+    let mut all = BTreeSet::new();
+    for line in said.lines().filter(|line| line.contains("ALERT")) {
+        let at = line.split(&place).nth(1).unwrap_or_default();
+        let digits = at.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        if let Ok(row) = digits.parse::<usize>() {
+            all.extend(owners.get(row.wrapping_sub(1)).copied().flatten());
+        } else {
+            all.extend(line.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(number));
+        }
+    }
+    all
+}
+
 impl Program {
     pub(crate) fn new(path: &Path, name: &str) -> Result<Self, String> {
         let directory = std::env::temp_dir().join(format!("weir-exchanges-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).map_err(shown)?;
-        Ok(Self { path: path.into(), directory })
+        Ok(Self { path: path.into(), directory, next: AtomicUsize::new(0) })
     }
 
-    fn configuration(
-        &self,
-        cases: &[&Case],
-        binds: &[SocketAddr],
-        servers: &[Vec<Listening>],
-        log: SocketAddr,
-    ) -> String {
-        let directory = self.directory.display();
-        let mut text = format!(
-            "global\n    nbthread 1\n    log {log} len 16000 format raw local0\n    stats socket {directory}/socket level admin\n\
-             defaults\n    mode http\n    balance roundrobin\n    log global\n    log-format \"{LOG_FORMAT}\"\n    error-log-format \"{LOG_FORMAT}\"\n    \
-             timeout client 2s\n    timeout server 1200ms\n    timeout connect 500ms\n    \
-         frontend marker\n    bind {}\n    http-request return status 200\n",
-            binds[cases.len()]
-        );
-        for (number, case) in cases.iter().enumerate() {
-            let addresses: Vec<String> =
-                servers[number].iter().map(|server| server.address.to_string()).collect();
-            text.push_str(&case.sections(number, &binds[number].to_string(), &addresses));
-        }
-        text
+    /// One for each configuration, so that several may be tried at once.
+    fn fresh_directory(&self) -> Result<PathBuf, String> {
+        let path = self.directory.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
+        std::fs::create_dir_all(&path).map_err(shown)?;
+        Ok(path)
     }
 
-    /// What it says against a case; nothing when it accepts it.
-    pub(crate) fn refusal(&self, case: &Case) -> Result<Option<String>, String> {
-        let bind: Vec<SocketAddr> = vec![SocketAddr::from(([127, 0, 0, 1], 1)); 2];
-        let servers: std::io::Result<Vec<Listening>> = case.servers.iter().map(Listening::new).collect();
-        let text = self.configuration(&[case], &bind, &[servers.map_err(shown)?], bind[0]);
-        let path = self.directory.join("one.cfg");
-        std::fs::write(&path, text).map_err(shown)?;
+    /// What it says against cases; nothing when it accepts them.
+    pub(crate) fn refusal(&self, cases: &[&Case]) -> Result<Option<Said>, String> {
+        let bind: Vec<SocketAddr> = vec![SocketAddr::from(([127, 0, 0, 1], 1)); cases.len() + 1];
+        let servers: Vec<Vec<SocketAddr>> =
+            cases.iter().map(|case| vec![bind[0]; case.servers.len()]).collect();
+        let directory = self.fresh_directory()?;
+        let text = configuration(&directory, cases, &bind, &servers, bind[0]);
+        let path = directory.join("cfg");
+        std::fs::write(&path, &text).map_err(shown)?;
         let output = Command::new(&self.path).arg("-c").arg("-f").arg(&path).output().map_err(shown)?;
+        let _ = std::fs::remove_dir_all(&directory);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        Ok((!output.status.success()).then_some(said))
+        Ok((!output.status.success()).then(|| Said { named: named(&said, &path, &text), text: said }))
     }
 
     fn start(
@@ -156,10 +197,14 @@ impl Program {
         let logs = UdpSocket::bind(("127.0.0.1", 0)).map_err(shown)?;
         let _ = socket2::SockRef::from(&logs).set_recv_buffer_size(4 << 20);
         let binds = free_addresses(cases.len() + 1).map_err(shown)?;
-        let text = self.configuration(cases, &binds, servers, logs.local_addr().map_err(shown)?);
-        let path = self.directory.join("all.cfg");
+        let directory = self.fresh_directory()?;
+        let addresses: Vec<Vec<SocketAddr>> =
+            servers.iter().map(|all| all.iter().map(|server| server.address).collect()).collect();
+        let log = logs.local_addr().map_err(shown)?;
+        let text = configuration(&directory, cases, &binds, &addresses, log);
+        let path = directory.join("cfg");
         std::fs::write(&path, text).map_err(shown)?;
-        let said = std::fs::File::create(self.directory.join("stderr")).map_err(shown)?;
+        let said = std::fs::File::create(directory.join("stderr")).map_err(shown)?;
         let child = Command::new(&self.path)
             .args(["-db", "-f"])
             .arg(&path)
@@ -169,11 +214,11 @@ impl Program {
             .spawn()
             .map_err(shown)?;
         let marker = binds[cases.len()];
-        let mut running = Running { child, logs, control: self.directory.join("socket"), marker };
+        let mut running = Running { child, logs, control: directory.join("socket"), marker };
         let end = Instant::now() + PATIENCE;
         while TcpStream::connect(marker).is_err() {
             if Instant::now() > end || running.child.try_wait().is_ok_and(|status| status.is_some()) {
-                let said = std::fs::read_to_string(self.directory.join("stderr")).unwrap_or_default();
+                let said = std::fs::read_to_string(directory.join("stderr")).unwrap_or_default();
                 return Err(format!("{} does not start on {}: {said}", self.path.display(), path.display()));
             }
             std::thread::sleep(Duration::from_millis(5));
