@@ -1,13 +1,14 @@
 //! Whole exchanges through Weir and through haproxy: random rules, framings, faults and timings. What clients and servers
 //! receive, the log lines and the counters must be the same.
 //!
-//!     weir-exchanges WEIR HAPROXY [exchanges=300] [seed=1] [from=0] [case=N] [batch=240] [at-once=80] [few=16] [show=20]
-//!                    [reduce=1]
+//!     weir-exchanges WEIR HAPROXY [exchanges=300] [seed=1] [from=0] [case=N] [batch=240]
+//!                    [at-once=80] [few=16] [show=20] [reduce=1]
 //!
-//! One configuration holds the frontends and backends of a batch of cases. Cases that differ are tried again with fewer
-//! others beside them, those of several batches together, so that only what differs every time counts, and then cut down to
-//! what makes them differ (`reduce=0` leaves them as they are). `case=N` runs that case alone, `from=N` begins there.
-//! Differences that are meant are counted by their reason ([`known`]); any other ends the program with 1. The same seed gives
+//! One configuration holds the frontends and backends of a batch of cases. Cases that differ are
+//! tried again with fewer others beside them, those of several batches together, so that only what
+//! differs every time counts, and then cut down to what makes them differ (`reduce=0` leaves them
+//! as they are). `case=N` runs that case alone, `from=N` begins there. Differences that are meant
+//! are counted by their reason ([`known`]); any other ends the program with 1. The same seed gives
 //! the same cases.
 
 mod act;
@@ -19,6 +20,7 @@ mod pair;
 mod proxy;
 mod random;
 mod reduce;
+mod streams;
 mod tally;
 mod traffic;
 
@@ -77,7 +79,8 @@ struct Doubtful {
     differences: Vec<Difference>,
 }
 
-/// One batch: leaves out what is refused, carries out the rest, and gives what differs without a known reason.
+/// One batch: leaves out what is refused, carries out the rest, and gives what differs without a
+/// known reason.
 fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Result<Vec<Doubtful>, String> {
     let show = options.number("show");
     let all: Vec<(u64, Case)> = numbers
@@ -123,8 +126,8 @@ fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Re
 /// How many cases are cut down at the same time.
 const AT_ONCE: usize = 4;
 
-/// Tries cases that differed again, with fewer beside each other. A difference that shows only now and then is one of timing;
-/// what counts shows both times.
+/// Tries cases that differed again, with fewer beside each other. A difference that shows only now
+/// and then is one of timing; what counts shows both times.
 fn again(options: &Options, pair: &Pair, doubtful: &[Doubtful], tally: &mut Tally) -> Result<(), String> {
     let show = options.number("show");
     let cases: Vec<&Case> = doubtful.iter().map(|one| &one.case).collect();
@@ -142,31 +145,27 @@ fn again(options: &Options, pair: &Pair, doubtful: &[Doubtful], tally: &mut Tall
             }
         }
     }
-    if options.number("reduce") == 1 {
-        for some in new.chunks_mut(AT_ONCE) {
-            reduce(pair, some)?;
+    for some in new.chunks_mut(AT_ONCE) {
+        if options.number("reduce") == 1 {
+            reduce(pair, some);
         }
-    }
-    for (shape, Doubtful { number, case, differences }) in &new {
-        println!("\n==== {shape}\n{}", described(*number, case, differences));
+        for (shape, Doubtful { number, case, differences }) in some {
+            println!("\n==== {shape}\n{}", described(*number, case, differences));
+        }
     }
     Ok(())
 }
 
-fn reduce(pair: &Pair, some: &mut [(String, Doubtful)]) -> Result<(), String> {
+/// Cuts some cases down, all at the same time.
+fn reduce(pair: &Pair, some: &mut [(String, Doubtful)]) {
     std::thread::scope(|scope| {
-        let running: Vec<_> = some
-            .iter_mut()
-            .map(|(_, one)| {
-                scope.spawn(|| {
-                    (one.case, one.differences) = pair.reduce(&one.case, &one.differences)?;
-                    Ok(())
-                })
-            })
-            .collect();
-        let failed = || Err("a thread panicked".into());
-        running.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| failed()))
-    })
+        for (_, one) in some {
+            scope.spawn(|| match pair.reduce(&one.case, &one.differences) {
+                Ok((case, differences)) => (one.case, one.differences) = (case, differences),
+                Err(error) => eprintln!("\ncase {} stays as it is: {error}", one.number),
+            });
+        }
+    });
 }
 
 fn run_all(options: &Options, numbers: &[u64], tally: &mut Tally) -> Result<(), String> {

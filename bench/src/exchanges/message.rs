@@ -64,7 +64,8 @@ impl Message {
     fn framing(&self, direction: Direction<'_>, method: &str) -> Framing {
         let is_response = matches!(direction, Direction::Responses(_));
         let status = self.status();
-        if is_response && (method == "HEAD" || status < 200 || status == 204 || status == 304) {
+        let connects = method == "CONNECT" && (200..300).contains(&status);
+        if is_response && (method == "HEAD" || status < 200 || status == 204 || status == 304 || connects) {
             return Framing::Nothing;
         }
         if self.value("transfer-encoding").is_some_and(|value| value.to_lowercase().ends_with("chunked")) {

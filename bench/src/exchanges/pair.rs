@@ -1,5 +1,5 @@
-//! Both programs side by side: what each case comes to in one and in the other, which cases they refuse, and a case cut down
-//! to what makes it differ.
+//! Both programs side by side: what each case comes to in one and in the other, which cases they
+//! refuse, and a case cut down to what makes it differ.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::proxy::{Program, Said};
 use crate::reduce;
 
 /// How many cases stand beside each other when one is cut down, where most of the time is waiting.
-const MANY: usize = 40;
+const MANY: usize = 120;
 /// How often a case is cut down at most.
 const ROUNDS: usize = 8;
 
@@ -31,16 +31,37 @@ impl Pair {
         Ok(Self { weir: Program::new(weir, "weir")?, haproxy: Program::new(haproxy, "haproxy")? })
     }
 
-    /// What differs, for each of the cases. Both run at the same time, so that the machine treats them alike.
+    /// What differs, for each of the cases. Both run at the same time, so that the machine treats
+    /// them alike.
     pub(crate) fn run(&self, cases: &[&Case], at_once: usize) -> Result<Vec<Vec<Difference>>, String> {
         let (ours, theirs) = std::thread::scope(|scope| {
             let ours = scope.spawn(|| self.weir.run(cases, at_once));
             let theirs = self.haproxy.run(cases, at_once);
             (ours.join().unwrap_or_else(|_| Err("a thread panicked".into())), theirs)
         });
+        if ours.is_err() || theirs.is_err() {
+            return self.run_halves(cases, at_once, [ours.err(), theirs.err()]);
+        }
         let (ours, theirs) = (ours?, theirs?);
         let outcomes = cases.iter().zip(ours.iter().zip(&theirs));
         Ok(outcomes.map(|(case, (ours, theirs))| compare::differences(case, ours, theirs)).collect())
+    }
+
+    /// Where a program came to its end by itself: looks for the case that ended it.
+    fn run_halves(
+        &self,
+        cases: &[&Case],
+        at_once: usize,
+        errors: [Option<String>; 2],
+    ) -> Result<Vec<Vec<Difference>>, String> {
+        if let [_] = cases {
+            let [weir, haproxy] = errors.map(Option::unwrap_or_default);
+            return Ok(vec![vec![Difference { place: "the program".into(), weir, haproxy }]]);
+        }
+        let (one, other) = cases.split_at(cases.len() / 2);
+        let mut all = self.run(one, at_once)?;
+        all.extend(self.run(other, at_once)?);
+        Ok(all)
     }
 
     /// Cuts a case down as long as it differs in the same way.
@@ -69,8 +90,8 @@ impl Pair {
         Ok((case, differences))
     }
 
-    /// Which of the cases are refused. Asked for all of them in one configuration; those that a complaint names are then asked
-    /// for alone, and the rest together again.
+    /// Which of the cases are refused. Asked for all of them in one configuration; those that a
+    /// complaint names are then asked for alone, and the rest together again.
     pub(crate) fn refusals(&self, cases: &[&Case]) -> Result<Vec<Option<Refusal>>, String> {
         let mut refusals: Vec<Option<Refusal>> = cases.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..cases.len()).collect();

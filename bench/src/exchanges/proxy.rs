@@ -89,6 +89,9 @@ pub(crate) struct Said {
     pub(crate) named: BTreeSet<usize>,
 }
 
+/// Held while free addresses are looked for and until a program has them.
+static STARTING: Mutex<()> = Mutex::new(());
+
 /// A program that runs; ends with the value.
 struct Running {
     child: Child,
@@ -126,18 +129,20 @@ fn configuration(
     let mut text = format!(
         "global\n    nbthread 1\n    log {log} len 16000 format raw local0\n    stats socket {directory}/socket level admin\n\
          defaults\n    mode http\n    balance roundrobin\n    log global\n    log-format \"{LOG_FORMAT}\"\n    error-log-format \"{LOG_FORMAT}\"\n    \
-         timeout client 2s\n    timeout server 1200ms\n    timeout connect 500ms\n\
-         frontend marker\n    bind {}\n    http-request return status 200\n",
-        binds[cases.len()]
+         timeout client 2025ms\n    timeout server 1125ms\n    timeout connect 580ms\n"
     );
     for (number, case) in cases.iter().enumerate() {
         let addresses: Vec<String> = servers[number].iter().map(SocketAddr::to_string).collect();
         text.push_str(&case.sections(number, &binds[number].to_string(), &addresses));
     }
+    // Last: when it listens, all do.
+    let last = binds[cases.len()];
+    text.push_str(&format!("frontend marker\n    bind {last}\n    http-request return status 200\n"));
     text
 }
 
-/// The numbers of the cases that complaints name: by a line of the configuration, or by a frontend or backend.
+/// The numbers of the cases that complaints name: by a line of the configuration, or by a frontend
+/// or backend.
 fn named(said: &str, path: &Path, text: &str) -> BTreeSet<usize> {
     let number = |word: &str| word.strip_prefix(['f', 'b']).and_then(|rest| rest.parse::<usize>().ok());
     let section =
@@ -189,7 +194,20 @@ impl Program {
         Ok((!output.status.success()).then(|| Said { named: named(&said, &path, &text), text: said }))
     }
 
+    /// Starts it, once more where somebody else took an address meanwhile.
     fn start(
+        &self,
+        cases: &[&Case],
+        servers: &[Vec<Listening>],
+    ) -> Result<(Running, Vec<SocketAddr>), String> {
+        let one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = (0..3).map(|_| self.try_start(cases, servers)).find(Result::is_ok);
+        let started = started.unwrap_or_else(|| self.try_start(cases, servers));
+        drop(one_at_a_time);
+        started
+    }
+
+    fn try_start(
         &self,
         cases: &[&Case],
         servers: &[Vec<Listening>],
@@ -249,12 +267,14 @@ impl Program {
             }
         });
         let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        running.settle()?;
-        running.read_logs(&mut outcomes)?;
-        running.read_counters(&mut outcomes)?;
-        match running.child.try_wait() {
-            Ok(None) => Ok(outcomes),
-            _ => Err(format!("{} ended by itself", self.path.display())),
+        let mut collected = running.settle();
+        collected = collected.and_then(|()| running.read_logs(&mut outcomes));
+        collected = collected.and_then(|()| running.read_counters(&mut outcomes));
+        let path = self.path.display();
+        match (running.child.try_wait(), collected) {
+            (Ok(None), collected) => collected.map(|()| outcomes).map_err(|error| format!("{path}: {error}")),
+            (Ok(Some(status)), _) => Err(format!("{path} ended by itself, {status}: {}", running.said())),
+            (Err(error), _) => Err(shown(error)),
         }
     }
 }
@@ -266,6 +286,11 @@ impl Drop for Program {
 }
 
 impl Running {
+    /// What it said on its standard error.
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.control.with_file_name("stderr")).unwrap_or_default()
+    }
+
     fn ask(&self, command: &str) -> Result<String, String> {
         let mut socket = UnixStream::connect(&self.control).map_err(shown)?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(shown)?;
@@ -313,7 +338,10 @@ impl Running {
             let number = name.strip_prefix('f').and_then(|number| number.parse::<usize>().ok());
             if let Some(outcome) = number.and_then(|number| outcomes.get_mut(number)) {
                 outcome.logs.push(log);
-                outcome.logs.sort_by(|one, other| one.fields.last().cmp(&other.fields.last()));
+                // Two of the same request differ in the rest.
+                outcome.logs.sort_by(|one, other| {
+                    one.fields.iter().rev().cmp(other.fields.iter().rev()).then(one.times.cmp(&other.times))
+                });
             }
         }
     }

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 
 use crate::case::{Case, Server};
-use crate::traffic;
+use crate::{streams, traffic};
 
 /// One of the words.
 pub(crate) fn pick<'w>(random: &mut Rng, words: &[&'w str]) -> &'w str {
@@ -110,7 +110,7 @@ fn request_rule(random: &mut Rng) -> String {
         .to_owned(),
         20 => pick(random, &["capture req.hdr(x-a) len 10", "capture path len 5", "capture req.ver len 3"])
             .to_owned(),
-        21 => pick(random, &["wait-for-body time 300ms", "wait-for-body time 600ms at-least 3"]).to_owned(),
+        21 => pick(random, &["wait-for-body time 375ms", "wait-for-body time 375ms at-least 3"]).to_owned(),
         22 => pick(
             random,
             &["auth", "auth realm here", "reject", "silent-drop", "tarpit", "tarpit deny_status 429"],
@@ -131,8 +131,8 @@ fn request_rule(random: &mut Rng) -> String {
         24 => pick(
             random,
             &[
-                "set-timeout server 300ms",
-                "set-timeout client 400ms",
+                "set-timeout server 375ms",
+                "set-timeout client 375ms",
                 "set-retries 1",
                 "pause 200ms",
                 "strict-mode off",
@@ -244,11 +244,11 @@ fn front_line(random: &mut Rng) -> String {
         17 => pick(
             random,
             &[
-                "timeout client 300ms",
-                "timeout http-request 300ms",
-                "timeout http-keep-alive 300ms",
-                "timeout client-fin 300ms",
-                "timeout tarpit 300ms",
+                "timeout client 375ms",
+                "timeout http-request 375ms",
+                "timeout http-keep-alive 375ms",
+                "timeout client-fin 375ms",
+                "timeout tarpit 375ms",
             ],
         )
         .to_owned(),
@@ -274,7 +274,7 @@ fn front_line(random: &mut Rng) -> String {
         19 => pick(
             random,
             &[
-                "tcp-request inspect-delay 300ms",
+                "tcp-request inspect-delay 375ms",
                 "tcp-request connection accept",
                 "tcp-request session accept",
                 "tcp-request content accept if HTTP",
@@ -342,12 +342,12 @@ fn back_line(random: &mut Rng) -> String {
         16 => pick(
             random,
             &[
-                "timeout server 300ms",
-                "timeout connect 300ms",
-                "timeout queue 300ms",
-                "timeout server-fin 300ms",
-                "timeout tunnel 400ms",
-                "timeout http-request 300ms",
+                "timeout server 375ms",
+                "timeout connect 375ms",
+                "timeout queue 375ms",
+                "timeout server-fin 375ms",
+                "timeout tunnel 375ms",
+                "timeout http-request 375ms",
             ],
         )
         .to_owned(),
@@ -431,8 +431,14 @@ fn server(random: &mut Rng, place: usize) -> Server {
     Server { parameters, is_refused: seldom(random, 8), answers: traffic::answers(random) }
 }
 
+/// One in so many cases is in TCP mode.
+const STREAMS: u64 = 6;
+
 pub(crate) fn case(seed: u64, number: u64) -> Case {
     let random = &mut Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
+    if number % STREAMS == STREAMS - 1 {
+        return streams::case(random);
+    }
     let lines = |random: &mut Rng, most: usize| random.usize(..=most);
     let front = (0..lines(random, 4)).map(|_| front_line(random)).collect();
     let back = (0..lines(random, 4)).map(|_| back_line(random)).collect();
@@ -445,13 +451,15 @@ pub(crate) fn case(seed: u64, number: u64) -> Case {
 }
 
 /// Puts rules behind what has to stand before them, so that neither program has a reason to warn, and drops what stands twice.
-fn in_order(case: &mut Case) {
+pub(crate) fn in_order(case: &mut Case) {
     let rank = |line: &String| match line.split(' ').next().unwrap_or_default() {
-        "capture" | "acl" => 0,
+        "mode" | "capture" | "acl" => 0,
         "tcp-request" if line.contains("inspect-delay") => 1,
         "tcp-request" if line.contains("connection") => 2,
         "tcp-request" if line.contains("session") => 3,
         "tcp-request" => 4,
+        "tcp-response" if line.contains("inspect-delay") => 4,
+        "tcp-response" => 5,
         "http-request" => 5,
         "http-response" => 6,
         "http-after-response" => 7,
@@ -462,6 +470,10 @@ fn in_order(case: &mut Case) {
     if case.back.iter().any(has_capture) {
         // Slots belong to frontends.
         case.back.retain(|line| !has_capture(line));
+    }
+    if case.servers.len() > 1 {
+        // Among equals HAProxy leaves the choice to chance.
+        case.back.retain(|line| line != "balance leastconn");
     }
     for lines in [&mut case.front, &mut case.back] {
         lines.sort_by_key(rank);

@@ -5,21 +5,24 @@ use fastrand::Rng;
 use crate::case::{Answer, Step, When};
 use crate::random::{pick, seldom};
 
-/// Pauses are long enough to tell apart from what a busy machine takes.
-const PAUSES: &[u64] = &[200, 400, 600];
+/// Pauses are long enough to tell apart from what a busy machine takes. Those of clients are
+/// multiples of 150 ms; those of servers and the timeouts (375 ms, 1125 ms, 2025 ms) lie between
+/// them, so that no two things happen at the same time.
+const CLIENT_PAUSES: &[u64] = &[300, 600];
+const SERVER_PAUSES: &[u64] = &[220, 520];
 
-fn pause(random: &mut Rng) -> Step {
-    Step::Pause(PAUSES[random.usize(..PAUSES.len())])
+fn pause(random: &mut Rng, lengths: &[u64]) -> Step {
+    Step::Pause(lengths[random.usize(..lengths.len())])
 }
 
 /// Bytes in one piece, or in two or three with pauses.
-fn pieces(random: &mut Rng, bytes: &[u8], steps: &mut Vec<Step>) {
+fn pieces(random: &mut Rng, bytes: &[u8], pauses: &[u64], steps: &mut Vec<Step>) {
     let mut rest = bytes;
     for _ in 0..[0, 0, 0, 0, 0, 1, 2][random.usize(..7)] {
         if rest.len() > 1 {
             let (one, other) = rest.split_at(random.usize(1..rest.len()));
             steps.push(Step::Send(one.to_vec()));
-            steps.push(pause(random));
+            steps.push(pause(random, pauses));
             rest = other;
         }
     }
@@ -154,7 +157,7 @@ fn bad_request(random: &mut Rng) -> Vec<u8> {
 pub(crate) fn client(random: &mut Rng, place: usize) -> Vec<Step> {
     let mut steps = Vec::new();
     if place > 0 {
-        steps.push(Step::Pause(100 * place as u64));
+        steps.push(Step::Pause(150 * place as u64));
     }
     match random.usize(..20) {
         0 => {
@@ -174,19 +177,19 @@ pub(crate) fn client(random: &mut Rng, place: usize) -> Vec<Step> {
             let cut = random.usize(..bytes.len());
             steps.push(Step::Send(bytes[..cut].to_vec()));
             match random.usize(..4) {
-                0 => steps.extend([pause(random), Step::Reset]),
-                1 => steps.extend([pause(random), Step::Shut, Step::Await(1)]),
-                2 => steps.extend([pause(random), Step::Close]),
+                0 => steps.extend([pause(random, CLIENT_PAUSES), Step::Reset]),
+                1 => steps.extend([pause(random, CLIENT_PAUSES), Step::Shut, Step::Await(1)]),
+                2 => steps.extend([pause(random, CLIENT_PAUSES), Step::Close]),
                 _ => steps.push(Step::Await(1)),
             }
         }
         3 => {
             // Leaves before the answer.
             let bytes = request(random, place);
-            pieces(random, &bytes, &mut steps);
+            pieces(random, &bytes, CLIENT_PAUSES, &mut steps);
             match random.usize(..3) {
-                0 => steps.extend([pause(random), Step::Close]),
-                1 => steps.extend([pause(random), Step::Reset]),
+                0 => steps.extend([pause(random, CLIENT_PAUSES), Step::Close]),
+                1 => steps.extend([pause(random, CLIENT_PAUSES), Step::Reset]),
                 _ => steps.extend([Step::Shut, Step::Await(1)]),
             }
         }
@@ -201,13 +204,13 @@ pub(crate) fn client(random: &mut Rng, place: usize) -> Vec<Step> {
         5..=9 => {
             for turn in 1..=random.usize(2..4) {
                 let bytes = request(random, place);
-                pieces(random, &bytes, &mut steps);
+                pieces(random, &bytes, CLIENT_PAUSES, &mut steps);
                 steps.push(Step::Await(turn));
             }
         }
         _ => {
             let bytes = request(random, place);
-            pieces(random, &bytes, &mut steps);
+            pieces(random, &bytes, CLIENT_PAUSES, &mut steps);
             steps.push(Step::Await(1));
         }
     }
@@ -334,14 +337,14 @@ fn answer(random: &mut Rng) -> Answer {
     match random.usize(..24) {
         0 => steps.push(Step::Close),
         1 => steps.push(Step::Reset),
-        2 => steps.extend([pause(random), Step::Close]),
-        3 => steps.push(Step::Pause(1800)),
-        4 => steps.extend([Step::Send(bad_response(random)), Step::Pause(200), Step::Close]),
+        2 => steps.extend([pause(random, SERVER_PAUSES), Step::Close]),
+        3 => steps.push(Step::Pause(1730)),
+        4 => steps.extend([Step::Send(bad_response(random)), Step::Pause(220), Step::Close]),
         5 => {
             let bytes = response(random);
             let cut = random.usize(..bytes.len());
             steps.push(Step::Send(bytes[..cut].to_vec()));
-            steps.push(pause(random));
+            steps.push(pause(random, SERVER_PAUSES));
             steps.push(if random.bool() { Step::Close } else { Step::Reset });
         }
         6 => {
@@ -349,7 +352,7 @@ fn answer(random: &mut Rng) -> Answer {
             steps.push(Step::Send(response(random)));
         }
         7 => {
-            steps.push(pause(random));
+            steps.push(pause(random, SERVER_PAUSES));
             steps.push(Step::Send(response(random)));
         }
         8 => {
@@ -359,7 +362,7 @@ fn answer(random: &mut Rng) -> Answer {
         }
         _ => {
             let bytes = response(random);
-            pieces(random, &bytes, &mut steps);
+            pieces(random, &bytes, SERVER_PAUSES, &mut steps);
             if ends_by_close(&bytes) {
                 steps.push(Step::Close);
             }
