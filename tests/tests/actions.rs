@@ -210,7 +210,8 @@ fn rules_of_tcp_responses_set_variables_and_log() {
              tcp-response content set-var-fmt(txn.shown) <%[var(txn.first)]>\n  \
              tcp-response content unset-var(txn.first)\n  tcp-response content set-fc-mark 1\n  \
              tcp-response content set-mark 1\n  tcp-response content set-fc-tos 16\n  tcp-response content set-tos 16\n  \
-             tcp-response content set-log-level notice\n  tcp-response content do-log\n  \
+             tcp-response content set-log-level notice if {{ res.payload(0,4) -m found }}\n  \
+             tcp-response content do-log\n  \
              log-format \"first=%[var(txn.first)] shown=%[var(txn.shown)]\"\n  server s 127.0.0.1:{}\n",
             origin.port()
         ),

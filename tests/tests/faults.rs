@@ -303,7 +303,7 @@ fn a_server_that_redirects_is_not_reached() {
     let answer = scene.talk(LAST);
     assert!(answer.contains("location: http://other/x\r\n"), "{answer}");
     assert_eq!(scene.line(), "b/s 0/0/-1/-1 302 LC-- 0 GET /x HTTP/1.1");
-    assert_eq!(scene.counts("b,s", &["stot", "connect"]), ["stot=0", "connect=0"]);
+    assert_eq!(scene.counts("b,s", &["stot", "connect"]), ["stot=1", "connect=0"]);
     assert_eq!(scene.counts("f,FRONTEND", &["intercepted"]), ["intercepted=0"]);
 }
 

@@ -43,7 +43,6 @@ fn what_rules_and_bodies_are_waited_for_is_part_of_the_request() {
         ("http-request wait-for-body time 20s", "", &[POST, "def"]),
         ("option http-buffer-request", "", &[POST, "def"]),
         ("", "option http-buffer-request", &[POST, "def"]),
-        ("", "retry-on empty-response", &[POST, "def"]),
         ("tcp-request inspect-delay 250ms\n  tcp-request content accept if WAIT_END", "", &[GET]),
         (
             "tcp-request inspect-delay 250ms\n  tcp-request content accept if { req.len gt 100000 }",

@@ -186,14 +186,20 @@ fn combine(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     }
     if !head.version.is_11_or_above() {
         head.flags &= !EXPECT;
-        let bare = matches!(head.method_id, Method::Get | Method::Head | Method::Delete);
-        let payload = head.flags & CHUNKED != 0 || head.content_length > 0;
-        if !head.is_response && bare && payload && !options.any_method_payload {
-            return Err(ParseError { kind: ErrorKind::Payload, offset: 0 });
-        }
     }
     if head.flags & (UPGRADE | WEBSOCKET) == UPGRADE | WEBSOCKET {
         websocket(head, options)?;
+    }
+    Ok(())
+}
+
+/// Whether an HTTP/1.0 request may have the payload that it has. Asked last: what is malformed is
+/// malformed first.
+pub(crate) fn check_payload(head: &Head, options: &ParseOptions) -> Result<(), ParseError> {
+    let bare = matches!(head.method_id, Method::Get | Method::Head | Method::Delete);
+    let payload = head.flags & CHUNKED != 0 || head.content_length > 0;
+    if bare && payload && !head.version.is_11_or_above() && !options.any_method_payload {
+        return Err(ParseError { kind: ErrorKind::Payload, offset: 0 });
     }
     Ok(())
 }

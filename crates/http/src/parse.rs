@@ -249,7 +249,11 @@ fn finish(bytes: &[u8], head: &mut Head, options: &ParseOptions) -> Result<(), P
         }
     }
     framing::check(head, options)?;
-    if head.is_response { Ok(()) } else { target::check(head, options) }
+    if head.is_response {
+        return Ok(());
+    }
+    target::check(head, options)?;
+    framing::check_payload(head, options)
 }
 
 /// Gives a folded or oddly spaced line the usual form.

@@ -29,28 +29,19 @@ pub(crate) enum Applied {
     Final(Final),
 }
 
-/// What came of an action on a variable.
-pub(crate) enum OnVariable {
-    Done,
-    /// Its expression needs more bytes.
-    Wait,
-    /// It is another action.
-    Other,
-}
-
-/// Takes the action if all that it changes is a variable: that needs no stage to itself, so a row of such rules shares
+/// Takes the action if all that it changes is a variable, and says whether it did: that needs no stage to itself, so a row of such rules shares
 /// one view.
 #[inline]
-pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> OnVariable {
+pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> bool {
     match action {
         Action::SetVar { var, conditions, value } => {
-            env.may_change.set(false);
             // Looked at where it lies: a value that is moved costs more than setting the variable.
             match &value.eval(env) {
                 Some(value) if conditions.allow(env, var, value) => {
                     var.set(env, value);
                 }
-                None if env.may_change.get() && !env.complete => return OnVariable::Wait,
+                // As in HAProxy what may still come is not waited for here: another rule may ask
+                // for that.
                 Some(_) | None => {}
             }
         }
@@ -63,9 +54,9 @@ pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> OnVariable {
             }
         }
         Action::UnsetVar(var) => var.unset(env),
-        _ => return OnVariable::Other,
+        _ => return false,
     }
-    OnVariable::Done
+    true
 }
 
 /// Takes any other action.
@@ -422,13 +413,19 @@ fn replace_values(line: &[u8], regex: &Regex, template: &[u8], out: &mut Vec<u8>
     let mut copied = 0;
     for value in http::list_values(line) {
         let start = value.as_ptr() as usize - base;
-        out.extend_from_slice(&line[copied..start]);
+        let before = &line[copied..start];
+        copied = start + value.len();
+        let length = out.len();
+        out.extend_from_slice(before.trim_ascii_end());
         if regex.expand(value, template, out) {
             changed = true;
+            // The blanks around a value go with it.
+            copied += line[copied..].len() - line[copied..].trim_ascii_start().len();
         } else {
+            out.truncate(length);
+            out.extend_from_slice(before);
             out.extend_from_slice(value);
         }
-        copied = start + value.len();
     }
     out.extend_from_slice(&line[copied..]);
     changed

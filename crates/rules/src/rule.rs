@@ -9,7 +9,7 @@ use sample::transaction::CaptureSlot;
 use sample::{Scope, Words};
 
 use crate::action::Action;
-use crate::apply::{Applied, OnVariable, apply, apply_to_variable};
+use crate::apply::{Applied, apply, apply_to_variable};
 use crate::context::{Context, Ruleset};
 use crate::redirect::Redirect;
 use crate::stage::{Final, Outcome, Stage};
@@ -116,7 +116,8 @@ impl RuleSet {
                 Ok(None) => return (Outcome::Done, self.steps.len()),
                 Err(number) => {
                     self.wait_for(number, stage);
-                    return (Outcome::Wait, number);
+                    // From the beginning: what rules before it looked for may be there by then.
+                    return (Outcome::Wait, 0);
                 }
             };
             let action = &self.steps[number].action;
@@ -170,10 +171,8 @@ impl RuleSet {
                 Test::No => continue,
                 Test::Wait => return Err(number),
             }
-            match apply_to_variable(&rule.action, &env) {
-                OnVariable::Done => {}
-                OnVariable::Wait => return Err(number),
-                OnVariable::Other => return Ok(Some(number)),
+            if !apply_to_variable(&rule.action, &env) {
+                return Ok(Some(number));
             }
         }
         Ok(None)

@@ -19,7 +19,7 @@ use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::message::request;
 use crate::message::response;
-use crate::message::upload;
+use crate::message::upload::{self, Allowed};
 use crate::server::Upstream;
 
 /// What a rule set is about.
@@ -200,8 +200,7 @@ pub(crate) async fn hold_body(
     wanted: usize,
     time: Option<Duration>,
 ) -> Result<(), Stop> {
-    let timeouts = &client.frontend.timeouts;
-    let allowed = time.or(timeouts.http_request).or(proxy.timeouts.http_request).or(timeouts.client);
+    let allowed = time.map_or_else(|| Allowed::of(client, proxy), Allowed::InAll);
     upload::hold(client, x, wanted, allowed).await
 }
 
@@ -300,7 +299,7 @@ async fn conclude(
         About::Reply { .. } if matches!(verdict, Final::Internal) => Stop::Fault(Fault::Internal),
         About::Reply { .. } => return Ok(true),
         About::Connection | About::Stream { .. } => verdict::close_stream(client, x, verdict),
-        About::Answer { proxy, .. } => verdict::close_answer(client, x, proxy),
+        About::Answer { proxy, .. } => verdict::close_answer(client, x, proxy, &verdict),
     };
     Err(stop)
 }

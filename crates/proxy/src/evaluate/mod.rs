@@ -9,7 +9,7 @@ mod verdict;
 
 use plan::Proxy;
 use plan::proxy::RestrictNames;
-use runtime::timer::{self, now_ms};
+use runtime::timer::now_ms;
 use sample::{Cause, Phase};
 
 use crate::answers::page;
@@ -21,8 +21,8 @@ use crate::exchange::view::holds;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Analyser;
-use crate::message::response;
 use crate::message::upload;
+use crate::message::{request, response};
 use crate::server::Upstream;
 use driver::{About, Ended};
 use verdict::count_denied_request;
@@ -192,6 +192,18 @@ pub(crate) async fn of_response(
         let about = &mut About::Response(&frontend, upstream);
         driver::run(client, Some(x), &frontend.http_response, about).await?;
     }
+    Ok(())
+}
+
+/// `http-after-response` on a response of a server, with the cookie that persistence put there.
+///
+/// # Errors
+/// A rewrite failed under `strict-mode on`.
+pub(crate) async fn after_response(
+    client: &mut Client,
+    x: &mut Exchange,
+    upstream: &Upstream,
+) -> Result<(), Fault> {
     if has_after_response(client, x) {
         let held = upstream.received().len();
         Box::pin(run_after_response(client, x, held)).await?;
@@ -278,6 +290,7 @@ async fn on_stream(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Resu
         return Ok(());
     }
     let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+    request::look(client).await;
     let about = &mut About::Stream { proxy, until, complete: false };
     driver::run(client, Some(x), &proxy.tcp_request, about).await.map(drop)
 }
@@ -294,10 +307,10 @@ pub(crate) async fn of_tcp_response(
         trace::response(x, backend);
         return Ok(());
     }
-    // Nothing is looked at before the server says something.
-    let patience = backend.timeouts.server.map_or(timer::NEVER, |time| now_ms() + time.as_millis() as u64);
-    let complete = !Box::pin(response::more(client, x, upstream, patience)).await?;
+    // Without a delay there is nothing to look at yet: the rules are run as soon as the connection
+    // stands.
     let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+    let complete = backend.response_inspect_delay.is_none();
     trace::response(x, backend);
     trace::enter(x, Analyser::InspectResponse);
     let about = &mut About::Answer { proxy: backend, upstream, until, complete };

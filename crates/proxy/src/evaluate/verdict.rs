@@ -23,7 +23,8 @@ pub(super) enum Side {
 
 /// A rule ended a TCP stream by what its client sent.
 pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) -> Stop {
-    count_denied_request(client, x);
+    // Rules on content are the listener's matter, the backend's too.
+    client.count(|traffic| traffic.denied_requests.add(1));
     x.txn.termination.set(Cause::Proxy, Phase::Request);
     if let Final::SilentDrop { rst_ttl } = verdict {
         client.side.vanish(rst_ttl);
@@ -31,8 +32,11 @@ pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) ->
     Stop::Close
 }
 
-/// A rule ended a TCP stream by what its server sent.
-pub(super) fn close_answer(client: &Client, x: &mut Exchange, backend: &Proxy) -> Stop {
+/// A rule ended a TCP stream by what its server sent; one that just closes denies nothing.
+pub(super) fn close_answer(client: &Client, x: &mut Exchange, backend: &Proxy, verdict: &Final) -> Stop {
+    if matches!(verdict, Final::CloseServer) {
+        return Stop::Close;
+    }
     count_denied_response(client, x, backend);
     x.txn.termination.set(Cause::Proxy, Phase::Data);
     Stop::Close
@@ -94,7 +98,9 @@ pub(super) async fn conclude(
             answer(client, x, &reply)
         }
         Final::Reject => {
-            x.txn.times.request = 0;
+            if !client.frontend.options.http_buffer_request {
+                x.txn.times.request = 0;
+            }
             count_denied_request(client, x);
             x.txn.termination.set(Cause::Proxy, Phase::Request);
             Stop::Close

@@ -60,10 +60,14 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
         if let Some(server) = &x.txn.server {
             // Shown in seconds: written once in a second is enough.
             backend.state.last_session.put(second_of(x.txn.times.closed));
-            let of_server = server.counters.mine();
-            let times = averages(x);
-            of_backend.times.add(times);
-            of_server.times.add(times);
+            // As in HAProxy, only of what was answered: how long a failure took says nothing of
+            // answers.
+            let answered = if x.txn.is_http { x.txn.times.response } else { x.txn.times.connected };
+            if answered > 0 {
+                let times = averages(x);
+                of_backend.times.add(times);
+                server.counters.mine().times.add(times);
+            }
         }
     }
     report::close_cookie_states(client, x);
@@ -130,9 +134,11 @@ pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, byte
 /// Queue, connect, response and total time in ms.
 fn averages(x: &Exchange) -> [u64; 4] {
     let times = &x.txn.times;
+    // What a stream of TCP waited for its rules is part of its wait for a server.
+    let ready = if x.txn.is_http { times.request } else { times.idle_from };
     let between = |from: u64, to: u64| if from == 0 { 0 } else { to.saturating_sub(from) / 1000 };
     [
-        between(times.request, times.queued),
+        between(ready, times.queued),
         between(times.queued, times.connected),
         between(times.connected, times.response),
         between(times.started, times.closed),

@@ -16,7 +16,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::BodyLength;
+use http::{BodyLength, Method};
+use plan::Proxy;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
 
@@ -208,6 +209,21 @@ impl Exchange {
     /// Whether the request can be sent from its beginning again: nothing of its body was taken yet, or all of it was kept.
     pub(crate) fn can_rewind(&self) -> bool {
         self.upload.consumed() == 0 || !self.request_body.kept.is_empty()
+    }
+
+    /// Whether the client's ending its side ends the request (`option abortonclose`). Who asked for
+    /// a tunnel may end its side of it at once.
+    pub(crate) fn aborts_on_close(&self, client: &Client, backend: &Proxy) -> bool {
+        client.aborts_on_close(backend) && self.txn.request.method_id() != Method::Connect
+    }
+
+    /// Whether all of the request was here when it was first sent, and can be sent again whatever
+    /// the server took of it.
+    pub(crate) fn is_kept(&self) -> bool {
+        // What follows a CONNECT is the tunnel's, and has no end yet.
+        !self.request_body.kept.is_empty()
+            || matches!(self.request_body.length, BodyLength::None | BodyLength::Length(0))
+                && self.txn.request.method_id() != Method::Connect
     }
 
     /// The timeout of `slot`: what a rule set, or the configured one.

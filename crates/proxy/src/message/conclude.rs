@@ -54,7 +54,6 @@ fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstr
     let lasts = uploaded && head.keep_alive() && !x.server_closes && !x.closes_server;
     let reusable = lasts
         && !connection.private
-        && !x.txn.request.must_close()
         && x.download.is_received()
         && client.keeps_server(backend)
         && connection.socket.is_drained();

@@ -90,10 +90,14 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
     }
 }
 
-/// The whole head has to come within `timeout http-request`, however many pieces it comes in.
+/// The whole head has to come within `timeout http-request`, however many pieces it comes in;
+/// without that, each piece within `timeout client`.
 fn limit(client: &Client, x: &Exchange) -> Result<(), Fault> {
     let timeouts = &client.frontend.timeouts;
-    client.timer.set_after(x.txn.times.started / 1000, timeouts.http_request.or(timeouts.client));
+    match timeouts.http_request {
+        Some(allowed) => client.timer.set_after(x.txn.times.started / 1000, Some(allowed)),
+        None => client.timer.set_after(timer::now_ms(), timeouts.client),
+    }
     if client.timer.deadline() <= timer::now_ms() { Err(Fault::RequestTimeout) } else { Ok(()) }
 }
 
@@ -199,7 +203,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     }
     // Empty places for the response too: logs show how many there are, whoever answers.
     x.txn.response_captures.resize(client.frontend.response_captures.len(), None);
-    if !client.frontend.request_captures.is_empty() || client.frontend.cookie_capture.is_some() {
+    if !client.frontend.request_captures.is_empty() {
         capture(client, x);
     }
     Ok(())
@@ -215,7 +219,7 @@ fn note_request_line(client: &Client, x: &mut Exchange) {
     x.reply.bytes = line;
 }
 
-/// `capture request header`, and `capture cookie` of the client's.
+/// `capture request header`.
 fn capture(client: &Client, x: &mut Exchange) {
     let frontend = &client.frontend;
     x.txn.request_captures.resize(frontend.request_captures.len(), None);
@@ -226,17 +230,26 @@ fn capture(client: &Client, x: &mut Exchange) {
             x.txn.request_captures[index] = x.txn.keep(&value);
         }
     }
-    if let Some(cookie) = &frontend.cookie_capture {
-        let wanted = cookie.name.as_bytes();
-        let found = x.txn.request.cookie_values().find_map(|(name, value)| {
-            let fits = if cookie.prefix { name.starts_with(wanted) } else { name == wanted };
-            fits.then(|| [name, b"=", value].concat())
-        });
-        if let Some(mut pair) = found {
-            pair.truncate(cookie.length);
-            x.txn.cookie_captures[0] = x.txn.keep(&pair);
+}
+
+/// Receives what the first bytes of a stream of TCP are that are here, for rules that look at them:
+/// a client that connects and speaks has mostly done both by now.
+pub(crate) async fn look(client: &mut Client) {
+    let mut is_first = true;
+    poll_fn(|context: &mut Context<'_>| {
+        // What goes wrong here shows again when the stream goes on.
+        if !client.side.is_drained() || client.poll_fill(context).is_ready() {
+            return Poll::Ready(());
         }
-    }
+        if std::mem::take(&mut is_first) {
+            // The reactor has its turn once.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        client.side.release();
+        Poll::Ready(())
+    })
+    .await;
 }
 
 /// Waits for more bytes of the client, for rules that look at them; says whether there are.

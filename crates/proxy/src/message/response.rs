@@ -105,8 +105,10 @@ pub(crate) async fn await_head(
 ) -> Result<(), Fault> {
     let mut deadlines = Deadlines::new(client, x, backend);
     let now_ms = x.txn.times.connected.max(x.txn.times.queued) / 1000;
-    deadlines.restart(client, now_ms, !x.upload.is_received(), server_owes(x));
-    let watch = client.aborts_on_close(backend);
+    // With `option independent-streams` the server's time runs whatever it is sent.
+    let owes = |x: &Exchange| server_owes(x) || backend.options.independent_streams;
+    deadlines.restart(client, now_ms, !x.upload.is_received(), owes(x));
+    let watch = x.aborts_on_close(client, backend);
     let (mut send_failed, mut client_left) = (false, false);
     let mut first = true;
     loop {
@@ -118,7 +120,7 @@ pub(crate) async fn await_head(
                         let is_set = std::mem::take(&mut first) && x.upload.is_finished();
                         if moved && !is_set {
                             let waits = !x.upload.is_received();
-                            deadlines.moved(client, x, waits, server_owes(x));
+                            deadlines.moved(client, x, waits, owes(x));
                         }
                     }
                     Err(Fault::SendFailed) => send_failed = true,
@@ -237,6 +239,9 @@ fn poll_head(
         note_glitch(client, upstream, &breach);
     }
     x.txn.server_glitches = upstream.glitches();
+    if let Err(error) = upstream.check_body(&x.txn.response, x.txn.request.method_id(), length) {
+        return Poll::Ready(Err(head_fault(client, x, upstream, NoHead::Malformed(error))));
+    }
     upstream.consume_head(length);
     Poll::Ready(Ok(()))
 }
@@ -330,7 +335,9 @@ pub(crate) async fn forward(
     x.phase = Phase::Data;
     x.answered = true;
     let mut deadlines = Deadlines::new(client, x, backend);
-    let watch = client.aborts_on_close(backend);
+    // A client that ended its side may well wait for a response that only ends with its connection.
+    let endless = x.response_body.length == BodyLength::UntilClose;
+    let watch = client.aborts_on_close(backend) && !endless;
     let (mut upload_failed, mut client_left) = (false, false);
     let mut armed = false;
     x.txn.times.closed = if x.response_body.waited { now_us() } else { x.txn.times.response };
@@ -365,7 +372,9 @@ pub(crate) async fn forward(
             x.txn.times.closed = 0;
             let blocked = x.download.is_blocked();
             let client_waits = blocked || !x.upload.is_received();
-            deadlines.moved(client, x, client_waits, !blocked);
+            // A server that has said all owes nothing but to take what is left of the request.
+            let server_waits = !blocked && (!x.download.is_received() || x.upload.is_blocked());
+            deadlines.moved(client, x, client_waits, server_waits);
         }
         if !client_left && x.upload.is_finished() {
             match client.poll_presence(context) {
@@ -381,7 +390,7 @@ pub(crate) async fn forward(
             Err(match deadlines.expired() {
                 Expired::Client => Fault::ClientTimeout,
                 // Whoever has left can no longer complain of the server.
-                Expired::Server if client_left => Fault::ClientAborted,
+                Expired::Server if client_left && !endless => Fault::ClientAborted,
                 Expired::Server => Fault::ServerTimeout,
             })
         })

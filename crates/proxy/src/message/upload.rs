@@ -3,6 +3,7 @@
 
 use http::{BodyLength, KnownName, Method};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use plan::{Proxy, ServerSettings};
 use runtime::timer;
@@ -29,13 +30,41 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
     if !(buffered || by_parameter || replays) || !x.has_body() {
         return Ok(());
     }
-    let timeouts = &client.frontend.timeouts;
-    let allowed = timeouts.http_request.or(backend.timeouts.http_request).or(timeouts.client);
-    Box::pin(hold(client, x, usize::MAX, allowed)).await?;
+    if buffered || by_parameter {
+        let allowed = Allowed::of(client, backend);
+        Box::pin(hold(client, x, usize::MAX, allowed)).await?;
+    }
+    // For retries nothing is waited for: only a body that is here as a whole can be sent again.
+    look(client, x);
     if replays && x.request_body.is_complete {
         client.side.keep(x.request_body.length, &mut x.request_body.kept);
     }
     Ok(())
+}
+
+/// How long a body may take that is waited for.
+#[derive(Clone, Copy)]
+pub(crate) enum Allowed {
+    /// From the beginning to the end.
+    InAll(Duration),
+    /// From one piece to the next.
+    EachPiece(Option<Duration>),
+}
+
+impl Allowed {
+    /// As configured: `timeout http-request`, or `timeout client` without one.
+    pub(crate) fn of(client: &Client, proxy: &Proxy) -> Self {
+        let timeouts = &client.frontend.timeouts;
+        let in_all = timeouts.http_request.or(proxy.timeouts.http_request);
+        in_all.map_or(Self::EachPiece(timeouts.client), Self::InAll)
+    }
+
+    fn time(self) -> Option<Duration> {
+        match self {
+            Self::InAll(time) => Some(time),
+            Self::EachPiece(time) => time,
+        }
+    }
 }
 
 /// Waits until `wanted` bytes of the body, or all of it, or a whole buffer, are there, and decodes them for
@@ -44,26 +73,22 @@ pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
     wanted: usize,
-    allowed: Option<std::time::Duration>,
+    allowed: Allowed,
 ) -> Result<(), Stop> {
     if !x.has_body() || x.request_body.is_cut {
         x.request_body.is_complete |= !x.request_body.is_cut;
         return Ok(());
     }
-    client.timer.set_after(timer::now_ms(), allowed);
+    client.timer.set_after(timer::now_ms(), allowed.time());
     answer_expectation(client, x).await?;
-    let held = hold_within(client, x, wanted).await;
+    let held = hold_within(client, x, wanted, allowed).await;
     // What was waited for is part of the request; one that failed was never complete.
     x.txn.times.request = if held.is_err() { 0 } else { timer::now_us() };
     held
 }
 
 /// Waits for any more of the body, at most for `time`: then what there is has to do.
-pub(crate) async fn hold_more(
-    client: &mut Client,
-    x: &mut Exchange,
-    time: std::time::Duration,
-) -> Result<(), Stop> {
+pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Duration) -> Result<(), Stop> {
     client.timer.set_after(timer::now_ms(), Some(time));
     answer_expectation(client, x).await?;
     if client.side.has_room() {
@@ -73,8 +98,8 @@ pub(crate) async fn hold_more(
             }
             client.timer.poll_expired(context).map(|()| Ok(None))
         };
-        let read = client.wait(Watch::KILL, more).await?.map_err(|_| Fault::RequestAborted)?;
-        x.request_body.is_cut |= read == Some(0);
+        let read = client.wait(Watch::KILL, more).await?;
+        x.request_body.is_cut |= matches!(read, Err(_) | Ok(Some(0)));
     } else {
         client.pause(time, false).await?;
     }
@@ -94,18 +119,26 @@ async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(),
 }
 
 /// Waits for as much of the body, until the timer expires.
-async fn hold_within(client: &mut Client, x: &mut Exchange, wanted: usize) -> Result<(), Stop> {
+async fn hold_within(
+    client: &mut Client,
+    x: &mut Exchange,
+    wanted: usize,
+    allowed: Allowed,
+) -> Result<(), Stop> {
     loop {
         decode(client, x)?;
         if x.request_body.is_complete || x.request_body.seen.len() >= wanted || !client.side.has_room() {
             return Ok(());
         }
         let watch = Watch { leaving: false, late: Fault::RequestTimeout };
-        let read = client.wait(watch, |client, context| client.poll_fill(context));
-        if read.await?.map_err(|_| Fault::RequestAborted)? == 0 {
+        let read = client.wait(watch, |client, context| client.poll_fill(context)).await?;
+        if matches!(read, Err(_) | Ok(0)) {
             // Rules still see what came; the request ends where it would leave for a server.
             x.request_body.is_cut = true;
             return Ok(());
+        }
+        if let Allowed::EachPiece(time) = allowed {
+            client.timer.set_after(timer::now_ms(), time);
         }
     }
 }

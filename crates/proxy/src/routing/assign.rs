@@ -139,7 +139,10 @@ fn try_assign(
         count();
         return Ok(Assigned::Place(lease));
     }
-    if x.choice.hash.is_none() && !is_preferred {
+    // The first backup stands for itself: where only it is used, nobody else could serve the
+    // request.
+    let stands_alone = picked.state.backup && !backend.options.allbackups;
+    if x.choice.hash.is_none() && !is_preferred && !stands_alone {
         return Ok(Assigned::Wait(None));
     }
     count();
@@ -232,6 +235,8 @@ async fn wait(
     server: Option<Rc<LocalServer>>,
     avoid: Option<usize>,
 ) -> Result<Lease, Fault> {
+    // Whoever waits for one server is told of with its name, whatever comes of it.
+    x.txn.server = server.as_ref().map(|server| server.held.clone()).or(x.txn.server.take());
     let queue = server.as_ref().map_or(&backend.state.queue, |server| &server.state.queue);
     let most = server.as_ref().map_or(0, |server| server.state.maxqueue);
     let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
@@ -240,7 +245,7 @@ async fn wait(
     client.entry.activity.set(Activity::Queued);
     let (class, offset) = x.txn.priority;
     let mut line: Option<InLine<'_>> = None;
-    let watch = client.aborts_on_close(backend);
+    let watch = x.aborts_on_close(client, backend);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         match &line {
             None => {
@@ -332,7 +337,10 @@ pub(crate) fn left(
 ) -> Option<Fault> {
     match client.poll_presence(context) {
         Presence::Here => None,
-        Presence::Closed => watch.then_some(Fault::ClientAborted),
+        // One that never said anything has nothing to wait for.
+        Presence::Closed => {
+            (watch || client.side.is_drained() && !x.txn.is_http).then_some(Fault::ClientAborted)
+        }
         Presence::Broken if x.txn.is_http => Some(Fault::ClientAborted),
         Presence::Broken => Some(Fault::ClientReset),
     }

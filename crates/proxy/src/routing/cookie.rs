@@ -83,6 +83,7 @@ fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
 /// Reads the persistence cookie, binds the request to the server it names, and takes out of the request what
 /// the server is not to see.
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
+    capture_of_client(client, x);
     let Some(cookie) = &backend.cookie else { return };
     let ignored = !backend.ignore_persist.is_empty()
         && crate::exchange::view::with(client, x, |env| {
@@ -145,11 +146,24 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
         x.choice.cookie = Seen::Other;
     }
     x.txn.termination.cookie = state;
-    if cookie.operation == CookieOperation::Prefix && cut.is_some() {
-        let rest = rest.unwrap_or_default().to_vec();
-        x.txn.request.edit_cookies(name, |_| Some(rest.clone()));
+    if cookie.operation == CookieOperation::Prefix {
+        // Of several each has its own, or none.
+        let own = |value: &[u8]| match value.iter().position(|&byte| byte == separator) {
+            Some(at) => value[at + 1..].to_vec(),
+            None => value.to_vec(),
+        };
+        x.txn.request.edit_cookies(name, |value| Some(own(value)));
     } else if cookie.operation == CookieOperation::Insert && cookie.indirect {
         x.txn.request.edit_cookies(name, |_| None);
+    }
+}
+
+/// Reads the persistence cookie of a request that goes no further, for its log line: whose it was,
+/// and whether it is valid.
+pub(crate) fn of_denied(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
+    of_request(client, x, backend);
+    if let Some(bound) = &x.choice.bound {
+        x.txn.server = Some(bound.server.held.clone());
     }
 }
 
@@ -218,6 +232,8 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
         // A server without a value of its own (a backup server, say): what the client has of another is taken away.
         if cookie.operation == CookieOperation::Insert {
             insert(x, cookie, None, lease.server());
+        } else if sets(x, name) {
+            x.txn.termination.set_cookie = b'P';
         }
         return;
     };
@@ -263,7 +279,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &Loca
     let private = cookie.nocache && cacheability::of(x.txn.request.method_id(), &x.txn.response).response;
     let line = match value {
         Some(value) => set_cookie(cookie, value, x.choice.dates),
-        None => [name, b"=; Expires=Thu, 01-Jan-1970 00:00:01 GMT; path=/"].concat(),
+        None => expiring(cookie),
     };
     x.txn.response.append(b"set-cookie", &line);
     x.txn.termination.set_cookie = if known { b'U' } else { b'I' };
@@ -291,6 +307,17 @@ fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
             write_date(dates.first.unwrap_or_else(now_units), &mut line);
         }
     }
+    end(cookie, line)
+}
+
+/// The line that has the client forget the cookie. It names the same places: those of another are
+/// another cookie's.
+fn expiring(cookie: &Cookie) -> Vec<u8> {
+    end(cookie, [cookie.name.as_bytes(), b"=; Expires=Thu, 01-Jan-1970 00:00:01 GMT"].concat())
+}
+
+/// Adds what is configured of the cookie beside its value.
+fn end(cookie: &Cookie, mut line: Vec<u8>) -> Vec<u8> {
     line.extend_from_slice(b"; path=/");
     for domain in &cookie.domains {
         line.extend_from_slice(b"; domain=");
@@ -339,6 +366,20 @@ fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Optio
         }
     }
     changed
+}
+
+/// `capture cookie` of the client's, as rules left it.
+fn capture_of_client(client: &Client, x: &mut Exchange) {
+    let Some(cookie) = &client.frontend.cookie_capture else { return };
+    let wanted = cookie.name.as_bytes();
+    let found = x.txn.request.cookie_values().find_map(|(name, value)| {
+        let fits = if cookie.prefix { name.starts_with(wanted) } else { name == wanted };
+        fits.then(|| [name, b"=", value].concat())
+    });
+    if let Some(mut pair) = found {
+        pair.truncate(cookie.length);
+        x.txn.cookie_captures[0] = x.txn.keep(&pair);
+    }
 }
 
 /// `capture cookie` of the server's.

@@ -1,7 +1,9 @@
 //! Trying again (configuration manual, 4.2 `retries`, `retry-on`, `option redispatch`): whether, where, and when.
 //! Called where attempts are made, `exchange` and `relay`.
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use plan::Proxy;
@@ -12,7 +14,7 @@ use crate::client::Client;
 use crate::exchange::view;
 use crate::exchange::{Bound, Exchange};
 use crate::fault::{Fault, RetryKind};
-use crate::routing::assign::Lease;
+use crate::routing::assign::{Lease, left};
 use crate::server::local::LocalServer;
 
 /// Whether a request on a connection that had been idle met its closing, and may be sent again: nothing came
@@ -28,8 +30,9 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     let wanted = match fault.retry_kind() {
         None => false,
         Some(RetryKind::Connection) => backend.retry_on.conn_failure,
-        // `disable-l7-retry`: what was sent once is not sent again.
-        Some(_) if x.txn.no_replay => false,
+        // `disable-l7-retry`, or a body that was not all here: what was sent once is not sent
+        // again.
+        Some(_) if x.txn.no_replay || !x.is_kept() => false,
         Some(RetryKind::Empty) => backend.retry_on.empty_response,
         Some(RetryKind::Junk) => backend.retry_on.junk_response,
         Some(RetryKind::Timeout) => backend.retry_on.response_timeout,
@@ -43,8 +46,27 @@ pub(crate) fn most(x: &Exchange, backend: &Proxy) -> u32 {
     x.txn.max_retries.unwrap_or(backend.retries)
 }
 
-/// Counts a retry after `fault`, gives the failed server's place back and chooses between another server, in which case the failed
-/// one is returned as the one to avoid, and the same once more.
+/// Where the next attempt goes.
+pub(crate) enum Target {
+    /// To the same server, whose place was kept: whoever queues for it has to wait for this request
+    /// too.
+    Same(Lease),
+    /// To any but this one, as far as there are others.
+    Other(Rc<LocalServer>),
+}
+
+impl Target {
+    /// The place that was kept, and the server to avoid.
+    pub(crate) fn parts(self) -> (Option<Lease>, Option<Rc<LocalServer>>) {
+        match self {
+            Self::Same(lease) => (Some(lease), None),
+            Self::Other(server) => (None, Some(server)),
+        }
+    }
+}
+
+/// Counts a retry after `fault`, and chooses between another server and the same once more. Waits
+/// as long as there is to be waited.
 ///
 /// # Errors
 /// The client left meanwhile, or an operator ended the connection.
@@ -54,29 +76,38 @@ pub(crate) async fn before_retry(
     backend: &Proxy,
     lease: Lease,
     fault: Fault,
-) -> Result<Option<Rc<LocalServer>>, Fault> {
+) -> Result<Target, Fault> {
     let retries = most(x, backend);
+    // A client of TCP that never said anything has nothing to wait for.
+    let is_silent = !x.txn.is_http && client.side.is_drained();
+    let watch = x.aborts_on_close(client, backend) || is_silent;
+    let gone = poll_fn(|context| Poll::Ready(left(client, x, context, watch))).await;
+    if let Some(fault) = gone {
+        return Err(fault);
+    }
     x.txn.retries += 1;
     let failed = lease.server().clone();
     let refused = fault.retry_kind() == Some(RetryKind::Connection) && fault != Fault::ConnectTimeout;
     let others = transition::online(&backend.state).0 > 1;
-    let avoid = may_redispatch(client, x, backend, &failed, retries, others).then(|| failed.clone());
-    if avoid.is_some() {
+    let redispatches = may_redispatch(client, x, backend, &failed, retries, others);
+    let target = if redispatches {
         x.choice.bound = None;
+        // Until there is another the request has none.
+        x.txn.server = None;
+        drop(lease);
+        Target::Other(failed)
     } else {
         count_retry(backend, &failed);
         x.choice.bound.get_or_insert(Bound { server: failed, even_down: false, again: true });
-    }
-    if refused && (avoid.is_none() || !others) {
+        Target::Same(lease)
+    };
+    if refused && !(redispatches && others) {
         // The same server: not at once, but after a second, or `timeout connect` if that is less (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
-        let watch = client.aborts_on_close(backend);
         client.pause(pause, watch).await?;
     }
-    // The place is kept until then: whoever queues for the server has to wait for this request too.
-    drop(lease);
-    Ok(avoid)
+    Ok(target)
 }
 
 /// Counts a retry at the server that failed.

@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use runtime::timer::now_us;
-use sample::{LogOrigin, Phase};
+use sample::{Cause, LogOrigin, Phase};
 use state::sessions::Activity;
 
 use super::{reply, tunnel};
 use crate::client::Client;
 use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
-use crate::fault::{Fault, RetryKind};
+use crate::fault::Fault;
 use crate::message::{conclude, fields, request, response, upload};
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
@@ -66,27 +66,34 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     let backend = match (x.upgrade, x.backend.clone()) {
         (Upgrade::ByBackend, Some(backend)) => backend,
         _ => {
-            evaluate::of_frontend(client, x).await?;
+            if let Err(stop) = evaluate::of_frontend(client, x).await {
+                let frontend = client.frontend.clone();
+                return Err(denied(client, x, &frontend, stop));
+            }
             route::choose(client, x)?
         }
     };
     trace::backend(x, &client.frontend, &backend);
-    evaluate::of_backend(client, x, &backend).await?;
+    if let Err(stop) = evaluate::of_backend(client, x, &backend).await {
+        return Err(denied(client, x, &backend, stop));
+    }
     upload::prepare(client, x, &backend).await?;
     if x.request_body.is_cut {
-        return Err(Fault::RequestAborted.into());
+        return Err(Fault::ClientCut.into());
     }
     fields::of_request(client, x, &backend)?;
     route::bind_server(client, x, &backend);
     cookie::of_request(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
     trace::forwards_request(x);
+    x.txn.req_vars.clear();
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
     evaluate::of_response(client, x, &backend, &mut upstream).await?;
     if backend.options.checkcache {
         cacheable::check(client, x, &backend)?;
     }
     cookie::of_response(client, x, &backend, &lease);
+    evaluate::after_response(client, x, &upstream).await?;
     fields::of_response(client, x)?;
     trace::forwards_response(x);
     report::early(client, x, LogOrigin::Response);
@@ -106,6 +113,15 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     Ok(next)
 }
 
+/// Logs tell of the cookie of a request that rules of `proxy` denied; of others that got no further
+/// they do not.
+fn denied(client: &Client, x: &mut Exchange, proxy: &LocalProxy, stop: Stop) -> Stop {
+    if stop == Stop::Reply && x.txn.termination.cause == Cause::Proxy {
+        cookie::of_denied(client, x, proxy);
+    }
+    stop
+}
+
 /// Sends the request to a server and waits for the head of its final response; tries again where that is
 /// allowed (`retries`, `retry-on`, `option redispatch`).
 async fn obtain_response(
@@ -115,10 +131,15 @@ async fn obtain_response(
 ) -> Result<(Upstream, Lease), Stop> {
     let retries = retry::most(x, backend);
     let mut avoid: Option<Rc<LocalServer>> = None;
+    let mut kept: Option<Lease> = None;
     loop {
         x.phase = Phase::Queue;
-        let lease = assign::assign(client, x, backend, avoid.as_deref()).await?;
+        let lease = match kept.take() {
+            Some(lease) => lease,
+            None => assign::assign(client, x, backend, avoid.as_deref()).await?,
+        };
         note_server(client, x, &lease, backend, avoid.as_deref());
+        count_attempt(x, &lease);
         if let Some(prefix) = &lease.server().redirect {
             to_server_itself(x, prefix)?;
         }
@@ -148,10 +169,12 @@ async fn obtain_response(
             return Err(fault.into());
         }
         x.txn.response.clear();
+        x.txn.times.response = 0;
         upload::rewind(client, x);
-        avoid = retry::before_retry(client, x, backend, lease, fault).await?;
-        if avoid.is_some() || fault.retry_kind() != Some(RetryKind::Connection) {
-            // Time lost to a server that was left, or that had the request, counts as waiting for one (manual, 8.4).
+        (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();
+        if avoid.is_some() {
+            // Time lost to a server that was left counts as waiting for one (manual, 8.4), to the
+            // same as connecting.
             x.txn.times.queued = now_us();
         }
     }
@@ -173,7 +196,7 @@ fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
     head.append(b"location", &location);
     head.set_content_length(0);
     x.reply.bytes.clear();
-    x.txn.termination.set(sample::Cause::Local, Phase::Connect);
+    x.txn.termination.set(Cause::Local, Phase::Connect);
     Err(Stop::Reply)
 }
 
@@ -183,7 +206,6 @@ async fn attempt(
     backend: &Rc<LocalProxy>,
     lease: &Lease,
 ) -> Result<Upstream, (Fault, bool)> {
-    count_attempt(x, lease);
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
     let reused = upstream.uses() > 1;
     sockets::take(client, x, &upstream);

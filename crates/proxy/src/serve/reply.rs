@@ -2,7 +2,7 @@
 
 use std::task::Context;
 
-use http::BodyLength;
+use http::{BodyLength, Method};
 use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
@@ -33,9 +33,9 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
             x.txn.termination.set(cause, phase);
             count(client, x, fault);
             if x.answered {
-                // Too late for words: the client must not take what it has for the whole.
-                // What its framing does not tell, a reset does.
-                if fault == Fault::Truncated && x.download.is_until_close() {
+                // Too late for words: the client must not take what it has for the whole. What its
+                // framing does not tell, a reset does. What a tunnel carries has its own end.
+                if fault == Fault::Truncated && x.download.is_until_close() && !x.is_tunnel {
                     client.side.reset();
                 }
                 return Next::Close;
@@ -77,6 +77,9 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
             if let Some(counters) = backend {
                 counters.connection_errors.add(1);
             }
+            if let Some(server) = &x.txn.server {
+                server.counters.mine().connection_errors.add(1);
+            }
         }
         Fault::Internal => client.count(|traffic| traffic.internal_errors.add(1)),
         // Who leaves the queue, or while a server is being reached, has aborted no transfer yet.
@@ -94,13 +97,13 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
             }
         }
         Fault::Truncated | Fault::ServerTimeout | Fault::BadResponseBody => {
-            if let Some(counters) = backend {
+            let server = x.txn.server.as_ref().map(|server| server.counters.mine());
+            for counters in [backend, server].into_iter().flatten() {
                 counters.server_aborts.add(1);
-                counters.response_errors.add(1);
-            }
-            if let Some(server) = &x.txn.server {
-                server.counters.mine().server_aborts.add(1);
-                server.counters.mine().response_errors.add(1);
+                // A response that came to a halt is not a bad one.
+                if fault != Fault::ServerTimeout {
+                    counters.response_errors.add(1);
+                }
             }
         }
         _ => {}
@@ -118,6 +121,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
         return Next::Close;
     }
     x.is_tunnel = false;
+    x.txn.req_vars.clear();
     x.txn.response.watch_framing();
     if client.worker.shared.plan.variables.wants_bodies() {
         x.response_body.seen.clone_from(&x.reply.bytes);
@@ -142,10 +146,15 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     {
         x.txn.response.set_content_length(x.reply.bytes.len() as u64);
     }
+    let begun = !client.side.is_drained();
     let whole = upload_is_over(client, x);
-    // The rest of the body is read and thrown away behind the answer, unless the client may never send it.
-    let drains = !x.request_body.expects_continue && !x.request_body.is_cut;
-    x.keep_alive = x.keep_alive && (whole || drains) && !x.txn.response.has_close();
+    // The rest of the body is read and thrown away behind the answer, unless the client may never
+    // send it: one that waits to be asked for its body and has sent nothing of it, or that is gone.
+    let waits = x.request_body.expects_continue && !begun;
+    let drains = !waits && !x.request_body.is_cut;
+    // A client that is told that its tunnel stands sends no request any more (RFC 9110, 9.3.6).
+    let opens = x.txn.request.method_id() == Method::Connect && matches!(x.txn.response.status(), 200..=299);
+    x.keep_alive = x.keep_alive && (whole || drains) && !opens && !x.txn.response.has_close();
     let sent = send_reply(client, x).await;
     conclude(client, x, sent, whole)
 }

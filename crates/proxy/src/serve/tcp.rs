@@ -21,11 +21,10 @@ use crate::fault::Fault;
 use crate::flow::Path;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt;
-use crate::routing::connect;
-use crate::routing::route;
+use crate::routing::{connect, retry, route};
 use crate::serve::tunnel;
 use crate::server::Upstream;
-use crate::server::local::LocalProxy;
+use crate::server::local::{LocalProxy, LocalServer};
 
 /// Serves a TCP connection until it ends.
 ///
@@ -98,6 +97,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     route::bind_server(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
     trace::forwards_request(x);
+    x.txn.req_vars.clear();
     let (mut upstream, lease) = reach(client, x, &backend).await?;
     // Streams may last: what is shown of the latest is when it began.
     let second = finish::second_of(now_us());
@@ -129,10 +129,14 @@ async fn reach(
     backend: &Rc<LocalProxy>,
 ) -> Result<(Upstream, Lease), Stop> {
     let retries = x.txn.max_retries.unwrap_or(backend.retries);
-    let mut avoid: Option<Rc<crate::server::local::LocalServer>> = None;
+    let mut avoid: Option<Rc<LocalServer>> = None;
+    let mut kept: Option<Lease> = None;
     loop {
         x.phase = Phase::Queue;
-        let lease = assign::assign(client, x, backend, avoid.as_deref()).await?;
+        let lease = match kept.take() {
+            Some(lease) => lease,
+            None => assign::assign(client, x, backend, avoid.as_deref()).await?,
+        };
         attempt::note_server(client, x, &lease, backend, avoid.as_deref());
         x.phase = Phase::Connect;
         attempt::count_attempt(x, &lease);
@@ -151,7 +155,11 @@ async fn reach(
         if last {
             return Err(fault.into());
         }
-        avoid = crate::routing::retry::before_retry(client, x, backend, lease, fault).await?;
+        (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();
+        if avoid.is_some() {
+            // Time lost to a server that was left counts as waiting for one (manual, 8.4).
+            x.txn.times.queued = now_us();
+        }
     }
 }
 
@@ -177,7 +185,9 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
         }
     }
     if matches!(fault, Fault::NoServer | Fault::QueueFull | Fault::QueueTimeout) {
-        backend.state.backend.mine().connection_errors.add(1);
+        for counters in [Some(backend.state.backend.mine()), server].into_iter().flatten() {
+            counters.connection_errors.add(1);
+        }
     }
 }
 

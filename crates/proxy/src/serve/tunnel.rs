@@ -72,6 +72,100 @@ pub(crate) async fn upgrade(
     run(client, x, upstream, limits).await.map_err(Stop::from)
 }
 
+/// When each side has been silent for too long, and since when that counts.
+struct Clock {
+    limits: Limits,
+    client_at: u64,
+    server_at: u64,
+    client_from: u64,
+    server_from: u64,
+    /// Bytes received from each side when they were last looked at.
+    seen: (u64, u64),
+}
+
+impl Clock {
+    fn new(limits: Limits) -> Self {
+        let seen = (u64::MAX, u64::MAX);
+        Self { limits, client_at: NEVER, server_at: NEVER, client_from: 0, server_from: 0, seen }
+    }
+
+    /// Counts anew after bytes moved, or a direction `ended` with them.
+    fn moved(&mut self, up: &Leg<'_>, down: &Leg<'_>, ended: bool) {
+        let limits = self.limits;
+        let now = timer::now_ms();
+        let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + millis(limit));
+        // A side that was told our end has its own, shorter time to end as well.
+        let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
+        let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
+        let received = (up.flow.received, down.flow.received);
+        // Bytes sent to a side are no sign of its life where its stream is independent.
+        let silent = |independent: bool, same: bool, blocked: bool| independent && same && !blocked;
+        let same = (received.0 == self.seen.0, received.1 == self.seen.1);
+        if up.shut || ended || !silent(limits.independent.0, same.0, down.flow.is_blocked()) {
+            self.client_at = if up.shut { NEVER } else { at(client_limit) };
+            self.client_from = now;
+        }
+        if down.shut || ended || !silent(limits.independent.1, same.1, up.flow.is_blocked()) {
+            self.server_at = if down.shut { NEVER } else { at(server_limit) };
+            self.server_from = now;
+        }
+        self.seen = received;
+    }
+
+    /// Directions ended without another byte, which is no sign of life: whoever was told has its
+    /// own time, which counts from its last sign, or what was left of the usual one.
+    fn ended(&mut self, up: bool, down: bool) {
+        if up {
+            let limit = self.limits.server_fin;
+            self.server_at = limit.map_or(self.server_at, |limit| self.server_from + millis(limit));
+            self.client_at = NEVER;
+        }
+        if down {
+            let limit = self.limits.client_fin;
+            self.client_at = limit.map_or(self.client_at, |limit| self.client_from + millis(limit));
+            self.server_at = NEVER;
+        }
+    }
+
+    fn arm(&self, client: &Client) {
+        client.timer.set(self.client_at.min(self.server_at));
+    }
+
+    /// Who was silent for too long, and whether both were. What it would have sent ends here; what
+    /// it is sent goes on, unless it does not take it.
+    fn expired(
+        &mut self,
+        up: &mut Leg<'_>,
+        to_server: &mut Sink<'_>,
+        down: &mut Leg<'_>,
+        to_client: &mut Sink<'_>,
+    ) -> (Fault, bool) {
+        let both = self.client_at == self.server_at;
+        if self.client_at <= self.server_at {
+            up.cut(to_server);
+            if both || down.flow.is_blocked() {
+                down.cut(to_client);
+            }
+            self.ended(true, false);
+            return (Fault::ClientTimeout, both);
+        }
+        down.cut(to_client);
+        if up.flow.is_blocked() {
+            up.cut(to_server);
+        }
+        self.ended(false, true);
+        (Fault::ServerTimeout, both)
+    }
+}
+
+/// A side that was silent for too long.
+struct Late {
+    fault: Fault,
+    /// Which directions had ended before.
+    halves: (bool, bool),
+    both: bool,
+}
+
 /// Moves bytes both ways until both directions have ended.
 pub(crate) async fn run(
     client: &mut Client,
@@ -84,88 +178,73 @@ pub(crate) async fn run(
     (x.upload.pipe, x.download.pipe) = pipes(client, x);
     let mut up = Leg { flow: &mut x.upload, shut: false };
     let mut down = Leg { flow: &mut x.download, shut: false };
-    let (mut client_at, mut server_at) = (NEVER, NEVER);
-    let mut seen = (u64::MAX, u64::MAX);
+    let mut clock = Clock::new(limits);
     let before = (x.txn.bytes_in, x.txn.bytes_out);
     let mut armed = false;
-    let (mut server_first, mut both_late) = (false, false);
+    let mut server_first = false;
+    let mut late: Option<Late> = None;
     let outcome = poll_fn(|context: &mut Context<'_>| {
-        up.flow.moved = false;
-        down.flow.moved = false;
-        let ended = (up.shut, down.shut);
-        let first = up.poll(context, client.side.source(), upstream.sink());
-        let second = down.poll(context, upstream.source(), client.side.sink());
-        match (first, second) {
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
-            (Poll::Ready(Err(FlowError::Read(error))), _)
-            | (_, Poll::Ready(Err(FlowError::Write(error)))) => {
-                client.session.error.set(error);
-                return Poll::Ready(Err(Fault::ClientAborted));
+        loop {
+            up.flow.moved = false;
+            down.flow.moved = false;
+            let ended = (up.shut, down.shut);
+            let first = up.poll(context, client.side.source(), upstream.sink());
+            let second = down.poll(context, upstream.source(), client.side.sink());
+            match (first, second) {
+                (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
+                // The server had ended before, and said all: nobody misses what it did not take.
+                (Poll::Ready(Err(FlowError::Write(_))), _) if down.shut => return Poll::Ready(Ok(())),
+                (Poll::Ready(Err(FlowError::Read(error))), _)
+                | (_, Poll::Ready(Err(FlowError::Write(error)))) => {
+                    client.session.error.set(error);
+                    return Poll::Ready(Err(Fault::ClientAborted));
+                }
+                (Poll::Ready(Err(FlowError::Write(error))), _)
+                | (_, Poll::Ready(Err(FlowError::Read(error)))) => {
+                    x.txn.server_error = error;
+                    return Poll::Ready(Err(Fault::Truncated));
+                }
+                (Poll::Ready(Err(FlowError::Coding)), _) | (_, Poll::Ready(Err(FlowError::Coding))) => {
+                    return Poll::Ready(Err(Fault::Truncated));
+                }
+                _ => {}
             }
-            (Poll::Ready(Err(FlowError::Write(error))), _)
-            | (_, Poll::Ready(Err(FlowError::Read(error)))) => {
-                x.txn.server_error = error;
-                return Poll::Ready(Err(Fault::Truncated));
+            // An end passed on is no byte, but from now on another time counts.
+            let (up_ended, down_ended) = (up.shut && !ended.0, down.shut && !ended.1);
+            server_first |= down_ended && !up.shut;
+            let ended = up_ended || down_ended;
+            if up.flow.moved || down.flow.moved || !armed {
+                armed = true;
+                clock.moved(&up, &down, ended);
+                clock.arm(client);
+                let moved = Moved {
+                    counted: &mut x.counted,
+                    backend: x.backend.as_ref().map(|backend| &***backend),
+                    server: x.txn.server.as_deref(),
+                };
+                let (received, sent) = (up.flow.received, down.flow.sent);
+                finish::count_moved(client, moved, before.0 + received, before.1 + sent);
+            } else if ended {
+                clock.ended(up_ended, down_ended);
+                clock.arm(client);
             }
-            (Poll::Ready(Err(FlowError::Coding)), _) | (_, Poll::Ready(Err(FlowError::Coding))) => {
-                return Poll::Ready(Err(Fault::Truncated));
+            if let Poll::Ready(fault) = client.poll_killed(context) {
+                return Poll::Ready(Err(fault));
             }
-            _ => {}
+            if client.timer.poll_expired(context).is_pending() {
+                return Poll::Pending;
+            }
+            let halves = (up.shut, down.shut);
+            let (fault, both) =
+                clock.expired(&mut up, &mut upstream.sink(), &mut down, &mut client.side.sink());
+            clock.arm(client);
+            late.get_or_insert(Late { fault, halves, both });
         }
-        // An end passed on is no byte, but from now on another time counts.
-        let (up_ended, down_ended) = (up.shut && !ended.0, down.shut && !ended.1);
-        server_first |= down_ended && !up.shut;
-        let ended = up_ended || down_ended;
-        let moved = up.flow.moved || down.flow.moved || !armed;
-        if ended && !moved {
-            // Neither side said anything: without a time of its own, whoever is told the end has what was left of the usual one.
-            if up_ended {
-                server_at = limits.server_fin.map_or(server_at, |limit| timer::now_ms() + millis(limit));
-                client_at = NEVER;
-            }
-            if down_ended {
-                client_at = limits.client_fin.map_or(client_at, |limit| timer::now_ms() + millis(limit));
-                server_at = NEVER;
-            }
-            client.timer.set(client_at.min(server_at));
-        } else if moved {
-            armed = true;
-            let now = timer::now_ms();
-            let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + millis(limit));
-            // A side that was told our end has its own, shorter time to end as well.
-            let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
-            let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
-            let received = (up.flow.received, down.flow.received);
-            // Bytes sent to a side are no sign of its life where its stream is independent.
-            let silent = |independent: bool, same: bool, blocked: bool| independent && same && !blocked;
-            if up.shut || ended || !silent(limits.independent.0, received.0 == seen.0, down.flow.is_blocked())
-            {
-                client_at = if up.shut { NEVER } else { at(client_limit) };
-            }
-            if down.shut || ended || !silent(limits.independent.1, received.1 == seen.1, up.flow.is_blocked())
-            {
-                server_at = if down.shut { NEVER } else { at(server_limit) };
-            }
-            seen = received;
-            client.timer.set(client_at.min(server_at));
-            let moved = Moved {
-                counted: &mut x.counted,
-                backend: x.backend.as_ref().map(|backend| &***backend),
-                server: x.txn.server.as_deref(),
-            };
-            finish::count_moved(client, moved, before.0 + received.0, before.1 + down.flow.sent);
-        }
-        if let Poll::Ready(fault) = client.poll_killed(context) {
-            return Poll::Ready(Err(fault));
-        }
-        client.timer.poll_expired(context).map(|()| {
-            let by_client = client.timer.deadline() == client_at;
-            both_late = client_at == server_at;
-            Err(if by_client { Fault::ClientTimeout } else { Fault::ServerTimeout })
-        })
     })
     .await;
-    let halves = (up.shut, down.shut);
+    let outcome = late.as_ref().map_or(outcome, |late| Err(late.fault));
+    let both_late = late.as_ref().is_some_and(|late| late.both);
+    let halves = late.map_or((up.shut, down.shut), |late| late.halves);
     x.txn.bytes_in += x.upload.received;
     x.txn.bytes_out += x.download.sent;
     x.txn.ending.end = ending(x.txn.is_http, outcome, halves, server_first, both_late);
@@ -225,6 +304,14 @@ fn pipes(client: &Client, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
 }
 
 impl Leg<'_> {
+    /// Ends this direction: the receiver is told, and nothing more is taken from the other.
+    fn cut(&mut self, to: &mut Sink<'_>) {
+        if !self.shut {
+            to.finish();
+            self.shut = true;
+        }
+    }
+
     /// Moves this direction on; `Ready` once it has ended and the receiver was told.
     fn poll(
         &mut self,

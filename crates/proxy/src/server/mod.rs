@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use http::{BodyLength, Head, ParseOptions};
+use http::{BodyLength, ChunkDecoder, ErrorKind, Head, Method, ParseError, ParseOptions};
 use sample::Endpoint;
 
 use crate::flow::{Sink, Source};
@@ -97,6 +97,22 @@ impl Upstream {
     ) -> Poll<Result<usize, NoHead>> {
         let Self::H1(connection) = self;
         connection.poll_head(context, head, options)
+    }
+
+    /// Looks at what came of the body together with its `head` of so many bytes, which answers a
+    /// request of this method: a response that is broken there goes nowhere.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    #[inline]
+    pub(crate) fn check_body(&self, head: &Head, method: Method, length: usize) -> Result<(), ParseError> {
+        if head.response_body(method) != BodyLength::Chunked {
+            return Ok(());
+        }
+        let body = self.received().get(length..).unwrap_or_default();
+        let error =
+            |error: http::ChunkError| ParseError { kind: ErrorKind::Chunk, offset: length + error.offset };
+        ChunkDecoder::new().track(body).map(drop).map_err(error)
     }
 
     /// Takes the head of so many bytes, of which [`poll_head`](Self::poll_head) told.
