@@ -2,6 +2,7 @@
 
 /// Tags that occur here.
 pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;
 pub(crate) const OID: u8 = 0x06;
 pub(crate) const ENUMERATED: u8 = 0x0a;
@@ -41,6 +42,13 @@ impl<'a> Der<'a> {
     /// The next value, which must stand under `tag`.
     pub(crate) fn take(&mut self, tag: u8) -> Option<Der<'a>> {
         if self.peek() == Some(tag) { self.any().map(|(_, value)| value) } else { None }
+    }
+
+    /// The next value with its tag and length, which must stand under `tag`.
+    pub(crate) fn take_whole(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let before = self.0;
+        self.take(tag)?;
+        Some(&before[..before.len() - self.0.len()])
     }
 
     /// The next value if it stands under `tag`; without it nothing is read.

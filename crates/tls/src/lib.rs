@@ -33,6 +33,7 @@ pub mod settings;
 pub mod store;
 mod suites;
 pub mod tickets;
+mod verify;
 pub mod verify_code;
 pub mod x509;
 
@@ -41,7 +42,7 @@ pub use connector::{Connecting, Connector};
 pub use details::Details;
 pub use engine::key::{KeyKind, PrivateKey};
 pub use engine::provider::{has_group, has_suite};
-pub use engine::verify::Outcome;
+pub use engine::verify::{Outcome, verify_chain};
 pub use error::{Error, Kind, Reason};
 pub use load_error::LoadError;
 pub use session::{Ended, Opened, Session};

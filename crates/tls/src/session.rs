@@ -115,11 +115,14 @@ impl Session {
     /// The handshake failed.
     pub fn handshake(&mut self, received: &[u8]) -> Result<bool, Error> {
         let mut out = Vec::new();
-        let result = self.advance(received, &mut out);
+        let mut result = self.advance(received, &mut out);
         self.unsent.append(&out);
         let outcome = engine::verify::take_outcome();
         if outcome != engine::verify::Outcome::default() {
             self.details.verify = outcome;
+        }
+        if let (Err(error), Some(kind)) = (&mut result, outcome.refused) {
+            *error = Error { kind, reason: Reason::CertificateVerifyFailed, verify: outcome.last.0 };
         }
         if let Err(error) = result {
             self.phase = Phase::Failed(error);

@@ -64,7 +64,12 @@ impl Parts {
                     x509::Facts::parse(&block.data).map_err(|cause| fault(block.line, cause))?;
                     parts.certificates.push(block.data.into());
                 }
-                "X509 CRL" => parts.crls.push(block.data.into()),
+                "X509 CRL" => {
+                    if !x509::is_revocation_list(&block.data) {
+                        return Err(fault(block.line, "not a revocation list"));
+                    }
+                    parts.crls.push(block.data.into());
+                }
                 // OpenSSL takes the first.
                 "PRIVATE KEY"
                 | "RSA PRIVATE KEY"

@@ -6,7 +6,9 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::OID_X509_COMMON_NAME;
 use x509_parser::prelude::FromDer;
+use x509_parser::revocation_list::CertificateRevocationList;
 
+use crate::der::{self, Der};
 use crate::dn::Name;
 
 /// A certificate taken apart.
@@ -109,6 +111,16 @@ impl<'a> Facts<'a> {
         &self.0.public_key().subject_public_key.data
     }
 
+    /// Its public key with what says of which kind it is, as DER.
+    pub fn key_info(&self) -> &[u8] {
+        self.0.public_key().raw
+    }
+
+    /// Whether it is for a host of that name, which one of its names may cover with a `*` in the first label.
+    pub fn is_for(&self, host: &str) -> bool {
+        self.names().iter().any(|name| covers(name, host))
+    }
+
     /// Begin and end of its validity, in seconds since 1970.
     pub fn validity(&self) -> (i64, i64) {
         let validity = self.0.validity();
@@ -137,6 +149,41 @@ impl<'a> Facts<'a> {
         }
         names
     }
+}
+
+/// Whether a name of a certificate is `host`, or covers it: `*` stands for some of the first label's characters.
+fn covers(name: &str, host: &str) -> bool {
+    let parts =
+        |name: &str| name.split_once('.').map(|(label, domain)| (label.to_owned(), domain.to_owned()));
+    let Some(((label, domain), (own_label, own_domain))) = parts(name).zip(parts(host)) else {
+        return name.eq_ignore_ascii_case(host);
+    };
+    let Some((begin, end)) = label.split_once('*') else { return name.eq_ignore_ascii_case(host) };
+    let (begin, end, own_label) =
+        (begin.to_ascii_lowercase(), end.to_ascii_lowercase(), own_label.to_ascii_lowercase());
+    domain.eq_ignore_ascii_case(&own_domain)
+        && own_label.len() > begin.len() + end.len()
+        && own_label.starts_with(&begin)
+        && own_label.ends_with(&end)
+}
+
+/// The contents of a certificate's subject, without its tag and length.
+pub(crate) fn subject_of(der: &[u8]) -> Option<Vec<u8>> {
+    let facts = Facts::parse(der).ok()?;
+    Some(Der(facts.subject()).take(der::SEQUENCE)?.0.to_vec())
+}
+
+/// Whether these bytes are a revocation list.
+pub(crate) fn is_revocation_list(der: &[u8]) -> bool {
+    matches!(CertificateRevocationList::from_der(der), Ok(([], _)))
+}
+
+/// The algorithm and the bits of a public key, as contents of their DER.
+pub(crate) fn key_parts(info: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut info = Der(info).take(der::SEQUENCE)?;
+    let algorithm = info.take(der::SEQUENCE)?;
+    let bits = info.take(der::BIT_STRING)?;
+    Some((algorithm.0, bits.0.strip_prefix(&[0])?))
 }
 
 /// The fingerprint of a certificate (`ssl_c_sha1`).

@@ -5,19 +5,10 @@ use rustls::{
     PeerIncompatible, PeerMisbehaved,
 };
 
-use crate::error::{Error, Kind, Reason};
-use crate::verify_code::{self as code, VerifyCode};
+use crate::error::{Error, Reason};
 
 /// What HAProxy would log of it.
 pub(crate) fn error_of(error: &Engine) -> Error {
-    if let Engine::InvalidCertificate(certificate) = error {
-        let verify = verify_code_of(certificate);
-        let kind = match verify {
-            code::HOSTNAME_MISMATCH => Kind::MismatchSni,
-            _ => Kind::Handshake,
-        };
-        return Error { kind, reason: Reason::CertificateVerifyFailed, verify: verify.0 };
-    }
     Error::handshake(reason_of(error))
 }
 
@@ -35,6 +26,8 @@ fn reason_of(error: &Engine) -> Reason {
             InvalidMessage::InvalidKeyUpdate => Reason::BadPacket,
             _ => Reason::LengthMismatch,
         },
+        Engine::InvalidCertificate(CertificateError::BadSignature) => Reason::BadSignature,
+        Engine::InvalidCertificate(_) => Reason::CertificateVerifyFailed,
         Engine::NoCertificatesPresented => Reason::PeerDidNotReturnACertificate,
         Engine::DecryptError => Reason::DecryptionFailed,
         Engine::PeerSentOversizedRecord => Reason::PacketLengthTooLong,
@@ -87,29 +80,4 @@ fn misbehaved(why: &PeerMisbehaved) -> Reason {
 
 fn alert_of(alert: AlertDescription) -> u8 {
     alert.into()
-}
-
-/// OpenSSL's number for what webpki found.
-#[allow(deprecated, reason = "webpki still has both forms of some")]
-pub(super) fn verify_code_of(error: &CertificateError) -> VerifyCode {
-    use CertificateError as Why;
-    match error {
-        Why::Expired | Why::ExpiredContext { .. } => code::CERT_HAS_EXPIRED,
-        Why::NotValidYet | Why::NotValidYetContext { .. } => code::CERT_NOT_YET_VALID,
-        Why::Revoked => code::CERT_REVOKED,
-        Why::UnhandledCriticalExtension => code::UNHANDLED_CRITICAL_EXTENSION,
-        Why::UnknownIssuer => code::UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
-        Why::UnknownRevocationStatus => code::UNABLE_TO_GET_CRL,
-        Why::ExpiredRevocationList | Why::ExpiredRevocationListContext { .. } => code::CRL_HAS_EXPIRED,
-        Why::BadSignature
-        | Why::UnsupportedSignatureAlgorithm
-        | Why::UnsupportedSignatureAlgorithmContext { .. }
-        | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => code::CERT_SIGNATURE_FAILURE,
-        Why::NotValidForName | Why::NotValidForNameContext { .. } => code::HOSTNAME_MISMATCH,
-        Why::InvalidPurpose | Why::InvalidPurposeContext { .. } => code::INVALID_PURPOSE,
-        Why::Other(other) => {
-            other.0.downcast_ref::<VerifyCode>().copied().unwrap_or(code::APPLICATION_VERIFICATION)
-        }
-        _ => code::APPLICATION_VERIFICATION,
-    }
 }

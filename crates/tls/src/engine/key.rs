@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
-use rustls::{InconsistentKeys, SignatureAlgorithm, SignatureScheme};
+use rustls::{SignatureAlgorithm, SignatureScheme};
 
 /// What a key signs with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +61,8 @@ impl PrivateKey {
 
     /// Whether it is the key of this certificate. `None` where that cannot be told.
     pub fn belongs_to(&self, certificate: &[u8]) -> Option<bool> {
-        let certificate = vec![CertificateDer::from(certificate.to_vec())];
-        match CertifiedKey::new(certificate, self.key.clone()).keys_match() {
-            Ok(()) => Some(true),
-            Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Some(false),
-            Err(_) => None,
-        }
+        let facts = crate::x509::Facts::parse(certificate).ok()?;
+        Some(self.key.public_key()?.as_ref() == facts.key_info())
     }
 
     /// The key with its chain, for a handshake. `schemes` limits what it signs with, unless it is empty.

@@ -86,7 +86,7 @@ impl ServerSide {
     pub(crate) fn new(parameters: &Parameters, served: &Served<'_>, shared: &Shared) -> Result<Self, String> {
         let verifier = match served.verify.mode {
             VerifyMode::None => Arc::new(NoClientAuth),
-            _ => verify::of_clients(served.verify, &parameters.peer_sigalgs)?,
+            _ => verify::of_clients(served.verify, &parameters.peer_sigalgs),
         };
         let certified = served.key.certified(served.chain, served.ocsp, &parameters.sigalgs);
         let mut config = ServerConfig::builder_with_provider(provider::provider(parameters))
@@ -136,7 +136,7 @@ impl ClientSide {
     /// # Errors
     /// What rustls says against it.
     pub(crate) fn new(parameters: &Parameters, asked: &Asked<'_>) -> Result<Self, String> {
-        let verifier = verify::of_server(asked.trust, asked.host, &parameters.peer_sigalgs)?;
+        let verifier = verify::of_server(asked.trust, asked.host, &parameters.peer_sigalgs);
         let builder = ClientConfig::builder_with_provider(provider::provider(parameters))
             .with_protocol_versions(&provider::versions(parameters))
             .map_err(|error| error.to_string())?

@@ -1,4 +1,4 @@
-//! Verification of peers' certificates by webpki, with OpenSSL's numbers.
+//! The certificates of peers, as rustls asks about them.
 //!
 //! rustls calls a verifier in the midst of a handshake and takes yes or no. What was found, and forgiven, is left for the
 //! connection whose turn it is ([`take_outcome`]).
@@ -7,35 +7,39 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
+use base::clock::WallTime;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_name;
-use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
+use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
 };
 
-use super::error::verify_code_of;
+use crate::error::Kind;
 use crate::settings::{ClientVerify, Trust, VerifyMode};
+use crate::verify::{Purpose, Signed, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
+use crate::x509;
 
 /// What verification found in the peer's chain; all 0 where nothing was wrong or nothing was verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The first error above the peer's own certificate, and how far above it (`ssl_c_ca_err`, `ssl_c_ca_err_depth`).
+    /// The last error of all, forgiven or not (`ssl_c_verify`).
+    pub last: VerifyCode,
+    /// The first error above the peer's own certificate (`ssl_c_ca_err`).
     pub ca: VerifyCode,
-    /// How many certificates above the peer's own it was.
+    /// How far above it was (`ssl_c_ca_err_depth`).
     pub ca_depth: u8,
     /// The first error of the peer's own certificate (`ssl_c_err`).
     pub own: VerifyCode,
+    /// What was not forgiven, as HAProxy calls it.
+    pub(crate) refused: Option<Kind>,
 }
 
 thread_local! {
     static OUTCOME: Cell<Outcome> = const { Cell::new(Outcome {
-        ca: VerifyCode(0), ca_depth: 0, own: VerifyCode(0),
+        last: code::OK, ca: code::OK, ca_depth: 0, own: code::OK, refused: None,
     }) };
 }
 
@@ -48,66 +52,111 @@ fn algorithms() -> WebPkiSupportedAlgorithms {
     aws_lc_rs::default_provider().signature_verification_algorithms
 }
 
-fn refused(code: VerifyCode) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(code))))
+/// Checks a signature within a chain.
+fn check(signed: &Signed<'_>) -> bool {
+    algorithms().all.iter().any(|one| {
+        one.signature_alg_id().as_ref() == signed.algorithm
+            && one.public_key_alg_id().as_ref() == signed.key_algorithm
+            && one.verify_signature(signed.key, signed.message, signed.signature).is_ok()
+    })
 }
 
-fn roots(trust: &Trust) -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    let all = trust.authorities.iter().chain(&trust.unnamed);
-    roots.add_parsable_certificates(all.map(|der| CertificateDer::from(der.to_vec())));
-    roots
+fn trusted(trust: &Trust) -> Trusted {
+    Trusted::new(trust.authorities.iter().chain(&trust.unnamed), &trust.crls, check)
 }
 
-fn crls(trust: &Trust) -> Vec<CertificateRevocationListDer<'static>> {
-    trust.crls.iter().map(|der| CertificateRevocationListDer::from(der.to_vec())).collect()
+/// Verifies a chain outside of a handshake, at `now` in seconds since 1970: whether every fault was forgiven. Each is told with its
+/// depth, counted from `own`, as DER like all of them.
+pub fn verify_chain(
+    trust: &Trust,
+    own: &[u8],
+    rest: &[&[u8]],
+    is_server: bool,
+    now: i64,
+    forgive: &mut dyn FnMut(VerifyCode, usize) -> bool,
+) -> bool {
+    let purpose = if is_server { Purpose::Server } else { Purpose::Client };
+    trusted(trust).verify(own, rest, purpose, now, forgive).is_ok()
 }
 
-/// Which error a chain has, or none. What webpki finds may lie anywhere in it: the certificates of the peer tell where.
-fn judge(result: Result<(), Error>, own: &CertificateDer<'_>, rest: &[CertificateDer<'_>]) -> Outcome {
-    let Err(error) = result else { return Outcome::default() };
-    let found = match &error {
-        Error::InvalidCertificate(error) => verify_code_of(error),
-        _ => code::APPLICATION_VERIFICATION,
-    };
-    // OpenSSL looks for issuers from the peer's own certificate upwards and names the one whose issuer is missing.
-    if found == code::UNABLE_TO_GET_ISSUER_CERT_LOCALLY {
-        if is_self_signed(own) {
-            return Outcome { own: code::DEPTH_ZERO_SELF_SIGNED_CERT, ..Outcome::default() };
+/// The error that makes rustls tell the peer what OpenSSL would.
+fn refusal(code: VerifyCode) -> Error {
+    Error::InvalidCertificate(match code {
+        code::CERT_HAS_EXPIRED | code::CRL_HAS_EXPIRED => CertificateError::Expired,
+        code::CERT_REVOKED => CertificateError::Revoked,
+        code::UNABLE_TO_GET_ISSUER_CERT
+        | code::UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+        | code::DEPTH_ZERO_SELF_SIGNED_CERT
+        | code::SELF_SIGNED_CERT_IN_CHAIN
+        | code::UNABLE_TO_VERIFY_LEAF_SIGNATURE
+        | code::UNABLE_TO_GET_CRL
+        | code::UNABLE_TO_GET_CRL_ISSUER
+        | code::CERT_CHAIN_TOO_LONG
+        | code::PATH_LENGTH_EXCEEDED
+        | code::INVALID_CA => CertificateError::UnknownIssuer,
+        code::CERT_SIGNATURE_FAILURE | code::CRL_SIGNATURE_FAILURE => CertificateError::BadSignature,
+        code::CERT_NOT_YET_VALID | code::CRL_NOT_YET_VALID | code::CERT_UNTRUSTED | code::CERT_REJECTED => {
+            CertificateError::BadEncoding
         }
-        if rest.is_empty() {
-            return Outcome { own: found, ..Outcome::default() };
+        code => CertificateError::Other(OtherError(Arc::new(code))),
+    })
+}
+
+/// Verifies a chain with what `trusted` has, and leaves the outcome. `forgiven` tells of each fault and its depth whether to go on.
+fn verify(
+    trusted: &Trusted,
+    own: &CertificateDer<'_>,
+    rest: &[CertificateDer<'_>],
+    purpose: Purpose,
+    forgiven: impl Fn(VerifyCode, usize) -> Result<(), Kind>,
+) -> Result<(), Error> {
+    let mut outcome = Outcome::default();
+    let rest: Vec<&[u8]> = rest.iter().map(|der| &**der).collect();
+    let result = trusted.verify(own, &rest, purpose, WallTime::now().seconds, &mut |code, depth| {
+        outcome.last = code;
+        if depth == 0 && outcome.own == code::OK {
+            outcome.own = code;
+        } else if depth > 0 && outcome.ca == code::OK {
+            (outcome.ca, outcome.ca_depth) = (code, u8::try_from(depth).unwrap_or(u8::MAX));
         }
-        let depth = u8::try_from(rest.len()).unwrap_or(u8::MAX);
-        let ca =
-            if rest.last().is_some_and(is_self_signed) { code::SELF_SIGNED_CERT_IN_CHAIN } else { found };
-        return Outcome { ca, ca_depth: depth, own: VerifyCode(0) };
-    }
-    Outcome { own: found, ..Outcome::default() }
+        outcome.refused = forgiven(code, depth).err();
+        outcome.refused.is_none()
+    });
+    OUTCOME.set(outcome);
+    result.map_err(|_| refusal(outcome.last))
 }
 
-fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
-    crate::x509::Facts::parse(certificate).is_ok_and(|facts| facts.is_self_issued())
+/// The key of a certificate of whichever version.
+fn key_of(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
+    let facts = x509::Facts::parse(certificate);
+    let facts = facts.map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
+    Ok(SubjectPublicKeyInfoDer::from(facts.key_info().to_vec()))
 }
 
-/// How a listener verifies its clients.
-pub(crate) fn of_clients(
-    verify: &ClientVerify,
-    schemes: &[u16],
-) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let named = Trust { unnamed: Vec::new(), ..(*verify.trust).clone() };
-    let (roots, hints) = (roots(&verify.trust), roots(&named).subjects());
-    let inner = if roots.is_empty() {
-        None
-    } else {
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .with_crls(crls(&verify.trust))
-            .allow_unauthenticated();
-        Some(builder.build().map_err(|error| error.to_string())?)
-    };
-    let schemes = limited(schemes);
-    Ok(Arc::new(Clients { verify: verify.clone(), inner, hints, schemes }))
+fn check_tls12(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signed: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    let key = key_of(certificate)?;
+    let bad = || Error::InvalidCertificate(CertificateError::BadSignature);
+    let (key_algorithm, key) = x509::key_parts(&key).ok_or_else(bad)?;
+    let known = algorithms();
+    let mut fitting =
+        known.mapping.iter().filter(|(scheme, _)| *scheme == signed.scheme).flat_map(|row| row.1);
+    let is_good = fitting.any(|one| {
+        one.public_key_alg_id().as_ref() == key_algorithm
+            && one.verify_signature(key, message, signed.signature()).is_ok()
+    });
+    if is_good { Ok(HandshakeSignatureValid::assertion()) } else { Err(bad()) }
+}
+
+fn check_tls13(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signed: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    verify_tls13_signature_with_raw_key(message, &key_of(certificate)?, signed, &algorithms())
 }
 
 /// The schemes that peers may sign with.
@@ -119,10 +168,21 @@ fn limited(schemes: &[u16]) -> Vec<SignatureScheme> {
     schemes.iter().copied().map(SignatureScheme::from).filter(|scheme| all.contains(scheme)).collect()
 }
 
+/// How a listener verifies its clients.
+pub(crate) fn of_clients(verify: &ClientVerify, schemes: &[u16]) -> Arc<dyn ClientCertVerifier> {
+    let subjects = verify.trust.authorities.iter().filter_map(|der| x509::subject_of(der));
+    Arc::new(Clients {
+        verify: verify.clone(),
+        trusted: trusted(&verify.trust),
+        hints: subjects.map(|name| DistinguishedName::in_sequence(&name)).collect(),
+        schemes: limited(schemes),
+    })
+}
+
 /// The certificates of clients.
 struct Clients {
     verify: ClientVerify,
-    inner: Option<Arc<dyn ClientCertVerifier>>,
+    trusted: Trusted,
     hints: Vec<DistinguishedName>,
     schemes: Vec<SignatureScheme>,
 }
@@ -146,40 +206,35 @@ impl ClientCertVerifier for Clients {
         &self,
         own: &CertificateDer<'_>,
         rest: &[CertificateDer<'_>],
-        now: UnixTime,
+        _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let result = match &self.inner {
-            Some(inner) => inner.verify_client_cert(own, rest, now).map(drop),
-            None => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+        let forgiven = |code, depth| {
+            let (codes, kind) = match depth {
+                0 => (self.verify.crt_ignore, Kind::CrtFail),
+                _ => (self.verify.ca_ignore, Kind::CaFail),
+            };
+            if codes.contains(code) { Ok(()) } else { Err(kind) }
         };
-        let found = judge(result, own, rest);
-        OUTCOME.set(found);
-        let forgiven = |code: VerifyCode, codes: crate::VerifyCodes| code == code::OK || codes.contains(code);
-        if !forgiven(found.ca, self.verify.ca_ignore) {
-            return Err(refused(found.ca));
-        }
-        if !forgiven(found.own, self.verify.crt_ignore) {
-            return Err(refused(found.own));
-        }
+        verify(&self.trusted, own, rest, Purpose::Client, forgiven)?;
         Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signed, &algorithms())
+        check_tls12(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signed, &algorithms())
+        check_tls13(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -190,7 +245,7 @@ impl ClientCertVerifier for Clients {
 /// How a server's certificate is verified.
 pub(crate) struct OfServer {
     /// Whom to trust; `None` with `verify none`.
-    chain: Option<Arc<dyn ServerCertVerifier>>,
+    trusted: Option<Trusted>,
     /// The name that the certificate must have (`verifyhost`) instead of the one that was sent.
     host: Option<Box<str>>,
     schemes: Vec<SignatureScheme>,
@@ -203,24 +258,9 @@ impl fmt::Debug for OfServer {
 }
 
 /// Trust in any server, or in those whose chain ends at one of `trust`.
-pub(crate) fn of_server(
-    trust: Option<&Trust>,
-    host: Option<&str>,
-    schemes: &[u16],
-) -> Result<Arc<OfServer>, String> {
-    let chain = trust
-        .map(|trust| -> Result<Arc<dyn ServerCertVerifier>, String> {
-            if trust.authorities.is_empty() {
-                return Ok(Arc::new(Nobody));
-            }
-            let provider = Arc::new(aws_lc_rs::default_provider());
-            let builder =
-                rustls::client::WebPkiServerVerifier::builder_with_provider(Arc::new(roots(trust)), provider)
-                    .with_crls(crls(trust));
-            Ok(builder.build().map_err(|error| error.to_string())?)
-        })
-        .transpose()?;
-    Ok(Arc::new(OfServer { chain, host: host.map(Box::from), schemes: limited(schemes) }))
+pub(crate) fn of_server(trust: Option<&Trust>, host: Option<&str>, schemes: &[u16]) -> Arc<OfServer> {
+    let trusted = trust.map(trusted);
+    Arc::new(OfServer { trusted, host: host.map(Box::from), schemes: limited(schemes) })
 }
 
 impl ServerCertVerifier for OfServer {
@@ -229,95 +269,44 @@ impl ServerCertVerifier for OfServer {
         own: &CertificateDer<'_>,
         rest: &[CertificateDer<'_>],
         sent: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
+        _: &[u8],
+        _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
-        let named = ParsedCertificate::try_from(own)?;
-        // webpki does both at once. The name is looked at apart, because it may be no name of the certificate at all.
-        let result = match chain.verify_server_cert(own, rest, sent, ocsp, now) {
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            ))
-            | Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        };
-        let found = judge(result, own, rest);
-        OUTCOME.set(found);
-        for code in [found.ca, found.own] {
-            if code != code::OK {
-                return Err(refused(code));
-            }
-        }
-        let wanted = match &self.host {
-            Some(host) => ServerName::try_from(&**host).ok(),
-            None => matches!(sent, ServerName::DnsName(_)).then(|| sent.clone()),
+        let Some(trusted) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
+        verify(trusted, own, rest, Purpose::Server, |_, _| Err(Kind::Handshake))?;
+        let sent = if let ServerName::DnsName(name) = sent { Some(name.as_ref()) } else { None };
+        let (wanted, kind) = match &self.host {
+            Some(host) => (Some(&**host), Kind::Mismatch),
+            None => (sent, Kind::MismatchSni),
         };
         let Some(wanted) = wanted else { return Ok(ServerCertVerified::assertion()) };
-        match verify_server_name(&named, &wanted) {
-            Ok(()) => Ok(ServerCertVerified::assertion()),
-            Err(_) => Err(refused(code::HOSTNAME_MISMATCH)),
+        if x509::Facts::parse(own).is_ok_and(|facts| facts.is_for(wanted)) {
+            return Ok(ServerCertVerified::assertion());
         }
+        let last = code::HOSTNAME_MISMATCH;
+        OUTCOME.set(Outcome { last, own: last, refused: Some(kind), ..Outcome::default() });
+        Err(refusal(last))
     }
 
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signed, &algorithms())
+        check_tls12(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signed, &algorithms())
+        check_tls13(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.schemes.clone()
-    }
-}
-
-/// No authority at all: no chain can end anywhere.
-#[derive(Debug)]
-struct Nobody;
-
-impl ServerCertVerifier for Nobody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        Vec::new()
     }
 }

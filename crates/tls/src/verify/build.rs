@@ -1,0 +1,90 @@
+//! Building a chain upwards from the peer's certificate.
+
+use super::Trusted;
+use super::parsed::Parsed;
+use crate::verify_code::{self as code, VerifyCode};
+
+/// OpenSSL's limit of certificates above the peer's.
+const DEPTH_MAX: usize = 100;
+
+/// A chain, the peer's own certificate first.
+pub(super) struct Chain<'a> {
+    pub(super) certificates: Vec<Parsed<'a>>,
+    /// How many of them are not trusted in themselves.
+    untrusted: usize,
+    /// Whether it ends at a trusted certificate that signs itself.
+    is_complete: bool,
+}
+
+impl<'a> Chain<'a> {
+    pub(super) fn build(own: Parsed<'a>, sent: &[Parsed<'a>], trusted: &'a Trusted, now: i64) -> Self {
+        let mut chain = Self { certificates: vec![own], untrusted: 1, is_complete: false };
+        let mut used = vec![false; sent.len()];
+        loop {
+            let top = chain.certificates.len() - 1;
+            if chain.certificates[top].is_self_signed() {
+                chain.is_complete = chain.untrusted <= top || chain.anchors(top, trusted);
+                return chain;
+            }
+            if top >= DEPTH_MAX {
+                return chain;
+            }
+            let last = &chain.certificates[top];
+            if let Some(issuer) = best(trusted.issuers(last.issuer()).filter(|one| one.issued(last)), now) {
+                chain.certificates.push(issuer);
+                continue;
+            }
+            // What is above a trusted certificate is trusted too, or nothing.
+            if chain.untrusted <= top {
+                return chain;
+            }
+            let fits = |place: &usize| !used[*place] && sent[*place].issued(last);
+            let places: Vec<usize> = (0..sent.len()).filter(fits).collect();
+            let current = places.iter().find(|place| sent[**place].is_valid_at(now));
+            let Some(place) = current.or_else(|| places.first()).copied() else { return chain };
+            used[place] = true;
+            chain.certificates.push(sent[place].clone());
+            chain.untrusted += 1;
+        }
+    }
+
+    /// Whether the certificate at the top, which the peer sent, is among the trusted ones.
+    fn anchors(&mut self, top: usize, trusted: &Trusted) -> bool {
+        let last = &self.certificates[top];
+        let known = trusted.issuers(last.subject()).any(|one| one.der() == last.der());
+        if known {
+            self.untrusted = top;
+        }
+        known
+    }
+
+    /// What is missing at its top.
+    pub(super) fn missing(&self) -> Option<VerifyCode> {
+        let top = self.certificates.len() - 1;
+        if self.is_complete {
+            None
+        } else if top >= DEPTH_MAX {
+            Some(code::CERT_CHAIN_TOO_LONG)
+        } else if self.certificates[top].is_self_signed() {
+            Some(if top == 0 { code::DEPTH_ZERO_SELF_SIGNED_CERT } else { code::SELF_SIGNED_CERT_IN_CHAIN })
+        } else if self.untrusted <= top {
+            Some(code::UNABLE_TO_GET_ISSUER_CERT)
+        } else {
+            Some(code::UNABLE_TO_GET_ISSUER_CERT_LOCALLY)
+        }
+    }
+}
+
+/// The first that is valid now, else the one that lasts longest.
+fn best<'a>(candidates: impl Iterator<Item = Parsed<'a>>, now: i64) -> Option<Parsed<'a>> {
+    let mut fallback: Option<Parsed<'a>> = None;
+    for one in candidates {
+        if one.is_valid_at(now) {
+            return Some(one);
+        }
+        if fallback.as_ref().is_none_or(|known| known.validity().1 < one.validity().1) {
+            fallback = Some(one);
+        }
+    }
+    fallback
+}

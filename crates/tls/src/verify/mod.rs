@@ -1,0 +1,183 @@
+//! Verification of X.509 chains in OpenSSL's order, with its numbers (RFC 5280, 6; X509_verify_cert(3)).
+//!
+//! A chain is built from the peer's certificate upwards, each issuer looked for among the trusted certificates first. Then it is
+//! looked over several times, as OpenSSL does: extensions, strength, revocation, signatures and dates, names. Each fault is
+//! told with its depth, and the caller forgives it or not (`ca-ignore-err`, `crt-ignore-err`).
+
+mod build;
+mod constraints;
+mod parsed;
+mod revocation;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::verify_code::{self as code, VerifyCode};
+
+use build::Chain;
+use parsed::Parsed;
+use revocation::Lists;
+
+/// What a certificate is to be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Client,
+    Server,
+}
+
+/// A signature: the algorithm that made it and the key that it is to be checked with, both as the contents of their DER.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signed<'a> {
+    pub(crate) algorithm: &'a [u8],
+    pub(crate) key_algorithm: &'a [u8],
+    pub(crate) key: &'a [u8],
+    pub(crate) message: &'a [u8],
+    pub(crate) signature: &'a [u8],
+}
+
+/// Checks a signature.
+pub(crate) type Check = fn(&Signed<'_>) -> bool;
+
+/// Trusted certificates and revocation lists.
+#[derive(Debug)]
+pub(crate) struct Trusted {
+    authorities: Vec<Arc<[u8]>>,
+    /// Places in `authorities`, by the DER of the subject.
+    by_subject: HashMap<Box<[u8]>, Vec<u32>>,
+    lists: Lists,
+    check: Check,
+}
+
+/// A fault was not forgiven.
+#[derive(Debug)]
+pub(crate) struct Refused;
+
+/// Told of each fault with its depth, counted from the peer's certificate: whether to go on.
+pub(crate) type Forgive<'a> = &'a mut dyn FnMut(VerifyCode, usize) -> bool;
+
+fn fault(forgive: Forgive<'_>, code: VerifyCode, depth: usize) -> Result<(), Refused> {
+    if forgive(code, depth) { Ok(()) } else { Err(Refused) }
+}
+
+impl Trusted {
+    /// What cannot be read among the certificates is passed over: nothing is trusted because of it.
+    pub(crate) fn new<'a>(
+        authorities: impl Iterator<Item = &'a Arc<[u8]>>,
+        lists: &[Arc<[u8]>],
+        check: Check,
+    ) -> Self {
+        let mut trusted =
+            Self { authorities: Vec::new(), by_subject: HashMap::new(), lists: Lists::new(lists), check };
+        for der in authorities {
+            let Some(parsed) = Parsed::new(der) else { continue };
+            let place = trusted.authorities.len() as u32;
+            trusted.by_subject.entry(parsed.subject().into()).or_default().push(place);
+            trusted.authorities.push(der.clone());
+        }
+        trusted
+    }
+
+    fn issuers<'a>(&'a self, subject: &[u8]) -> impl Iterator<Item = Parsed<'a>> {
+        let places = self.by_subject.get(subject).into_iter().flatten();
+        places.filter_map(|place| Parsed::new(&self.authorities[*place as usize]))
+    }
+
+    /// Verifies `own` with what the peer sent beside it, at `now` in seconds since 1970.
+    ///
+    /// # Errors
+    /// A fault that was not forgiven.
+    pub(crate) fn verify(
+        &self,
+        own: &[u8],
+        rest: &[&[u8]],
+        purpose: Purpose,
+        now: i64,
+        forgive: Forgive<'_>,
+    ) -> Result<(), Refused> {
+        let Some(own) = Parsed::new(own) else {
+            return fault(forgive, code::UNSPECIFIED, 0);
+        };
+        let untrusted: Vec<_> = rest.iter().filter_map(|der| Parsed::new(der)).collect();
+        let chain = Chain::build(own, &untrusted, self, now);
+        if let Some(code) = chain.missing() {
+            fault(forgive, code, chain.certificates.len() - 1)?;
+        }
+        let all = &chain.certificates;
+        check_extensions(all, purpose, forgive)?;
+        check_strength(all, forgive)?;
+        self.lists.check(all, now, self.check, forgive)?;
+        self.check_signatures(&chain, now, forgive)?;
+        constraints::check(all, forgive)
+    }
+
+    /// From the top down: each signature with the key above, then the dates.
+    fn check_signatures(&self, chain: &Chain<'_>, now: i64, forgive: Forgive<'_>) -> Result<(), Refused> {
+        let all = &chain.certificates;
+        for depth in (0..all.len()).rev() {
+            let own = &all[depth];
+            match all.get(depth + 1) {
+                Some(issuer) => {
+                    if !issuer.may_sign() {
+                        fault(forgive, code::KEYUSAGE_NO_CERTSIGN, depth + 1)?;
+                    }
+                    if !own.is_signed_by(issuer, self.check) {
+                        fault(forgive, code::CERT_SIGNATURE_FAILURE, depth)?;
+                    }
+                }
+                // Whoever is trusted, or forgiven for signing itself, need not prove it.
+                None if own.is_self_signed() => {}
+                None if depth == 0 => fault(forgive, code::UNABLE_TO_VERIFY_LEAF_SIGNATURE, 0)?,
+                // Nothing is above to check it with.
+                None => continue,
+            }
+            let (begin, end) = own.validity();
+            if now < begin {
+                fault(forgive, code::CERT_NOT_YET_VALID, depth)?;
+            } else if end < now {
+                fault(forgive, code::CERT_HAS_EXPIRED, depth)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Critical extensions, authorities that are none, what certificates may be used for, and lengths of paths.
+fn check_extensions(all: &[Parsed<'_>], purpose: Purpose, forgive: Forgive<'_>) -> Result<(), Refused> {
+    let mut below = 0;
+    for (depth, own) in all.iter().enumerate() {
+        if own.has_unknown_critical() {
+            fault(forgive, code::UNHANDLED_CRITICAL_EXTENSION, depth)?;
+        }
+        if depth > 0 {
+            let authority = own.authority();
+            // The last may be a root of the times before version 3.
+            let good = authority.is_proper() || (authority.is_any() && depth + 1 == all.len());
+            if !good {
+                fault(forgive, code::INVALID_CA, depth)?;
+            }
+        }
+        if !own.serves(purpose, depth > 0) {
+            fault(forgive, code::INVALID_PURPOSE, depth)?;
+        }
+        if depth > 1 && own.path_length().is_some_and(|most| below > most) {
+            fault(forgive, code::PATH_LENGTH_EXCEEDED, depth)?;
+        }
+        if depth > 0 && !own.is_self_issued() {
+            below += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Keys and digests that are too weak for OpenSSL's security level 2.
+fn check_strength(all: &[Parsed<'_>], forgive: Forgive<'_>) -> Result<(), Refused> {
+    for (depth, own) in all.iter().enumerate() {
+        if own.has_weak_key() {
+            fault(forgive, if depth == 0 { code::EE_KEY_TOO_SMALL } else { code::CA_KEY_TOO_SMALL }, depth)?;
+        }
+        if depth + 1 < all.len() && own.has_weak_digest() {
+            fault(forgive, code::CA_MD_TOO_WEAK, depth)?;
+        }
+    }
+    Ok(())
+}
