@@ -53,13 +53,11 @@ impl Own {
         };
         let listening = Listening {
             entries: vec![entry],
-            strict_sni: false,
             resumption: Resumption {
                 tickets: Some(Arc::new(TicketKeys::random(300).unwrap())),
                 sessions: None,
             },
-            max_record: 0,
-            keeps_hello: false,
+            ..Listening::default()
         };
         Arc::new(Acceptor::new(listening).unwrap())
     }

@@ -30,10 +30,8 @@ fn ends(version: u16) -> (Arc<Acceptor>, Connector) {
     };
     let listening = Listening {
         entries: vec![entry],
-        strict_sni: false,
         resumption: Resumption { tickets: Some(Arc::new(TicketKeys::random(300).unwrap())), sessions: None },
-        max_record: 0,
-        keeps_hello: false,
+        ..Listening::default()
     };
     let trust = Trust { authorities: vec![authority.der().to_vec().into()], ..Trust::default() };
     let connecting =

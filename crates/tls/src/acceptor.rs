@@ -4,8 +4,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
 use base::clock::WallTime;
 
+use crate::captured::Captured;
 use crate::choice::{Index, Names, Wanted};
-use crate::details::{Captured, Details};
+use crate::details::Details;
 use crate::engine::side::{Served, ServerSide, Shared};
 use crate::error::{Error, Reason};
 use crate::hello::{Hello, numbers};
@@ -38,7 +39,7 @@ pub struct Entry {
 }
 
 /// What a `bind` line is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Listening {
     /// Its certificates, in order. The first is the default, unless others are said to be.
     pub entries: Vec<Entry>,
@@ -48,8 +49,10 @@ pub struct Listening {
     pub resumption: Resumption,
     /// The longest plaintext of a record that is sent; 0 for 16 KiB (`tune.ssl.maxrecord`).
     pub max_record: u16,
-    /// Whether the ClientHello is kept for fetches.
+    /// Whether the ClientHello and what else the handshake said is kept for fetches.
     pub keeps_hello: bool,
+    /// Whether secrets are kept too (`tune.ssl.keylog`).
+    pub keeps_secrets: bool,
 }
 
 /// A `bind` line with TLS. Its certificates may change while it serves.
@@ -60,6 +63,7 @@ pub struct Acceptor {
     shared: Shared,
     max_record: u16,
     keeps_hello: bool,
+    keeps_secrets: bool,
 }
 
 /// What a listener has to choose from. Written when a certificate is changed at run time, read once a handshake.
@@ -84,10 +88,11 @@ impl Acceptor {
     /// # Errors
     /// What the engine says against the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
-        let Listening { entries, strict_sni, resumption, max_record, keeps_hello } = listening;
+        let Listening { entries, strict_sni, resumption, max_record, keeps_hello, keeps_secrets } = listening;
         let shared = Shared::new(&resumption);
         let current = RwLock::default();
-        let acceptor = Self { current, strict_sni, shared, max_record, keeps_hello };
+        let keeps_hello = keeps_hello || keeps_secrets;
+        let acceptor = Self { current, strict_sni, shared, max_record, keeps_hello, keeps_secrets };
         // Lines that share their options share what may be wrong with them.
         let mut tried: Vec<Arc<Options>> = Vec::new();
         for entry in entries {
@@ -95,7 +100,7 @@ impl Acceptor {
             let options = &prepared.entry.options;
             if !tried.iter().any(|tried| Arc::ptr_eq(tried, options)) {
                 tried.push(options.clone());
-                prepared.make(true, true, &acceptor.shared)?;
+                acceptor.make(&prepared, true, true)?;
             }
             acceptor.write().add(prepared);
         }
@@ -112,7 +117,7 @@ impl Acceptor {
     /// What the engine says against its options.
     pub fn add(&self, entry: Entry) -> Result<u32, String> {
         let prepared = Prepared { entry, sides: Default::default() };
-        prepared.make(true, true, &self.shared)?;
+        self.make(&prepared, true, true)?;
         Ok(self.write().add(prepared))
     }
 
@@ -132,7 +137,7 @@ impl Acceptor {
             if &*entry.certificate.name == name {
                 let entry = Entry { certificate: new.clone(), ..entry };
                 let prepared = Prepared { entry, sides: Default::default() };
-                prepared.make(true, true, &self.shared)?;
+                self.make(&prepared, true, true)?;
                 changed.push((place, prepared));
             }
         }
@@ -151,6 +156,22 @@ impl Acceptor {
         all.filter_map(|(place, one)| Some((place, one.as_ref()?.entry.clone()))).collect()
     }
 
+    /// What the engine needs to serve a certificate.
+    fn make(&self, prepared: &Prepared, agrees: bool, staples: bool) -> Result<ServerSide, String> {
+        let Entry { certificate, options, .. } = &prepared.entry;
+        let served = Served {
+            chain: &certificate.chain,
+            key: &certificate.key,
+            ocsp: certificate.ocsp.as_ref().filter(|_| staples).map(|ocsp| &*ocsp.der),
+            // No protocol in common is no error in HAProxy: none is agreed on then.
+            alpn: if agrees { &options.alpn } else { &[] },
+            verify: &options.verify,
+            early_data: options.early_data,
+            keeps_secrets: self.keeps_secrets,
+        };
+        ServerSide::new(&options.parameters, &served, &self.shared)
+    }
+
     pub(crate) fn max_record(&self) -> u16 {
         self.max_record
     }
@@ -167,7 +188,8 @@ impl Acceptor {
         let options = &prepared.entry.options;
         details.own = Some(prepared.entry.certificate.clone());
         if self.keeps_hello {
-            details.hello = Some(Box::new(Captured { body: hello.body.into() }));
+            let captured = Captured { hello: hello.body.into(), ..Captured::default() };
+            details.captured = Some(Box::new(captured));
         }
         let agrees = hello.speaks_any(&options.alpn);
         let staples = prepared
@@ -177,7 +199,7 @@ impl Acceptor {
             .as_ref()
             .is_some_and(|ocsp| ocsp.is_current(WallTime::now().seconds));
         let side = &prepared.sides[usize::from(agrees)][usize::from(staples)];
-        let side = side.get_or_init(|| prepared.make(agrees, staples, &self.shared).ok());
+        let side = side.get_or_init(|| self.make(&prepared, agrees, staples).ok());
         side.clone().ok_or(Error::handshake(Reason::InternalError))
     }
 }
@@ -213,20 +235,6 @@ impl Prepared {
     fn names(&self) -> Names<'_> {
         let Entry { certificate, filters, .. } = &self.entry;
         Names { kind: certificate.kind(), own: &certificate.names, filters }
-    }
-
-    fn make(&self, agrees: bool, staples: bool, shared: &Shared) -> Result<ServerSide, String> {
-        let Entry { certificate, options, .. } = &self.entry;
-        let served = Served {
-            chain: &certificate.chain,
-            key: &certificate.key,
-            ocsp: certificate.ocsp.as_ref().filter(|_| staples).map(|ocsp| &*ocsp.der),
-            // No protocol in common is no error in HAProxy: none is agreed on then.
-            alpn: if agrees { &options.alpn } else { &[] },
-            verify: &options.verify,
-            early_data: options.early_data,
-        };
-        ServerSide::new(&options.parameters, &served, shared)
     }
 }
 

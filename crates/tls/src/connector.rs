@@ -25,6 +25,8 @@ pub struct Connecting {
     pub early_data: bool,
     /// The longest plaintext of a record that is sent; 0 for 16 KiB (`tune.ssl.maxrecord`).
     pub max_record: u16,
+    /// Whether what the handshake said is kept, with its secrets (`tune.ssl.keylog`).
+    pub keeps_secrets: bool,
 }
 
 /// A `server` line with TLS. Its sessions are shared by all workers.
@@ -32,6 +34,7 @@ pub struct Connecting {
 pub struct Connector {
     side: ClientSide,
     max_record: u16,
+    keeps_secrets: bool,
 }
 
 impl Connector {
@@ -48,13 +51,19 @@ impl Connector {
             own: own.map(|own| (&*own.chain, &own.key)),
             sessions: connecting.sessions,
             early_data: connecting.early_data,
+            keeps_secrets: connecting.keeps_secrets,
         };
         let side = ClientSide::new(&connecting.parameters, &asked)?;
-        Ok(Self { side, max_record: connecting.max_record })
+        let Connecting { max_record, keeps_secrets, .. } = *connecting;
+        Ok(Self { side, max_record, keeps_secrets })
     }
 
     pub(crate) fn side(&self) -> &ClientSide {
         &self.side
+    }
+
+    pub(crate) fn keeps_secrets(&self) -> bool {
+        self.keeps_secrets
     }
 
     pub(crate) fn max_record(&self) -> u16 {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::captured::Captured;
 use crate::engine::verify::Outcome;
 use crate::names;
 use crate::store::Certificate;
@@ -27,15 +28,8 @@ pub struct Details {
     pub verify: Outcome,
     /// Our own certificate, on a listener's side.
     pub own: Option<Arc<Certificate>>,
-    /// What the ClientHello said, where it is asked for (`tune.ssl.capture-buffer-size`, `tune.ssl.keylog`, JA3 …).
-    pub hello: Option<Box<Captured>>,
-}
-
-/// What is kept of a ClientHello.
-#[derive(Debug)]
-pub struct Captured {
-    /// The whole message without its header, for [`Hello::parse`](crate::hello::Hello::parse).
-    pub body: Box<[u8]>,
+    /// What was said in the handshake, where that is kept (`tune.ssl.capture-buffer-size`, `tune.ssl.keylog`).
+    pub captured: Option<Box<Captured>>,
 }
 
 impl Details {

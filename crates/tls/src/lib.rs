@@ -11,6 +11,7 @@
 
 pub mod acceptor;
 mod buffer;
+pub mod captured;
 mod choice;
 pub mod ciphers;
 pub mod connector;

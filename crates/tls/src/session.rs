@@ -93,6 +93,7 @@ impl Session {
         let handshake = Box::new(Handshake::client(connector.side(), name)?);
         let mut session = Self::new(Phase::Handshake(handshake), connector.max_record());
         session.details.sni = name.map(Box::from);
+        session.details.captured = connector.keeps_secrets().then(Box::default);
         Ok(session)
     }
 
@@ -116,6 +117,13 @@ impl Session {
     pub fn handshake(&mut self, received: &[u8]) -> Result<bool, Error> {
         let mut out = Vec::new();
         let mut result = self.advance(received, &mut out);
+        if let Some(captured) = &mut self.details.captured {
+            let hello = captured.hello.get(2..34).and_then(|random| random.try_into().ok());
+            captured.client_random = hello.unwrap_or(captured.client_random);
+            captured.note(received);
+            captured.note(&out);
+            captured.secrets.extend(engine::key_log::take_secrets());
+        }
         self.unsent.append(&out);
         let outcome = engine::verify::take_outcome();
         if outcome != engine::verify::Outcome::default() {

@@ -252,3 +252,34 @@ fn trust_in_nobody_trusts_nobody() {
     let (client, _) = meet(&acceptor, &connecting, Some("a.test"));
     assert_eq!(client.failure().unwrap().verify, 20);
 }
+
+#[test]
+fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
+    let authority = Authority::new();
+    for version in [TLS12, TLS13] {
+        let groups = vec![0x17];
+        let parameters = Parameters { min: version, max: version, groups, ..Parameters::default() };
+        let options = Arc::new(Options { parameters, ..Options::default() });
+        let entries = vec![entry(certificate(&authority.issue(&["a.test"], |_| {})), &options)];
+        let kept = Listening { keeps_secrets: true, ..listening(entries) };
+        let kept = Arc::new(Acceptor::new(kept).unwrap());
+        // A group that the client guesses wrong makes the server ask once more.
+        for groups in [vec![0x1d, 0x17], vec![0x17]] {
+            let parameters = Parameters { groups, ..Parameters::default() };
+            let connecting = Connecting { parameters, keeps_secrets: true, ..trusting(&authority) };
+            let (client, server) = meet(&kept, &connecting, Some("a.test"));
+            let captured = |session: &Session| {
+                let captured = session.details().captured.as_ref().unwrap();
+                let label = if version == TLS13 { "CLIENT_TRAFFIC_SECRET_0" } else { "CLIENT_RANDOM" };
+                let secret = captured.secret(label).unwrap().to_vec();
+                (captured.client_random, captured.server_random, captured.session_id.clone(), secret)
+            };
+            assert_eq!(captured(&client), captured(&server), "{version:x}");
+            assert!(captured(&server).0 != [0; 32] && captured(&server).1 != [0; 32]);
+            let hello = &server.details().captured.as_ref().unwrap().hello;
+            assert_eq!(tls::hello::Hello::parse(hello).unwrap().server_name, Some(&b"a.test"[..]));
+        }
+        let (client, _) = meet(&kept, &trusting(&authority), Some("a.test"));
+        assert!(client.is_established() && client.details().captured.is_none());
+    }
+}

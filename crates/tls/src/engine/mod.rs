@@ -5,6 +5,7 @@
 
 mod error;
 pub(crate) mod key;
+pub(crate) mod key_log;
 pub(crate) mod provider;
 pub(crate) mod side;
 pub(crate) mod tickets;

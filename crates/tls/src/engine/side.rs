@@ -13,6 +13,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ServerConfig};
 
 use super::key::PrivateKey;
+use super::key_log::Keeping;
 use super::{provider, verify};
 use crate::error::Error;
 use crate::settings::{ClientVerify, Parameters, Trust, VerifyMode};
@@ -51,6 +52,8 @@ pub(crate) struct Served<'a> {
     pub(crate) verify: &'a ClientVerify,
     /// How many bytes of early data are taken (`allow-0rtt`).
     pub(crate) early_data: u32,
+    /// Whether secrets are kept (`tune.ssl.keylog`).
+    pub(crate) keeps_secrets: bool,
 }
 
 #[derive(Debug)]
@@ -104,6 +107,9 @@ impl ServerSide {
             _ => Arc::new(NoTickets),
         };
         config.session_storage = shared.sessions.clone();
+        if served.keeps_secrets {
+            config.key_log = Arc::new(Keeping);
+        }
         Ok(Self(Arc::new(config)))
     }
 }
@@ -130,6 +136,8 @@ pub(crate) struct Asked<'a> {
     /// For how many names sessions are kept; 0 with `no-ssl-reuse`.
     pub(crate) sessions: usize,
     pub(crate) early_data: bool,
+    /// Whether secrets are kept (`tune.ssl.keylog`).
+    pub(crate) keeps_secrets: bool,
 }
 
 impl ClientSide {
@@ -152,6 +160,9 @@ impl ClientSide {
         config.alpn_protocols = asked.alpn.iter().map(|name| name.to_vec()).collect();
         config.enable_secret_extraction = true;
         config.enable_early_data = asked.early_data;
+        if asked.keeps_secrets {
+            config.key_log = Arc::new(Keeping);
+        }
         config.resumption = match asked.sessions {
             0 => Resumption::disabled(),
             most => Resumption::store(Arc::new(ClientSessionMemoryCache::new(most)))

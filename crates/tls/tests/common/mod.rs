@@ -6,10 +6,7 @@
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tls::{
-    Acceptor, Certificate, Connecting, Connector, Entry, Error, Listening, Options, Resumption, Session,
-    Trust,
-};
+use tls::{Acceptor, Certificate, Connecting, Connector, Entry, Error, Listening, Options, Session, Trust};
 
 /// An authority.
 pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
@@ -59,13 +56,7 @@ pub(crate) fn entry(certificate: Arc<Certificate>, options: &Arc<Options>) -> En
 }
 
 pub(crate) fn listening(entries: Vec<Entry>) -> Listening {
-    Listening {
-        entries,
-        strict_sni: false,
-        resumption: Resumption::default(),
-        max_record: 0,
-        keeps_hello: false,
-    }
+    Listening { entries, ..Listening::default() }
 }
 
 /// A listener with one certificate.

@@ -1,0 +1,73 @@
+//! How long a listener's side of a handshake takes: full with both kinds of keys, resumed. `cargo run --release --example handshakes`.
+
+#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
+use tls::{
+    Acceptor, Certificate, Connecting, Connector, Entry, Listening, Options, Parameters, Resumption, Session,
+    SessionCache, TLS12, TLS13, TicketKeys,
+};
+
+/// One handshake; what the server's side took of it.
+fn shake(acceptor: &Arc<Acceptor>, connector: &Connector) -> (Duration, bool) {
+    let mut client = Session::connect(connector, Some("a.test")).unwrap();
+    let mut server = Session::accept(acceptor);
+    let mut took = Duration::ZERO;
+    let _ = client.handshake(&[]);
+    loop {
+        let sent = client.unsent().to_vec();
+        client.sent(sent.len());
+        let start = Instant::now();
+        let done = server.handshake(&sent).unwrap();
+        took += start.elapsed();
+        let answer = server.unsent().to_vec();
+        server.sent(answer.len());
+        if !client.is_established() {
+            client.handshake(&answer).unwrap();
+        }
+        if done {
+            // The tickets of TLS 1.3 come behind the handshake.
+            let mut answer = answer;
+            let _ = client.open(&mut answer, &mut []);
+            return (took, server.details().is_resumed);
+        }
+    }
+}
+
+fn main() {
+    let rounds = std::env::args().nth(1).and_then(|rounds| rounds.parse().ok()).unwrap_or(1000u32);
+    for (name, algorithm) in [("P-256", &PKCS_ECDSA_P256_SHA256), ("RSA-2048", &PKCS_RSA_SHA256)] {
+        let key = KeyPair::generate_for(algorithm).unwrap();
+        let own = CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let pem = own.pem() + &key.serialize_pem();
+        let certificate = Arc::new(Certificate::from_pem("own", pem.as_bytes()).unwrap());
+        for version in [TLS12, TLS13] {
+            for sessions in [0, 10] {
+                let parameters =
+                    Parameters { min: version, max: version, groups: vec![0x1d], ..Parameters::default() };
+                let options = Arc::new(Options { parameters: parameters.clone(), ..Options::default() });
+                let entries = vec![Entry { certificate: certificate.clone(), filters: Vec::new(), options }];
+                let resumption = Resumption {
+                    tickets: Some(Arc::new(TicketKeys::random(300).unwrap())),
+                    sessions: Some(Arc::new(SessionCache::new(20_000, 300))),
+                };
+                let listening = Listening { entries, resumption, ..Listening::default() };
+                let acceptor = Arc::new(Acceptor::new(listening).unwrap());
+                let connector =
+                    Connector::new(&Connecting { parameters, sessions, ..Connecting::default() }).unwrap();
+                shake(&acceptor, &connector);
+                let (mut total, mut resumed) = (Duration::ZERO, 0);
+                for _ in 0..rounds {
+                    let (took, is_resumed) = shake(&acceptor, &connector);
+                    total += took;
+                    resumed += u32::from(is_resumed);
+                }
+                let each = total.as_secs_f64() * 1e6 / f64::from(rounds);
+                println!("{name} {version:x} resumed {resumed}/{rounds}: {each:.1} µs each");
+            }
+        }
+    }
+}
