@@ -3,8 +3,6 @@
 //!
 //! Everything is borrowed from the message. What does not fit together is an error; what is unknown is passed over.
 
-use std::borrow::Cow;
-
 use crate::error::Reason;
 use crate::record;
 
@@ -61,64 +59,66 @@ pub fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The body of the ClientHello that `received` begins with, once it is there to the end: joined where it came in several
-/// records.
-///
-/// # Errors
-/// Something else begins so, or it is longer than any.
-pub fn body(received: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Reason> {
-    let Some(first) = framed(received)? else { return Ok(None) };
-    let [kind, a, b, c, ..] = *first else { return join(received, 0) };
-    let length = 4 + u32::from_be_bytes([0, a, b, c]) as usize;
-    if kind != CLIENT_HELLO {
-        return Err(Reason::UnexpectedMessage);
-    }
-    if length > LENGTH_MAX {
-        return Err(Reason::PacketLengthTooLong);
-    }
-    match first.get(4..length) {
-        Some(body) => Ok(Some(Cow::Borrowed(body))),
-        None => join(received, length),
-    }
+/// A ClientHello on its way, perhaps in many records. Each byte is looked at once, however few come at a time.
+#[derive(Debug, Default)]
+pub struct Arriving {
+    /// All that was received, for whoever makes the handshake.
+    received: Vec<u8>,
+    /// Where the first record begins that is not in `message`.
+    next: usize,
+    /// The message with its header, so far.
+    message: Vec<u8>,
 }
 
-/// The payload of the record at the front, once it is there to the end.
-fn framed(received: &[u8]) -> Result<Option<&[u8]>, Reason> {
-    let Some(framed) = record::frame(received).map_err(|reason| plain_text(received, reason))? else {
-        return Ok(None);
-    };
-    if framed.content != record::HANDSHAKE {
-        return Err(Reason::UnexpectedMessage);
+impl Arriving {
+    /// One whose first bytes were received already; [`take`](Self::take) looks at them.
+    pub fn begun(received: &[u8]) -> Self {
+        Self { received: received.to_vec(), ..Self::default() }
     }
-    if framed.length == record::HEADER {
-        return Err(Reason::BadPacket);
-    }
-    Ok(received.get(record::HEADER..framed.length))
-}
 
-/// The message from several records; `length` is 0 while not even that is known.
-fn join(received: &[u8], length: usize) -> Result<Option<Cow<'_, [u8]>>, Reason> {
-    let mut message = Vec::with_capacity(length);
-    let mut rest = received;
-    while length == 0 || message.len() < length {
-        let Some(payload) = framed(rest)? else { return Ok(None) };
-        rest = &rest[record::HEADER + payload.len()..];
-        message.extend_from_slice(payload);
-        if let (0, [kind, a, b, c, ..]) = (length, &*message) {
-            let length = 4 + u32::from_be_bytes([0, *a, *b, *c]) as usize;
-            if *kind != CLIENT_HELLO {
+    /// Takes more of what was received: the body of the ClientHello once it is there to the end.
+    ///
+    /// # Errors
+    /// Something else begins so, or it is longer than any.
+    pub fn take(&mut self, received: &[u8]) -> Result<Option<&[u8]>, Reason> {
+        self.received.extend_from_slice(received);
+        loop {
+            if let [kind, a, b, c, ..] = *self.message {
+                let length = 4 + u32::from_be_bytes([0, a, b, c]) as usize;
+                if kind != CLIENT_HELLO {
+                    return Err(Reason::UnexpectedMessage);
+                }
+                if length > LENGTH_MAX {
+                    return Err(Reason::PacketLengthTooLong);
+                }
+                if self.message.len() >= length {
+                    return Ok(self.message.get(4..length));
+                }
+            }
+            let rest = &self.received[self.next..];
+            let framed = record::frame(rest).map_err(|reason| plain_text(&self.received, reason))?;
+            let Some(framed) = framed else { return Ok(None) };
+            if framed.content != record::HANDSHAKE {
                 return Err(Reason::UnexpectedMessage);
             }
-            return if length > LENGTH_MAX {
-                Err(Reason::PacketLengthTooLong)
-            } else {
-                join(received, length)
-            };
+            if framed.length == record::HEADER {
+                return Err(Reason::BadPacket);
+            }
+            let Some(payload) = rest.get(record::HEADER..framed.length) else { return Ok(None) };
+            self.message.extend_from_slice(payload);
+            self.next += framed.length;
         }
     }
-    message.truncate(length);
-    message.drain(..4);
-    Ok(Some(Cow::Owned(message)))
+
+    /// Whether nothing was received.
+    pub fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+
+    /// All that was received.
+    pub fn into_received(self) -> Vec<u8> {
+        self.received
+    }
 }
 
 /// Plain HTTP on a port for TLS has names of its own in OpenSSL.

@@ -12,7 +12,7 @@ use crate::connector::Connector;
 use crate::details::Details;
 use crate::engine::{self, Finished, Handshake};
 use crate::error::{Error, Kind, Reason};
-use crate::hello::{self, Hello};
+use crate::hello::{Arriving, Hello};
 use crate::records::{Records, Seen};
 use crate::{TLS13, record};
 
@@ -34,7 +34,7 @@ pub struct Session {
 /// How far a session is.
 enum Phase {
     /// Waits for the whole ClientHello.
-    Hello(Arc<Acceptor>, Vec<u8>),
+    Hello(Arc<Acceptor>, Arriving),
     Handshake(Box<Handshake>),
     Established(Box<Records>),
     Failed(Error),
@@ -81,7 +81,7 @@ impl Session {
 
     /// The side of a listener, of whose client some bytes were received already.
     pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8]) -> Self {
-        Self::new(Phase::Hello(acceptor.clone(), received.to_vec()), acceptor.max_record())
+        Self::new(Phase::Hello(acceptor.clone(), Arriving::begun(received)), acceptor.max_record())
     }
 
     /// The side of a client; `name` is sent as SNI where there is one. The first call of [`handshake`](Self::handshake) needs
@@ -140,10 +140,8 @@ impl Session {
 
     fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         match &mut self.phase {
-            Phase::Hello(acceptor, gathered) => {
-                gathered.extend_from_slice(received);
-                let acceptor = acceptor.clone();
-                let mut handshake = match begin(&acceptor, gathered, &mut self.details) {
+            Phase::Hello(acceptor, arriving) => {
+                let mut handshake = match begin(acceptor, arriving, received, &mut self.details) {
                     Ok(None) => return Ok(false),
                     Ok(Some(handshake)) => handshake,
                     Err(error) => {
@@ -298,6 +296,7 @@ impl Session {
             return if filled > 0 { Ok(Opened { filled, is_end: false }) } else { Err(error) };
         }
         if self.ended == Ended::No {
+            debug_assert!(self.kept.is_empty(), "what was kept comes first");
             self.kept.append(rest);
         }
         Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
@@ -327,7 +326,7 @@ impl Session {
 
     /// Why a handshake failed whose transport ended.
     pub fn cut_off(&mut self, failed: bool) -> Error {
-        let said_nothing = matches!(&self.phase, Phase::Hello(_, gathered) if gathered.is_empty());
+        let said_nothing = matches!(&self.phase, Phase::Hello(_, arriving) if arriving.is_empty());
         let kind = match failed {
             true => Kind::Abort,
             false if said_nothing => Kind::Empty,
@@ -379,16 +378,16 @@ impl Session {
 /// Chooses a certificate and begins the handshake, once the whole ClientHello is there.
 fn begin(
     acceptor: &Acceptor,
-    gathered: &mut Vec<u8>,
+    arriving: &mut Arriving,
+    received: &[u8],
     details: &mut Details,
 ) -> Result<Option<Box<Handshake>>, Error> {
-    let body = hello::body(gathered).map_err(Error::handshake)?;
-    let Some(body) = body else { return Ok(None) };
-    let hello = Hello::parse(&body).map_err(Error::handshake)?;
+    let Some(body) = arriving.take(received).map_err(Error::handshake)? else { return Ok(None) };
+    let hello = Hello::parse(body).map_err(Error::handshake)?;
     details.sni = hello.server_name.map(|name| String::from_utf8_lossy(name).into());
     let side = acceptor.choose(&hello, details)?;
-    drop(body);
-    Ok(Some(Box::new(Handshake::server(&side, std::mem::take(gathered))?)))
+    let received = std::mem::take(arriving).into_received();
+    Ok(Some(Box::new(Handshake::server(&side, received)?)))
 }
 
 fn fatal_alert(alert: u8) -> [u8; 7] {

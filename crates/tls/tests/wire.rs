@@ -6,7 +6,7 @@ mod common;
 
 use common::{Authority, acceptor, carry, connector, pair};
 use proptest::prelude::*;
-use tls::hello::{self, Hello};
+use tls::hello::{self, Arriving, Hello};
 use tls::{Kind, Options, Parameters, Reason, Session, TLS12, TLS13};
 
 /// The ClientHello that rustls sends, in one record.
@@ -33,12 +33,15 @@ fn a_hello_is_taken_apart_however_it_was_cut_into_records() {
     let whole = client_hello("some.name.test");
     for length in [1, 2, 3, 4, 5, 100, 16384] {
         let bytes = in_records(&whole, length);
-        for end in 0..bytes.len() {
-            assert_eq!(hello::body(&bytes[..end]).map(|body| body.is_some()), Ok(false), "{length} {end}");
+        let (last, before) = bytes.split_last().unwrap();
+        let mut arriving = Arriving::default();
+        for (place, byte) in before.iter().enumerate() {
+            assert_eq!(arriving.take(&[*byte]), Ok(None), "{length} {place}");
         }
-        let body = hello::body(&bytes).unwrap().unwrap();
+        let body = arriving.take(&[*last]).unwrap().unwrap();
         assert_eq!(*body, whole[9..]);
-        let hello = Hello::parse(&body).unwrap();
+        assert_eq!(Arriving::default().take(&bytes), Ok(Some(body)));
+        let hello = Hello::parse(body).unwrap();
         assert_eq!(hello.server_name, Some(&b"some.name.test"[..]));
         assert_eq!((hello.legacy_version, hello.random.len()), (TLS12, 32));
         assert_eq!((hello.version_up_to(TLS13), hello.version_up_to(TLS12)), (TLS13, TLS12));
@@ -63,8 +66,8 @@ proptest! {
     #[test]
     fn no_bytes_make_the_parser_of_hellos_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = Hello::parse(&bytes);
-        if let Ok(Some(body)) = hello::body(&bytes) {
-            let _ = Hello::parse(&body);
+        if let Ok(Some(body)) = Arriving::default().take(&bytes) {
+            let _ = Hello::parse(body);
         }
         prop_assert!(hello::pieces(&bytes).count() <= bytes.len());
         prop_assert!(hello::extensions(&bytes).count() <= bytes.len());
@@ -80,8 +83,8 @@ proptest! {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        if let Ok(Some(body)) = hello::body(&bytes)
-            && let Ok(hello) = Hello::parse(&body)
+        if let Ok(Some(body)) = Arriving::default().take(&bytes)
+            && let Ok(hello) = Hello::parse(body)
         {
             prop_assert!(hello.session_id.len() <= 32 && hello.random.len() == 32);
         }
