@@ -3,6 +3,7 @@
 //! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/seeds.rs` with the seeds of `fuzz/seeds`.
 
 mod expressions;
+mod tls;
 
 use std::sync::OnceLock;
 
@@ -13,6 +14,7 @@ use net::{netscaler, proxy_protocol};
 use plan::Plan;
 use sample::{Env, Transaction};
 
+pub use self::tls::{ciphers, client_hello, crt_list, ocsp, pem, x509};
 pub use expressions::{cookies, expression, json, jwt, url};
 
 /// A target: its name, which is also that of its folder of seeds, and the function.
@@ -32,6 +34,12 @@ pub const TARGETS: &[Target] = &[
     ("jwt", jwt),
     ("url", url),
     ("cookies", cookies),
+    ("client_hello", client_hello),
+    ("crt_list", crt_list),
+    ("pem", pem),
+    ("x509", x509),
+    ("ocsp", ocsp),
+    ("ciphers", ciphers),
 ];
 
 /// A configuration gives a plan or at least one error, never both, and every message can be shown in both forms.

@@ -9,6 +9,9 @@ use crate::record;
 /// No ClientHello is longer: OpenSSL's own limit (`SSL3_RT_MAX_PLAIN_LENGTH` and its maximum of a message).
 const LENGTH_MAX: usize = 131_396;
 
+/// Nor does it come in records that are longer together.
+const RECEIVED_MAX: usize = 1 << 18;
+
 const CLIENT_HELLO: u8 = 1;
 
 const SERVER_NAME: u16 = 0;
@@ -82,6 +85,9 @@ impl Arriving {
     /// Something else begins so, or it is longer than any.
     pub fn take(&mut self, received: &[u8]) -> Result<Option<&[u8]>, Reason> {
         self.received.extend_from_slice(received);
+        if self.received.len() > RECEIVED_MAX {
+            return Err(Reason::PacketLengthTooLong);
+        }
         loop {
             if let [kind, a, b, c, ..] = *self.message {
                 let length = 4 + u32::from_be_bytes([0, a, b, c]) as usize;

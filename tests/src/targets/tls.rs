@@ -1,0 +1,105 @@
+//! Targets of what TLS takes from outside: hellos, certificates, answers of OCSP responders, and what configurations say.
+
+use std::sync::Arc;
+
+use tls::hello::{self, Arriving, Hello};
+use tls::{Trust, ciphers, crt_list, dn, ocsp, verify_chain, x509};
+
+/// A ClientHello is read the same in one piece as byte by byte, and what it has lies within it.
+pub fn client_hello(bytes: &[u8]) {
+    let (mut whole, mut pieces) = (Arriving::default(), Arriving::default());
+    let at_once = whole.take(bytes).map(|body| body.map(<[u8]>::to_vec));
+    let mut last = Ok(None);
+    for byte in bytes {
+        last = pieces.take(&[*byte]).map(|body| body.map(<[u8]>::to_vec));
+        if last != Ok(None) {
+            break;
+        }
+    }
+    // What stands behind a message may be judged only where it is there at once, and then not at all.
+    if let Ok(Some(body)) = &at_once {
+        assert_eq!(last.as_ref(), Ok(&Some(body.clone())));
+        if let Ok(hello) = Hello::parse(body) {
+            assert!(hello.random.len() == 32 && hello.session_id.len() <= 32);
+            assert!(hello::extensions(hello.extensions).all(|one| one.is_ok()));
+            assert_eq!(hello::numbers(hello.suites).count() * 2, hello.suites.len());
+        }
+    }
+}
+
+/// A crt-list gives lines with a certificate each, or says which line is none.
+pub fn crt_list(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match crt_list::parse("list", &text) {
+        Ok(lines) => {
+            for line in lines {
+                assert!(!line.certificate.is_empty() && (1..=text.lines().count()).contains(&line.number));
+                let words = line.options.iter().chain(&line.filters);
+                assert!(words.into_iter().all(|word| !word.contains(['[', ']', ' ', '\t'])));
+            }
+        }
+        Err(fault) => assert!((1..=text.lines().count()).contains(&fault.line), "{fault}"),
+    }
+}
+
+/// A PEM file gives a certificate with its key, or says what is wrong with it.
+pub fn pem(bytes: &[u8]) {
+    match tls::Certificate::from_pem("file", bytes) {
+        Ok(certificate) => {
+            assert!(!certificate.chain.is_empty());
+            assert_ne!(certificate.key.belongs_to(&certificate.chain[0]), Some(false));
+        }
+        Err(fault) => assert!(fault.to_string().contains("file"), "{fault}"),
+    }
+}
+
+/// A chain of certificates behind their lengths, the last one trusted, is judged; certificates are shown.
+pub fn x509(bytes: &[u8]) {
+    let mut chain = Vec::new();
+    let mut rest = bytes;
+    while let Some((length, behind)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_be_bytes(*length)).min(behind.len());
+        let (one, behind) = behind.split_at(length);
+        chain.push(one);
+        rest = behind;
+    }
+    for one in &chain {
+        if let Ok(facts) = x509::Facts::parse(one) {
+            let show =
+                |name: &dn::Name<'_>| (name.oneline(), name.rfc2253(), name.entry("CN", -1).map(<[u8]>::len));
+            let _ = (show(&facts.subject_name()), show(&facts.issuer_name()));
+            let _ = (facts.names(), facts.alternative_names(), facts.policies(), facts.is_for("a.test"));
+            assert_eq!((facts.not_before_text().len(), facts.not_after_text().len()), (13, 13));
+        }
+    }
+    let Some((own, above)) = chain.split_first() else { return };
+    let authorities = above.last().map(|one| Arc::from(*one)).into_iter().collect();
+    let trust = Trust { authorities, ..Trust::default() };
+    let mut faults = 0;
+    let passed = verify_chain(&trust, own, above, true, 1_800_000_000, &mut |_, depth| {
+        assert!(depth <= above.len());
+        faults += 1;
+        faults % 8 != 0
+    });
+    assert_eq!(passed, faults % 8 != 0 || faults == 0);
+}
+
+/// An answer of an OCSP responder is taken apart and kept as it is, or refused.
+pub fn ocsp(bytes: &[u8]) {
+    if let Ok(response) = ocsp::Response::parse(bytes) {
+        assert_eq!(&*response.der, bytes);
+        assert!(response.check(bytes, bytes, 0).is_err());
+    }
+}
+
+/// A string of ciphers comes to suites, each once, or to none.
+pub fn ciphers(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(found) = ciphers::ciphers(&text) {
+        let mut sorted = found.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert!(!found.is_empty() && sorted.len() == found.len());
+    }
+    let _ = (ciphers::ciphersuites(&text), ciphers::curves(&text), ciphers::sigalgs(&text));
+}
