@@ -18,7 +18,7 @@ const CRATES: &[Crate] = &[
     ("syntax",     "crates/syntax",  &["base", "diag"]),
     ("runtime",    "crates/runtime", &["base"]),
     ("http",       "crates/http",    &[]),
-    ("tls",        "crates/tls",     &["base", "diag"]),
+    ("tls",        "crates/tls",     &["base"]),
     ("state",      "crates/state",   &["base", "runtime"]),
     ("sample",     "crates/sample",  &["base", "diag", "http", "runtime", "state"]),
     ("rules",      "crates/rules",   &["base", "diag", "http", "sample", "state"]),
@@ -34,7 +34,7 @@ const CRATES: &[Crate] = &[
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state"]),
     ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["config", "diag", "http", "net", "plan", "rules", "sample", "state"]),
+    ("weir-tests", "tests",          &["config", "diag", "http", "net", "plan", "rules", "sample", "state", "tls"]),
 ];
 
 /// The crates that may switch the check of `unsafe` off for one of their files, and these files.

@@ -139,6 +139,8 @@ fn openssls_client_is_served_with_every_suite_and_kind_of_key() {
         (&rsa, &["-tls1_3", "-ciphersuites", "TLS_AES_256_GCM_SHA384"], 0x0304, 0x1302),
         (&ed25519, &["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"], 0x0304, 0x1303),
         (&rsa, &["-tls1_3", "-groups", "P-384"], 0x0304, 0x1302),
+        (&rsa, &["-tls1_3", "-groups", "X448:P-521"], 0x0304, 0x1302),
+        (&rsa, &["-tls1_2", "-groups", "P-521", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"], 0x0303, 0xc02f),
         (&rsa, &["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"], 0x0303, 0xc02f),
         (&rsa, &["-tls1_2", "-cipher", "ECDHE-RSA-AES256-GCM-SHA384"], 0x0303, 0xc030),
         (&rsa, &["-tls1_2", "-cipher", "ECDHE-RSA-CHACHA20-POLY1305"], 0x0303, 0xcca8),

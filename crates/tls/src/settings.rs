@@ -33,8 +33,8 @@ impl Default for Parameters {
             // ECDHE with AES-256-GCM, AES-128-GCM, ChaCha20-Poly1305; for ECDSA and RSA each.
             suites12: vec![0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc02b, 0xc02f],
             suites13: vec![0x1302, 0x1303, 0x1301],
-            // X25519MLKEM768, X25519, P-256, P-384.
-            groups: vec![0x11ec, 0x001d, 0x0017, 0x0018],
+            // X25519MLKEM768, then HAProxy's own: X25519, P-256, P-521, P-384.
+            groups: vec![0x11ec, 0x001d, 0x0017, 0x0019, 0x0018],
             sigalgs: Vec::new(),
             peer_sigalgs: Vec::new(),
             prefer_client: false,

@@ -283,3 +283,26 @@ fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
         assert!(client.is_established() && client.details().captured.is_none());
     }
 }
+
+#[test]
+fn every_group_of_ours_exchanges_keys() {
+    let authority = Authority::new();
+    let names = ["X25519MLKEM768", "SecP256r1MLKEM768", "X25519", "P-256", "P-384", "P-521"];
+    let acceptor = acceptor(&authority, {
+        let groups = names.iter().map(|name| tls::names::group(name).unwrap()).collect();
+        Options { parameters: Parameters { groups, ..Parameters::default() }, ..Options::default() }
+    });
+    for name in names {
+        for version in [TLS12, TLS13] {
+            let groups = vec![tls::names::group(name).unwrap()];
+            let parameters = Parameters { min: version, max: version, groups, ..Parameters::default() };
+            let (client, server) =
+                meet(&acceptor, &Connecting { parameters, ..trusting(&authority) }, Some("a.test"));
+            // The hybrid ones came with TLS 1.3.
+            let agrees = version == TLS13 || !name.contains("MLKEM");
+            assert_eq!((client.is_established(), server.is_established()), (agrees, agrees), "{name}");
+            let expected = agrees.then_some(name);
+            assert_eq!(server.details().group_name(), expected);
+        }
+    }
+}

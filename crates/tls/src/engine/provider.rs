@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use ::aws_lc_rs::agreement::{ECDH_P521, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
+use ::aws_lc_rs::rand::SystemRandom;
 use rustls::crypto::aws_lc_rs::{self, kx_group};
-use rustls::crypto::{CryptoProvider, SupportedKxGroup};
-use rustls::{SupportedCipherSuite, SupportedProtocolVersion, version};
+use rustls::crypto::{ActiveKeyExchange, CryptoProvider, SharedSecret, SupportedKxGroup};
+use rustls::{Error, NamedGroup, PeerMisbehaved, SupportedCipherSuite, SupportedProtocolVersion, version};
 
 use crate::settings::Parameters;
 
@@ -17,6 +19,7 @@ static GROUPS: &[&dyn SupportedKxGroup] = &[
     kx_group::X25519,
     kx_group::SECP256R1,
     kx_group::SECP384R1,
+    &P521,
 ];
 
 fn suite(number: u16) -> Option<SupportedCipherSuite> {
@@ -54,4 +57,46 @@ pub(crate) fn provider(parameters: &Parameters) -> Arc<CryptoProvider> {
         kx_groups: parameters.groups.iter().filter_map(|number| group(*number)).collect(),
         ..aws_lc_rs::default_provider()
     })
+}
+
+/// P-521, which rustls leaves out though its cryptography has it.
+#[derive(Debug)]
+struct P521;
+
+impl SupportedKxGroup for P521 {
+    fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
+        let failed = |_| Error::FailedToGetRandomBytes;
+        let own = EphemeralPrivateKey::generate(&ECDH_P521, &SystemRandom::new()).map_err(failed)?;
+        let public = own.compute_public_key().map_err(failed)?.as_ref().into();
+        Ok(Box::new(P521Exchange { own, public }))
+    }
+
+    fn name(&self) -> NamedGroup {
+        NamedGroup::secp521r1
+    }
+}
+
+struct P521Exchange {
+    own: EphemeralPrivateKey,
+    public: Box<[u8]>,
+}
+
+impl ActiveKeyExchange for P521Exchange {
+    fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
+        let bad = Error::from(PeerMisbehaved::InvalidKeyShare);
+        // Points are sent uncompressed (RFC 8446, 4.2.8.2).
+        if peer.first() != Some(&4) {
+            return Err(bad);
+        }
+        let peer = UnparsedPublicKey::new(&ECDH_P521, peer);
+        agree_ephemeral(self.own, peer, bad, |secret| Ok(SharedSecret::from(secret)))
+    }
+
+    fn pub_key(&self) -> &[u8] {
+        &self.public
+    }
+
+    fn group(&self) -> NamedGroup {
+        NamedGroup::secp521r1
+    }
 }
