@@ -97,6 +97,7 @@ pub(crate) fn acceptor(
         resumption,
         max_record: defaults.max_record,
         keeps_hello: false,
+        keeps_secrets: false,
     };
     Ok(Some(Arc::new(Acceptor::new(listening).map_err(failed)?)))
 }
@@ -137,6 +138,7 @@ pub(crate) fn server(
             sessions: if own.no_reuse { 0 } else { SESSIONS },
             early_data: false,
             max_record: defaults.max_record,
+            keeps_secrets: false,
         };
         let connector = Connector::new(&connecting);
         Ok(Arc::new(connector.map_err(|error| Diagnostic::alert(error).at(statement.keyword_span()))?))
