@@ -285,3 +285,71 @@ fn openssls_server_is_used_and_its_sessions_are_resumed() {
     }
     let _ = fs::remove_file(&file);
 }
+
+#[test]
+fn the_answer_of_an_ocsp_responder_is_stapled_until_it_is_too_old() {
+    if !has_openssl() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("weir-net-ocsp-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, text: &str| {
+        fs::write(folder.join(name), text).unwrap();
+        folder.join(name).to_str().unwrap().to_owned()
+    };
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = rcgen::CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+    params.serial_number = Some(0x1234u64.into());
+    let own = params.signed_by(&key, &authority).unwrap();
+    let ca = file("ca.pem", &(authority.pem() + &authority.key().serialize_pem()));
+    let index = file("index", "V\t310101000000Z\t\t1234\tunknown\t/CN=x\n");
+    let answer = folder.join("answer");
+    let made = Command::new("openssl")
+        .args([
+            "ocsp",
+            "-index",
+            &index,
+            "-rsigner",
+            &ca,
+            "-CA",
+            &ca,
+            "-issuer",
+            &ca,
+            "-ndays",
+            "3",
+            "-noverify",
+        ])
+        .args(["-cert", &file("own.pem", &own.pem()), "-respout", answer.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(made.status.success());
+    let pem = own.pem() + &key.serialize_pem() + &authority.pem();
+    let mut certificate = Certificate::from_pem("own.pem", pem.as_bytes()).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    certificate.staple(&fs::read(&answer).unwrap(), now).unwrap();
+    let _ = fs::remove_dir_all(&folder);
+    let mut old = certificate.clone();
+    old.ocsp.as_mut().unwrap().next_update = Some(now - 1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (certificate, stapled) in [(certificate, true), (old, false)] {
+        for version in ["-tls1_2", "-tls1_3"] {
+            let entry = Entry {
+                certificate: Arc::new(certificate.clone()),
+                filters: Vec::new(),
+                options: Arc::default(),
+            };
+            let listening = Listening { entries: vec![entry], ..Listening::default() };
+            let acceptor = Arc::new(Acceptor::new(listening).unwrap());
+            let mut child = client(port, &["-status", version]);
+            child.stdin.take().unwrap().write_all(b"x\n").unwrap();
+            echo(&listener, &acceptor, 2);
+            let output = child.wait_with_output().unwrap();
+            let shown = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(shown.contains("OCSP Response Status: successful"), stapled, "{version}: {shown}");
+        }
+    }
+}

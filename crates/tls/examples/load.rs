@@ -1,0 +1,25 @@
+//! How long the certificates of a directory take to load and to be put into a listener: `cargo run --release --example load -- DIR`.
+
+#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tls::load::{Extra, Loader};
+use tls::{Acceptor, Entry, Listening, Options};
+
+fn main() {
+    let folder = std::env::args().nth(1).expect("a directory");
+    for extra in [Extra::ALL, Extra::NONE] {
+        let start = Instant::now();
+        let certificates = Loader { extra, ..Loader::default() }.certificates(&folder).unwrap();
+        let loaded = start.elapsed();
+        let options: Arc<Options> = Arc::default();
+        let entry = |certificate| Entry { certificate, filters: Vec::new(), options: options.clone() };
+        let entries: Vec<_> = certificates.into_iter().map(entry).collect();
+        let count = entries.len();
+        let acceptor = Acceptor::new(Listening { entries, ..Listening::default() }).unwrap();
+        println!("{count} loaded in {loaded:?}, ready in {:?}", start.elapsed());
+        drop(acceptor);
+    }
+}
