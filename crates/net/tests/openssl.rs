@@ -353,3 +353,47 @@ fn the_answer_of_an_ocsp_responder_is_stapled_until_it_is_too_old() {
         }
     }
 }
+
+#[test]
+fn early_data_is_read_once_the_handshake_is_complete() {
+    if !has_openssl() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let own = Own::new("early", &PKCS_ECDSA_P256_SHA256);
+    let entry = Entry {
+        certificate: Arc::new(Certificate::from_pem("own.pem", own.pem.as_bytes()).unwrap()),
+        filters: Vec::new(),
+        options: Arc::new(Options { early_data: 16384, ..Options::default() }),
+    };
+    let resumption =
+        Resumption { tickets: None, sessions: Some(Arc::new(tls::SessionCache::new(1000, 300))) };
+    let listening = Listening { entries: vec![entry], resumption, ..Listening::default() };
+    let acceptor = Arc::new(Acceptor::new(listening).unwrap());
+    let (session, early) = (own.path.with_extension("session"), own.path.with_extension("early"));
+    fs::write(&early, "early\n").unwrap();
+    let (session_name, early_name) = (session.to_str().unwrap(), early.to_str().unwrap());
+    let mut child = client(port, &["-tls1_3", "-sess_out", session_name]);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"first\n").unwrap();
+    echo(&listener, &acceptor, 6);
+    child.wait_with_output().unwrap();
+    let mut child = client(port, &["-tls1_3", "-sess_in", session_name, "-early_data", early_name]);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"later\n").unwrap();
+    echo(&listener, &acceptor, 12);
+    let output = child.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("Early data was accepted"), "{shown}");
+    assert!(shown.find("early\n") < shown.find("later\n"), "{shown}");
+    // The session is used up: the same early data is not taken again.
+    let mut child = client(port, &["-tls1_3", "-sess_in", session_name, "-early_data", early_name]);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"later\n").unwrap();
+    echo(&listener, &acceptor, 6);
+    let output = child.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("Early data was rejected"), "{shown}");
+    let _ = (fs::remove_file(session), fs::remove_file(early));
+}
