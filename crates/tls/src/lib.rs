@@ -26,6 +26,7 @@ pub mod load;
 mod load_error;
 pub mod names;
 pub mod ocsp;
+mod passphrase;
 pub mod pem;
 pub mod record;
 mod records;

@@ -2,6 +2,7 @@
 //!
 //! Nothing is half loaded: a file that cannot be used is an error with its name, in HAProxy's words where it has them.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use base::clock::WallTime;
 
 use crate::engine::key::PrivateKey;
 use crate::load_error::LoadError;
-use crate::store::{Certificate, Parts};
+use crate::store::{Certificate, Parts, Passphrases};
 use crate::x509;
 
 /// Which files are looked for beside a certificate's (`ssl-load-extra-files`, `ssl-load-extra-del-ext`).
@@ -88,17 +89,25 @@ fn reason(error: &std::io::Error) -> String {
 }
 
 /// What there is to know of the files of all certificates.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Loader {
     /// Which files are looked for beside each.
     pub extra: Extra,
     /// Chains for certificates that come without (`issuers-chain-path`).
     pub chains: Vec<Vec<Arc<[u8]>>>,
+    /// What gives the passphrases of encrypted keys (`ssl-passphrase-cmd`).
+    pub passphrases: Option<Arc<Passphrases>>,
+}
+
+impl fmt::Debug for Loader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loader").field("extra", &self.extra).finish_non_exhaustive()
+    }
 }
 
 impl Default for Loader {
     fn default() -> Self {
-        Self { extra: Extra::ALL, chains: Vec::new() }
+        Self { extra: Extra::ALL, chains: Vec::new(), passphrases: None }
     }
 }
 
@@ -133,13 +142,14 @@ impl Loader {
     /// # Errors
     /// A file cannot be used.
     pub fn certificate(&self, path: &str, files: &Files) -> Result<Certificate, LoadError> {
-        let parts = Parts::read(path, &read(path)?)?;
+        let passphrases = self.passphrases.as_deref();
+        let parts = Parts::read_with(path, &read(path)?, passphrases)?;
         if parts.certificates.is_empty() {
             let cause = format!("unable to load certificate from file '{path}': no start line.");
             return Err(LoadError::new(path, cause));
         }
         let key = match (&files.key, parts.key) {
-            (Some(file), found) if files.key_is_named || found.is_none() => key(file)?,
+            (Some(file), found) if files.key_is_named || found.is_none() => key(file, passphrases)?,
             (_, Some(key)) => key,
             (_, None) => {
                 let cause = format!("No Private Key found in '{path}.key'.");
@@ -218,8 +228,8 @@ fn directory(path: &str) -> Result<Vec<String>, LoadError> {
     Ok(found)
 }
 
-fn key(file: &str) -> Result<PrivateKey, LoadError> {
-    let parts = Parts::read(file, &read(file)?)?;
+fn key(file: &str, passphrases: Option<&Passphrases>) -> Result<PrivateKey, LoadError> {
+    let parts = Parts::read_with(file, &read(file)?, passphrases)?;
     parts.key.ok_or_else(|| LoadError::new(file, format!("No Private Key found in '{file}'.")))
 }
 

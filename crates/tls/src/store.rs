@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::key::{KeyKind, PrivateKey};
 use crate::load_error::LoadError;
 use crate::pem::{self, Block};
-use crate::{ocsp, x509};
+use crate::{ocsp, passphrase, x509};
 
 /// A certificate, its chain and its key.
 #[derive(Clone, Debug)]
@@ -27,6 +27,9 @@ pub struct Certificate {
     /// What was passed over while it was loaded.
     pub warning: Option<Box<str>>,
 }
+
+/// Gives the passphrase of the encrypted key in a file (`ssl-passphrase-cmd`).
+pub type Passphrases = dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync;
 
 /// What a PEM file has, in whatever order.
 #[derive(Debug, Default)]
@@ -52,6 +55,14 @@ impl Parts {
     /// # Errors
     /// What cannot be read, with its line.
     pub fn read(file: &str, text: &[u8]) -> Result<Self, LoadError> {
+        Self::read_with(file, text, None)
+    }
+
+    /// As [`read`](Self::read), with what knows the passphrases of encrypted keys.
+    ///
+    /// # Errors
+    /// What cannot be read, with its line.
+    pub fn read_with(file: &str, text: &[u8], passphrases: Option<&Passphrases>) -> Result<Self, LoadError> {
         let fault = |line: usize, what: &str| {
             let cause = format!("unable to load certificate from file '{file}': {what} at line {line}.");
             LoadError::at(file, line, cause)
@@ -78,7 +89,7 @@ impl Parts {
                 | "DSA PRIVATE KEY"
                     if parts.key.is_none() =>
                 {
-                    parts.key = Some(key(file, &block)?);
+                    parts.key = Some(key(file, &block, passphrases)?);
                 }
                 _ => {}
             }
@@ -87,22 +98,32 @@ impl Parts {
     }
 }
 
-fn key(file: &str, block: &Block<'_>) -> Result<PrivateKey, LoadError> {
+fn key(file: &str, block: &Block<'_>, passphrases: Option<&Passphrases>) -> Result<PrivateKey, LoadError> {
     let line = block.line;
-    if block.is_encrypted || block.label == "ENCRYPTED PRIVATE KEY" {
-        let cause = format!(
-            "the private key at line {line} of '{file}' is protected by a passphrase, and no \
-             'ssl-passphrase-cmd' is defined."
-        );
-        return Err(LoadError::at(file, line, cause));
-    }
-    PrivateKey::from_der(&block.data).map_err(|what| {
+    let failed = |what: &str| {
         LoadError::at(
             file,
             line,
             format!("unable to load the private key at line {line} of '{file}': {what}."),
         )
-    })
+    };
+    let is_encrypted = block.is_encrypted || block.label == "ENCRYPTED PRIVATE KEY";
+    if !is_encrypted {
+        return PrivateKey::from_der(&block.data).map_err(failed);
+    }
+    let Some(passphrases) = passphrases else {
+        let cause = format!(
+            "the private key at line {line} of '{file}' is protected by a passphrase, and no \
+             'ssl-passphrase-cmd' is defined."
+        );
+        return Err(LoadError::at(file, line, cause));
+    };
+    if block.is_encrypted {
+        return Err(failed("a private key encrypted in an unsupported way"));
+    }
+    let given = passphrases(file).ok_or_else(|| failed("no passphrase was given"))?;
+    let der = passphrase::decrypt(&block.data, &given).map_err(failed)?;
+    PrivateKey::from_der(&der).map_err(failed)
 }
 
 impl Certificate {

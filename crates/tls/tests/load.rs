@@ -200,3 +200,38 @@ fn an_answer_about_the_certificate_is_stapled_and_others_are_passed_over() {
     assert_eq!(certificate.staple(&response.der, late), Err("OCSP single response: no longer valid."));
     assert!(response.is_current(late - 1000) && !response.is_current(late));
 }
+
+#[test]
+fn encrypted_keys_open_with_their_passphrase() {
+    let (authority, folder) = (Authority::new(), Folder::new("passphrase"));
+    let pem = authority.issue(&["a.test"], |_| {});
+    let plain = folder.write("plain.key", halves(&pem).1);
+    for (name, arguments) in [
+        ("aes256", &["-v2", "aes-256-cbc"][..]),
+        ("aes192", &["-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA1"]),
+        ("aes128", &["-v2", "aes-128-cbc", "-v2prf", "hmacWithSHA512", "-iter", "1000"]),
+    ] {
+        let key = folder.path("encrypted");
+        let made = Command::new("openssl")
+            .args(["pkcs8", "-topk8", "-passout", "pass:secret", "-in", &plain, "-out", &key])
+            .args(arguments)
+            .output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            eprintln!("openssl is not installed");
+            return;
+        }
+        let path =
+            folder.write(name, &(halves(&pem).0.to_owned() + &fs::read_to_string(&key).expect("a key")));
+        let with = |passphrase: Option<&'static [u8]>| {
+            let passphrases: Arc<tls::store::Passphrases> =
+                Arc::new(move |_: &str| passphrase.map(<[u8]>::to_vec));
+            Loader { passphrases: Some(passphrases), ..Loader::default() }.certificates(&path)
+        };
+        with(Some(b"secret")).expect(name);
+        let fault = with(Some(b"other")).expect_err(name).to_string();
+        assert!(fault.contains("with another passphrase"), "{fault}");
+        let fault = with(None).expect_err(name).to_string();
+        assert!(fault.contains("no passphrase was given"), "{fault}");
+        assert!(load(&path, Extra::ALL).is_err());
+    }
+}
