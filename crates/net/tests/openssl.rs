@@ -49,6 +49,7 @@ impl Own {
         let entry = Entry {
             certificate: Arc::new(Certificate::from_pem("own.pem", self.pem.as_bytes()).unwrap()),
             filters: Vec::new(),
+            is_default: false,
             options: Arc::new(Options { alpn, ..Options::default() }),
         };
         let listening = Listening {
@@ -340,6 +341,7 @@ fn the_answer_of_an_ocsp_responder_is_stapled_until_it_is_too_old() {
             let entry = Entry {
                 certificate: Arc::new(certificate.clone()),
                 filters: Vec::new(),
+                is_default: false,
                 options: Arc::default(),
             };
             let listening = Listening { entries: vec![entry], ..Listening::default() };
@@ -365,6 +367,7 @@ fn early_data_is_read_once_the_handshake_is_complete() {
     let entry = Entry {
         certificate: Arc::new(Certificate::from_pem("own.pem", own.pem.as_bytes()).unwrap()),
         filters: Vec::new(),
+        is_default: false,
         options: Arc::new(Options { early_data: 16384, ..Options::default() }),
     };
     let resumption =

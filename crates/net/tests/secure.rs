@@ -26,6 +26,7 @@ fn ends(version: u16) -> (Arc<Acceptor>, Connector) {
     let entry = Entry {
         certificate: Arc::new(Certificate::from_pem("a.pem", pem.as_bytes()).unwrap()),
         filters: Vec::new(),
+        is_default: false,
         options: Arc::new(Options { parameters: parameters.clone(), ..Options::default() }),
     };
     let listening = Listening {

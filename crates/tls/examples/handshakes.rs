@@ -49,7 +49,12 @@ fn main() {
                 let parameters =
                     Parameters { min: version, max: version, groups: vec![0x1d], ..Parameters::default() };
                 let options = Arc::new(Options { parameters: parameters.clone(), ..Options::default() });
-                let entries = vec![Entry { certificate: certificate.clone(), filters: Vec::new(), options }];
+                let entries = vec![Entry {
+                    certificate: certificate.clone(),
+                    filters: Vec::new(),
+                    is_default: false,
+                    options,
+                }];
                 let resumption = Resumption {
                     tickets: Some(Arc::new(TicketKeys::random(300).unwrap())),
                     sessions: Some(Arc::new(SessionCache::new(20_000, 300))),

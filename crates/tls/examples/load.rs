@@ -15,7 +15,12 @@ fn main() {
         let certificates = Loader { extra, ..Loader::default() }.certificates(&folder).unwrap();
         let loaded = start.elapsed();
         let options: Arc<Options> = Arc::default();
-        let entry = |certificate| Entry { certificate, filters: Vec::new(), options: options.clone() };
+        let entry = |certificate| Entry {
+            certificate,
+            filters: Vec::new(),
+            is_default: false,
+            options: options.clone(),
+        };
         let entries: Vec<_> = certificates.into_iter().map(entry).collect();
         let count = entries.len();
         let acceptor = Acceptor::new(Listening { entries, ..Listening::default() }).unwrap();

@@ -34,6 +34,8 @@ pub struct Entry {
     pub certificate: Arc<Certificate>,
     /// The names of its line in a crt-list; without them the certificate's own. `*` makes it a default, `!name` is none of its names.
     pub filters: Vec<Box<str>>,
+    /// Whether it is a default beside what it answers to (`default-crt`).
+    pub is_default: bool,
     /// What its line says, over what the `bind` line says.
     pub options: Arc<Options>,
 }
@@ -233,8 +235,8 @@ impl Current {
 
 impl Prepared {
     fn names(&self) -> Names<'_> {
-        let Entry { certificate, filters, .. } = &self.entry;
-        Names { kind: certificate.kind(), own: &certificate.names, filters }
+        let Entry { certificate, filters, is_default, .. } = &self.entry;
+        Names { kind: certificate.kind(), own: &certificate.names, filters, is_default: *is_default }
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Names<'a> {
     pub(crate) own: &'a [Box<str>],
     /// Those of its line, which stand for them: `*` makes it a default, `!name` is none of its names.
     pub(crate) filters: &'a [Box<str>],
+    /// Whether it is a default beside that.
+    pub(crate) is_default: bool,
 }
 
 impl Index {
@@ -134,6 +136,9 @@ enum Kind {
 
 /// Hands over each name, in lower case, and what it is.
 fn each(names: Names<'_>, mut take: impl FnMut(Kind, &str)) {
+    if names.is_default {
+        take(Kind::Default, "");
+    }
     let own = if names.filters.is_empty() { names.own } else { &[] };
     for name in own.iter().chain(names.filters) {
         let name = name.to_ascii_lowercase();
@@ -161,7 +166,7 @@ mod tests {
         let mut index = Index::default();
         for (place, (kind, own, filters)) in (0u32..).zip(rows) {
             let (own, filters) = (words(own), words(filters));
-            index.add(place, Names { kind: *kind, own: &own, filters: &filters });
+            index.add(place, Names { kind: *kind, own: &own, filters: &filters, is_default: false });
         }
         index
     }
@@ -218,7 +223,10 @@ mod tests {
         let mut index =
             index(&[(KeyKind::Rsa, "a.test *.b.test", "!c.b.test"), (KeyKind::Rsa, "d.test", "")]);
         let own = ["a.test".into(), "*.b.test".into()];
-        index.remove(0, Names { kind: KeyKind::Rsa, own: &own, filters: &["!c.b.test".into()] });
+        index.remove(
+            0,
+            Names { kind: KeyKind::Rsa, own: &own, filters: &["!c.b.test".into()], is_default: false },
+        );
         assert!(index.exact.len() == 1 && index.wild.is_empty() && index.defaults.is_empty());
         assert_eq!(index.choose("d.test", BOTH, true), Some(1));
         assert_eq!(index.choose("a.test", BOTH, false), None);

@@ -141,6 +141,15 @@ fn the_name_and_the_clients_signatures_choose_the_certificate() {
         assert_eq!(served(server.details()), own);
         assert_eq!(server.details().own.as_ref().unwrap().kind() == tls::KeyKind::Rsa, is_rsa);
     }
+    let mut with_default = entries();
+    with_default[2].is_default = true;
+    let with_default = Arc::new(Acceptor::new(listening(with_default)).unwrap());
+    for (name, sigalgs, own) in
+        [(None, vec![], "a.test"), (None, vec![0x0804], "default.test"), (Some("a.test"), vec![], "a.test")]
+    {
+        let (_, server) = meet(&with_default, &with(sigalgs), name);
+        assert_eq!(served(server.details()), own);
+    }
     for name in [Some("nobody.test"), None] {
         let (client, server) = meet(&strict, &Connecting::default(), name);
         assert_eq!(server.failure().unwrap().text(), "error:0A0000EA:SSL routines::callback failed");

@@ -52,7 +52,7 @@ pub(crate) fn certificate(pem: &str) -> Arc<Certificate> {
 }
 
 pub(crate) fn entry(certificate: Arc<Certificate>, options: &Arc<Options>) -> Entry {
-    Entry { certificate, filters: Vec::new(), options: options.clone() }
+    Entry { certificate, filters: Vec::new(), is_default: false, options: options.clone() }
 }
 
 pub(crate) fn listening(entries: Vec<Entry>) -> Listening {
