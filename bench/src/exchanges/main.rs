@@ -126,23 +126,38 @@ fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Re
 /// How many cases are cut down at the same time.
 const AT_ONCE: usize = 4;
 
-/// Tries cases that differed again, with fewer beside each other. A difference that shows only now
-/// and then is one of timing; what counts shows both times.
-fn again(options: &Options, pair: &Pair, doubtful: &[Doubtful], tally: &mut Tally) -> Result<(), String> {
+/// Tries cases that differed twice again, with fewer and fewer beside each other. A difference that
+/// shows only now and then is one of timing; what counts shows every time.
+fn again(
+    options: &Options,
+    pair: &Pair,
+    mut doubtful: Vec<Doubtful>,
+    tally: &mut Tally,
+) -> Result<(), String> {
     let show = options.number("show");
-    let cases: Vec<&Case> = doubtful.iter().map(|one| &one.case).collect();
-    let found = pair.run(&cases, options.number("few"))?;
-    let mut new = Vec::new();
-    for (Doubtful { number, case, differences }, mut steady) in doubtful.iter().zip(found) {
-        steady.retain(|one| differences.iter().any(|known| known.place == one.place));
-        if steady.is_empty() {
-            tally.unsteady += 1;
-        } else if !tally.explains(case, &mut steady) {
-            let shape = steady[0].shape();
-            let is_shown = tally.unexplained(&shape, show);
-            if is_shown {
-                new.push((shape, Doubtful { number: *number, case: case.clone(), differences: steady }));
+    let few = options.number("few").max(1);
+    for at_once in [few, few.div_ceil(4)] {
+        if doubtful.is_empty() {
+            break;
+        }
+        let cases: Vec<&Case> = doubtful.iter().map(|one| &one.case).collect();
+        let found = pair.run(&cases, at_once)?;
+        let mut left = Vec::new();
+        for (Doubtful { number, case, differences }, mut steady) in doubtful.into_iter().zip(found) {
+            steady.retain(|one| differences.iter().any(|known| known.place == one.place));
+            if steady.is_empty() {
+                tally.unsteady += 1;
+            } else if !tally.explains(&case, &mut steady) {
+                left.push(Doubtful { number, case, differences: steady });
             }
+        }
+        doubtful = left;
+    }
+    let mut new = Vec::new();
+    for one in doubtful {
+        let shape = one.differences[0].shape();
+        if tally.unexplained(&shape, show) {
+            new.push((shape, one));
         }
     }
     for some in new.chunks_mut(AT_ONCE) {
@@ -178,7 +193,7 @@ fn run_all(options: &Options, numbers: &[u64], tally: &mut Tally) -> Result<(), 
         let done = turn * size + batch.len();
         eprint!("\r{done} of {} exchanges", numbers.len());
         if doubtful.len() >= size / 2 || done == numbers.len() {
-            again(options, &pair, &std::mem::take(&mut doubtful), tally)?;
+            again(options, &pair, std::mem::take(&mut doubtful), tally)?;
         }
     }
     eprintln!();

@@ -73,7 +73,7 @@ const COUNTERS: &[&str] = &[
 ];
 
 /// Maxima of times are compared with this tolerance.
-pub(crate) const TOLERANCE: i64 = 90;
+pub(crate) const TOLERANCE: i64 = 120;
 
 pub(crate) struct Program {
     path: PathBuf,
