@@ -250,25 +250,32 @@ fn the_time_of_one_side_ends_its_direction_alone() {
 }
 
 #[test]
-fn a_server_that_has_ended_need_not_take_any_more() {
-    let origin = Origin::raw(|mut stream| {
-        let mut byte = [0];
-        let _ = stream.read(&mut byte);
-        let _ = stream.write_all(b"end");
-    });
-    let scene = scene("mode tcp", "log-format \"%s %ts\"", "", &origin, "");
+fn a_server_that_has_ended_its_tunnel_need_not_take_any_more() {
+    let origin = says("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nend", true);
+    let scene = scene("", "log-format \"%s %tsc\"", "", &origin, "");
     let mut client = TcpStream::connect(("127.0.0.1", scene.port)).expect("the port listens");
-    client.write_all(b"x").expect("the connection stands");
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
+    client.write_all(request.as_bytes()).expect("the connection stands");
     let mut all = Vec::new();
     client.read_to_end(&mut all).expect("the end comes");
-    for _ in 0..8 {
-        // What the first brings back ends the second.
-        if client.write_all(b"more").is_err() {
-            break;
-        }
-    }
-    let _ = client.shutdown(Shutdown::Write);
-    assert_eq!((all.as_slice(), scene.line_with_times().as_str()), (&b"end"[..], "s --"));
+    // What the first brings back ends another.
+    while client.write_all(b"more").is_ok() {}
+    assert!(all.ends_with(b"end"));
+    assert_eq!(scene.line_with_times(), "s ----");
+}
+
+/// A connection that broke while rules waited for its bytes goes nowhere.
+#[test]
+fn who_breaks_off_while_rules_wait_reaches_no_server() {
+    let origin = Origin::text("ok");
+    let rules = "log-format \"%s %ts\"\n  tcp-request inspect-delay 600s\n  \
+        tcp-request content accept if { req.len gt 100 }";
+    let scene = scene("mode tcp", rules, "", &origin, "");
+    let mut client = TcpStream::connect(("127.0.0.1", scene.port)).expect("the port listens");
+    client.write_all(b"x").expect("the connection stands");
+    socket2::SockRef::from(&client).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
+    drop(client);
+    assert_eq!((scene.line_with_times().as_str(), origin.connections()), ("<NOSRV> CR", 0));
 }
 
 #[test]
@@ -307,7 +314,7 @@ fn a_variable_is_not_waited_for_but_by_conditions() {
     });
     let start = |rules: &str| {
         let frontend = format!(
-            "log-format \"<%[var(txn.a)]> %ts\"\n  tcp-request inspect-delay 20s\n  \
+            "log-format \"<%[var(txn.a)]> %ts\"\n  tcp-request inspect-delay 600s\n  \
              tcp-request content set-var(txn.a) req.payload(0,2)\n  {rules}"
         );
         scene("mode tcp", &frontend, "", &origin, "")
@@ -382,4 +389,20 @@ fn a_client_that_half_closes_is_not_gone() {
     let rest = client.shut().read_to_end();
     assert!(rest.ends_with(b"and tail"), "{}", String::from_utf8_lossy(&rest));
     assert_eq!(scene.line(), "b/s 0/0/0/0 200 ---- 0 GET / HTTP/1.1");
+}
+
+/// A rule that ends a stream by its server's answer comes behind what the client had sent.
+#[test]
+fn what_a_client_has_sent_goes_out_before_rules_on_the_answer() {
+    let (sender, seen) = std::sync::mpsc::channel();
+    let origin = Origin::raw(move |mut stream| {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    let rules = "tcp-request inspect-delay 20s\n  tcp-request content accept if { req.len gt 0 }";
+    let scene = scene("mode tcp", rules, "tcp-response content reject", &origin, "send-proxy");
+    assert_eq!(scene.talk("hello"), "");
+    let bytes = seen.recv_timeout(weir_tests::PATIENCE).expect("a connection");
+    assert!(bytes.starts_with(b"PROXY ") && bytes.ends_with(b"hello"), "{bytes:?}");
 }

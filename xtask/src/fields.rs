@@ -14,7 +14,6 @@ const READERS: &[&str] =
 
 /// Fields that `config` itself works by while it resolves the rest, or makes servers and backends of later.
 const WHILE_LOADING: &[&str] = &[
-    "allbackups",
     "check_kind",
     "cookie_length",
     "default_path",

@@ -79,7 +79,7 @@ fn header_actions_change_the_head_they_are_about() {
         (&["replace-header Host (.*):8080 \\1"], &["Host: www.Example.com\r\n"], &[]),
         (
             &["replace-value X-Forwarded-For ^10\\.0\\.0\\.(.*)$ 172.16.0.\\1"],
-            &["172.16.0.1, 172.16.0.2", "172.16.0.3"],
+            &["172.16.0.1,172.16.0.2", "172.16.0.3"],
             &["10.0.0"],
         ),
         (&["set-method POST"], &["POST /static"], &["GET"]),

@@ -66,12 +66,22 @@ pub(crate) fn acceptor(
         match source {
             CertificateSource::File(name) => {
                 for certificate in certificates(*name, &defaults, context)? {
-                    entries.push(Entry { certificate, filters: Vec::new(), options: options.clone() });
+                    entries.push(Entry {
+                        certificate,
+                        filters: Vec::new(),
+                        is_default: false,
+                        options: options.clone(),
+                    });
                 }
             }
             CertificateSource::Default(name) => {
                 for certificate in certificates(*name, &defaults, context)? {
-                    entries.push(Entry { certificate, filters: vec!["*".into()], options: options.clone() });
+                    entries.push(Entry {
+                        certificate,
+                        filters: Vec::new(),
+                        is_default: true,
+                        options: options.clone(),
+                    });
                 }
             }
             CertificateSource::List(name) => list(*name, draft, &options, &defaults, &mut entries, context)?,
@@ -379,7 +389,12 @@ fn list(
         let filters: Vec<Box<str>> = line.filters.iter().map(|filter| (*filter).into()).collect();
         let file = Text { text: line.certificate, span: name.span };
         for certificate in certificates(file, defaults, context).map_err(place)? {
-            entries.push(Entry { certificate, filters: filters.clone(), options: options.clone() });
+            entries.push(Entry {
+                certificate,
+                filters: filters.clone(),
+                is_default: false,
+                options: options.clone(),
+            });
         }
     }
     Ok(())

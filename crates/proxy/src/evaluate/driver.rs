@@ -169,7 +169,7 @@ async fn wait_for_more(
             if x.has_body() && !x.request_body.is_complete && !x.request_body.is_cut {
                 upload::hold_more(client, x, left).await?;
             } else {
-                let leaving = watches(client, about);
+                let leaving = watches(client, x, about);
                 client.pause(left, leaving).await?;
             }
         }
@@ -231,8 +231,8 @@ async fn do_hold(
                 _ => {}
             }
         }
-        (Hold::Pause(ms), Some(_)) => {
-            let leaving = watches(client, about);
+        (Hold::Pause(ms), Some(x)) => {
+            let leaving = watches(client, x, about);
             client.pause(Duration::from_millis(ms), leaving).await?;
         }
         (Hold::EarlyHint(head), Some(x)) => {
@@ -245,7 +245,7 @@ async fn do_hold(
         (Hold::Resolve { section, name, prefer, var }, Some(x)) => {
             // How long name servers are asked is their section's matter.
             client.timer.set(timer::NEVER);
-            let watch = Watch { leaving: watches(client, about), late: Fault::Internal };
+            let watch = Watch { leaving: watches(client, x, about), late: Fault::Internal };
             let mut found = pin!((client.worker.shared.services.resolve)(&section, name, prefer));
             let found = client.wait(watch, |_, context| found.as_mut().poll(context)).await?;
             if let Some(address) = found {
@@ -257,13 +257,13 @@ async fn do_hold(
 }
 
 /// Whether the client's leaving ends a wait in this set.
-fn watches(client: &Client, about: &About<'_>) -> bool {
+fn watches(client: &Client, x: &Exchange, about: &About<'_>) -> bool {
     match about {
         About::Request(proxy)
         | About::Content { proxy, .. }
         | About::Response(proxy, _)
         | About::Stream { proxy, .. }
-        | About::Answer { proxy, .. } => client.aborts_on_close(proxy),
+        | About::Answer { proxy, .. } => x.aborts_on_close(client, proxy),
         About::Connection | About::Reply { .. } => false,
     }
 }

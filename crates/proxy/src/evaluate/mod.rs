@@ -307,6 +307,7 @@ pub(crate) async fn of_tcp_response(
         trace::response(x, backend);
         return Ok(());
     }
+    response::send_first(client, x, upstream).await;
     // Without a delay there is nothing to look at yet: the rules are run as soon as the connection
     // stands.
     let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);

@@ -255,7 +255,7 @@ pub(crate) async fn look(client: &mut Client) {
 /// Waits for more bytes of the client, for rules that look at them; says whether there are.
 ///
 /// # Errors
-/// An operator ended the stream.
+/// The client's connection broke, or an operator ended the stream.
 pub(crate) async fn more(client: &mut Client, until_ms: u64) -> Result<bool, Fault> {
     if !client.side.has_room() {
         return Ok(false);
@@ -263,9 +263,9 @@ pub(crate) async fn more(client: &mut Client, until_ms: u64) -> Result<bool, Fau
     client.timer.set(until_ms);
     let more = |client: &mut Client, context: &mut Context<'_>| {
         if let Poll::Ready(read) = client.poll_fill(context) {
-            return Poll::Ready(read.is_ok_and(|n| n > 0));
+            return Poll::Ready(read.map(|n| n > 0).map_err(|_| Fault::RequestAborted));
         }
-        client.timer.poll_expired(context).map(|()| false)
+        client.timer.poll_expired(context).map(|()| Ok(false))
     };
-    Ok(client.wait(Watch::KILL, more).await? && timer::now_ms() < until_ms)
+    Ok(client.wait(Watch::KILL, more).await?? && timer::now_ms() < until_ms)
 }

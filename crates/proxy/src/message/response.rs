@@ -511,6 +511,16 @@ pub(crate) async fn hold(
     }
 }
 
+/// Sends what is here of a TCP stream's beginning, whatever rules make of its server's answer.
+pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) {
+    poll_fn(|context: &mut Context<'_>| {
+        // What goes wrong here shows again when the stream goes on.
+        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
+        Poll::Ready(())
+    })
+    .await;
+}
+
 /// Waits for more bytes of the server of a TCP stream, for rules that look at them, while the client's go on; says
 /// whether there are.
 pub(crate) async fn more(

@@ -93,6 +93,10 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     trace::backend(x, &client.frontend, &backend);
     report::step(client, x, LogOrigin::Request);
     evaluate::of_tcp_backend(client, x, &backend).await?;
+    if !backend.tcp_request.is_empty() {
+        // Its rules are part of the wait for a server too.
+        x.txn.times.request = now_us();
+    }
     crate::exchange::unique_id::make(client, x);
     route::bind_server(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
@@ -109,7 +113,10 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     x.upload.staged.append(&mut x.choice.preamble);
     x.download.start(BodyLength::UntilClose, Path::Verbatim);
     report::early(client, x, LogOrigin::Connect);
-    evaluate::of_tcp_response(client, x, &backend, &mut upstream).await?;
+    if let Err(stop) = evaluate::of_tcp_response(client, x, &backend, &mut upstream).await {
+        x.txn.bytes_in += x.upload.received;
+        return Err(stop);
+    }
     report::step(client, x, LogOrigin::Response);
     let limits = tunnel::Limits::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;

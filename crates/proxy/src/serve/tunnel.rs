@@ -193,7 +193,9 @@ pub(crate) async fn run(
             match (first, second) {
                 (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
                 // The server had ended before, and said all: nobody misses what it did not take.
-                (Poll::Ready(Err(FlowError::Write(_))), _) if down.shut => return Poll::Ready(Ok(())),
+                (Poll::Ready(Err(FlowError::Write(_))), _) if down.shut && x.txn.is_http => {
+                    return Poll::Ready(Ok(()));
+                }
                 (Poll::Ready(Err(FlowError::Read(error))), _)
                 | (_, Poll::Ready(Err(FlowError::Write(error)))) => {
                     client.session.error.set(error);
